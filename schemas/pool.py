@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool's columns: 69 features, action and reward, each with unit, formula and index in the paper's Table 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+POOL_VERSION = "1.0"
+"""Major.minor: a reader refuses another major version and reads any minor one."""
+
+WINDOWS_TICKS = {"s": 10, "m": 200, "l": 1000}
+"""Small, medium and large observation windows (section 7.4 of the paper): 0.1 s, 2 s, 10 s."""
+
+ACTION_LOG2_LIMIT = 2.0
+"""The learner clips log2(action) to plus or minus this."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. paper_index is the row of Table 1 (1 to 69), 0 for what is not a feature."""
+
+    name: str
+    dtype: pa.DataType
+    unit: str
+    formula: str
+    paper_index: int = 0
+
+
+def _window_columns() -> list[Column]:
+    groups = (
+        ("rtt", "100 ms", "srtt"),
+        ("thr", "100 Mbps", "thr"),
+        ("rtt_rate", "ratio", "min RTT / sRTT"),
+        ("rtt_var", "1 ms", "rttvar"),
+        ("inflight", "1000 packets", "unacknowledged packets / 1000"),
+        ("lost", "100 packets", "packets held lost / 100"),
+    )
+    columns, index = [], 5
+    for group, unit, what in groups:
+        for window, ticks in WINDOWS_TICKS.items():
+            for statistic in ("avg", "min", "max"):
+                formula = f"{statistic} of {what} over the last {ticks} ticks"
+                columns.append(Column(f"{group}_{window}.{statistic}", pa.float32(), unit, formula, index))
+                index += 1
+    return columns
+
+
+_F32 = pa.float32()
+
+FEATURES: tuple[Column, ...] = (
+    Column("srtt", _F32, "100 ms", "sRTT / 100 ms", 1),
+    Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2),
+    Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3),
+    Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4),
+    *_window_columns(),
+    Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59),
+    Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60),
+    Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61),
+    Column("acked_rate", _F32, "ratio", "acknowledged rate over 1 s / highest sending rate over 1 s seen so far", 62),
+    Column("dr_ratio", _F32, "ratio", "delivery rate over 1 s / the same one tick before", 63),
+    Column("bdp_cwnd", _F32, "ratio", "highest delivery rate over 2 s x min RTT / cwnd", 64),
+    Column("dr", _F32, "100 Mbps", "delivered bytes over 1 s / 100 Mbps", 65),
+    Column("cwnd_unacked_rate", _F32, "ratio", "unacknowledged packets / packets sent over 1 s", 66),
+    Column("dr_max", _F32, "100 Mbps", "highest dr over 2 s", 67),
+    Column("dr_max_ratio", _F32, "ratio", "dr_max / the same one tick before", 68),
+    Column("pre_act", _F32, "ratio", "previous action: cwnd_t / cwnd_(t-1)", 69),
+)
+
+FEATURE_NAMES: tuple[str, ...] = tuple(c.name for c in FEATURES)
+
+KEYS: tuple[Column, ...] = (
+    Column("episode_id", pa.string(), "", "environment id, scheme and seed"),
+    Column("step", pa.int32(), "ticks", "0 for the first row of the episode"),
+    Column("t_s", pa.float64(), "s", "virtual time since the episode began"),
+)
+
+LABELS: tuple[Column, ...] = (
+    Column("action", _F32, "ratio", "cwnd_(t+1) / cwnd_t"),
+    Column("reward", _F32, "", "measured at tick t+1: R1 in Set I, R2 in Set II (docs/pool.md)"),
+    Column("is_first", pa.bool_(), "", "first row of its episode"),
+    Column("is_last", pa.bool_(), "", "last row of its episode"),
+)
+
+POOL_COLUMNS: tuple[Column, ...] = (*KEYS, *FEATURES, *LABELS)
+
+POOL_SCHEMA = pa.schema([pa.field(c.name, c.dtype, nullable=False) for c in POOL_COLUMNS])
