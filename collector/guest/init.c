@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The guest's only program: reads the episode's specification from /dev/lab, builds the topology by
+ * netlink (a network namespace a node, a veth pair a cable, a sagelink qdisc at each end), runs every
+ * flow from one event loop, and leaves sampling and the end to the kernel's lab thread.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "lab_ioctl.h"
+
+enum {
+	PAYLOAD_BYTES = 1 << 20, /* one file of zeros, sent over and over without copying */
+	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
+	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
+	NETLINK_BYTES = 1 << 16,
+};
+
+/* Must match struct link_options of the kernel's lab.h. */
+struct link_options {
+	__u32 id;
+	__u32 pad;
+	struct wire_link link;
+};
+
+struct flow {
+	int listener;
+	int sender;
+	int receiver;
+	int running;
+};
+
+enum event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP };
+
+static int lab;
+
+static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
+{
+	char text[256] = "";
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	ioctl(lab, LAB_FAIL, text);
+	_exit(1);
+}
+
+static int must(int result, const char *what)
+{
+	if (result < 0)
+		fail("%s: %s", what, strerror(errno));
+	return result;
+}
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = must(open(path, O_WRONLY), path);
+
+	must(write(fd, text, strlen(text)), path);
+	close(fd);
+}
+
+/* ---- the specification ---- */
+
+struct episode {
+	struct wire_spec head;
+	const struct wire_cable *cables;
+	const struct wire_link *links;
+	const struct wire_rate *rates;
+	const struct wire_route *routes;
+	const struct wire_flow *flows;
+};
+
+static void read_all(void *to, size_t bytes)
+{
+	for (size_t done = 0; done < bytes;)
+		done += must(read(lab, (char *)to + done, bytes - done), "reading the specification");
+}
+
+static struct episode read_episode(void)
+{
+	struct episode e;
+	size_t bytes, expected;
+	char *body;
+
+	read_all(&e.head, sizeof(e.head));
+	if (e.head.magic != WIRE_MAGIC || e.head.version != WIRE_VERSION)
+		fail("the specification has version %u, this guest speaks %u", e.head.version, WIRE_VERSION);
+	expected = e.head.cables * (sizeof(*e.cables) + 2 * sizeof(*e.links)) + e.head.rates * sizeof(*e.rates) +
+		   e.head.routes * sizeof(*e.routes) + e.head.flows * sizeof(*e.flows);
+	bytes = e.head.bytes - sizeof(e.head);
+	if (bytes != expected)
+		fail("the specification has %zu bytes, its counts say %zu", bytes, expected);
+	body = malloc(bytes);
+	if (!body)
+		fail("no memory for the specification");
+	read_all(body, bytes);
+	e.cables = (const void *)body;
+	e.links = (const void *)(e.cables + e.head.cables);
+	e.rates = (const void *)(e.links + 2 * e.head.cables);
+	e.routes = (const void *)(e.rates + e.head.rates);
+	e.flows = (const void *)(e.routes + e.head.routes);
+	return e;
+}
+
+/* ---- netlink ---- */
+
+struct request {
+	struct nlmsghdr header;
+	char body[NETLINK_BYTES];
+};
+
+static struct request request;
+
+static void *append(const void *data, size_t bytes)
+{
+	struct nlmsghdr *n = &request.header;
+	char *to = (char *)n + NLMSG_ALIGN(n->nlmsg_len);
+
+	if (NLMSG_ALIGN(n->nlmsg_len) + bytes > sizeof(request))
+		fail("the rate schedule is too long: netlink takes %d bytes", NETLINK_BYTES);
+	if (bytes)
+		memcpy(to, data, bytes);
+	n->nlmsg_len = NLMSG_ALIGN(n->nlmsg_len) + bytes;
+	return to;
+}
+
+static void begin(int type, int flags, const void *body, size_t bytes)
+{
+	request.header = (struct nlmsghdr){
+		.nlmsg_len = NLMSG_HDRLEN, .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags,
+	};
+	append(body, bytes);
+}
+
+static struct rtattr *attribute(int type, const void *data, size_t bytes)
+{
+	struct rtattr head = { .rta_len = RTA_LENGTH(bytes), .rta_type = type };
+	struct rtattr *at = append(&head, sizeof(head));
+
+	append(data, bytes);
+	return at;
+}
+
+static void end_nest(struct rtattr *nest)
+{
+	nest->rta_len = (char *)&request + request.header.nlmsg_len - (char *)nest;
+}
+
+/* Send the request in the current namespace and wait for its acknowledgement. */
+static void commit(const char *what)
+{
+	struct {
+		struct nlmsghdr header;
+		struct nlmsgerr error;
+		char rest[1024];
+	} answer;
+	int fd = must(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "netlink");
+
+	must(send(fd, &request, request.header.nlmsg_len, 0), what);
+	must(recv(fd, &answer, sizeof(answer), 0), what);
+	close(fd);
+	if (answer.header.nlmsg_type == NLMSG_ERROR && answer.error.error)
+		fail("%s: %s", what, strerror(-answer.error.error));
+}
+
+/* ---- topology ---- */
+
+static struct in_addr address(__u32 node)
+{
+	return (struct in_addr){ htonl(0x0a000001 + node) }; /* 10.0.0.1 is node 0 */
+}
+
+static int make_node(void)
+{
+	must(unshare(CLONE_NEWNET), "unshare");
+	write_file("/proc/sys/net/ipv4/ip_forward", "1");
+	write_file("/proc/sys/net/ipv4/tcp_no_metrics_save", "1");
+	write_file("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 1073741824");
+	write_file("/proc/sys/net/ipv4/tcp_wmem", "4096 131072 1073741824");
+	return must(open("/proc/self/ns/net", O_RDONLY), "the network namespace");
+}
+
+static void cable_name(char *name, __u32 cable)
+{
+	snprintf(name, IFNAMSIZ, "cable%u", cable);
+}
+
+/* Both ends have one hardware address, so that no packet needs ARP. */
+static void device_attributes(__u32 cable)
+{
+	const __u8 mac[6] = { 2, 0, 0, 0, 0, cable };
+	const __u32 one = 1, mtu = 1500;
+	char name[IFNAMSIZ];
+
+	cable_name(name, cable);
+	attribute(IFLA_IFNAME, name, strlen(name) + 1);
+	attribute(IFLA_ADDRESS, mac, sizeof(mac));
+	attribute(IFLA_MTU, &mtu, sizeof(mtu));
+	attribute(IFLA_GSO_MAX_SEGS, &one, sizeof(one)); /* queues count real packets */
+}
+
+static void make_cable(const struct wire_cable *cable, __u32 id, const int *nodes)
+{
+	const struct ifinfomsg info = { .ifi_family = AF_UNSPEC };
+	struct rtattr *linkinfo, *data, *peer;
+
+	must(setns(nodes[cable->node_a], CLONE_NEWNET), "setns");
+	begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &info, sizeof(info));
+	device_attributes(id);
+	linkinfo = attribute(IFLA_LINKINFO, NULL, 0);
+	attribute(IFLA_INFO_KIND, "veth", 4);
+	data = attribute(IFLA_INFO_DATA, NULL, 0);
+	peer = attribute(VETH_INFO_PEER, &info, sizeof(info));
+	device_attributes(id);
+	attribute(IFLA_NET_NS_FD, &nodes[cable->node_b], sizeof(int));
+	end_nest(peer);
+	end_nest(data);
+	end_nest(linkinfo);
+	commit("creating a cable");
+}
+
+static unsigned int device_index(__u32 cable)
+{
+	char name[IFNAMSIZ];
+	unsigned int index;
+
+	cable_name(name, cable);
+	index = if_nametoindex(name);
+	if (!index)
+		fail("no device %s", name);
+	return index;
+}
+
+static void make_end(const struct episode *e, __u32 cable, __u32 end, const int *nodes)
+{
+	__u32 node = end ? e->cables[cable].node_b : e->cables[cable].node_a;
+	struct link_options options = { .id = 2 * cable + end, .link = e->links[2 * cable + end] };
+	struct in_addr local = address(node);
+	unsigned int index;
+
+	must(setns(nodes[node], CLONE_NEWNET), "setns");
+	index = device_index(cable);
+
+	const struct ifaddrmsg addr = { .ifa_family = AF_INET, .ifa_prefixlen = 32, .ifa_index = index };
+	begin(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &addr, sizeof(addr));
+	attribute(IFA_LOCAL, &local, sizeof(local));
+	commit("setting an address");
+
+	const struct tcmsg tc = {
+		.tcm_family = AF_UNSPEC, .tcm_ifindex = index, .tcm_parent = TC_H_ROOT, .tcm_handle = 0x10000
+	};
+	begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &tc, sizeof(tc));
+	attribute(TCA_KIND, "sagelink", sizeof("sagelink"));
+	struct rtattr *nest = attribute(TCA_OPTIONS, &options, sizeof(options));
+	append(e->rates + options.link.first_rate, options.link.rates * sizeof(*e->rates));
+	end_nest(nest);
+	commit("attaching the link");
+
+	const struct ifinfomsg up = {
+		.ifi_index = index, .ifi_flags = IFF_UP | IFF_NOARP, .ifi_change = IFF_UP | IFF_NOARP
+	};
+	begin(RTM_NEWLINK, 0, &up, sizeof(up));
+	commit("bringing a device up");
+}
+
+static void make_route(const struct wire_route *route, const int *nodes)
+{
+	const struct rtmsg message = {
+		.rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_table = RT_TABLE_MAIN,
+		.rtm_protocol = RTPROT_STATIC, .rtm_scope = RT_SCOPE_LINK, .rtm_type = RTN_UNICAST,
+	};
+	struct in_addr to = address(route->destination), from = address(route->node);
+	unsigned int index;
+
+	must(setns(nodes[route->node], CLONE_NEWNET), "setns");
+	index = device_index(route->cable);
+	begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &message, sizeof(message));
+	attribute(RTA_DST, &to, sizeof(to));
+	attribute(RTA_OIF, &index, sizeof(index));
+	attribute(RTA_PREFSRC, &from, sizeof(from));
+	commit("adding a route");
+}
+
+static int *build_topology(const struct episode *e)
+{
+	int *nodes = calloc(e->head.nodes, sizeof(int));
+
+	if (!nodes)
+		fail("no memory for the nodes");
+	write_file("/proc/sys/net/ipv4/tcp_mem", "4000000 6000000 8000000"); /* pages: never the limit */
+	for (__u32 i = 0; i < e->head.nodes; i++)
+		nodes[i] = make_node();
+	for (__u32 i = 0; i < e->head.cables; i++) {
+		make_cable(&e->cables[i], i, nodes);
+		make_end(e, i, 0, nodes);
+		make_end(e, i, 1, nodes);
+	}
+	for (__u32 i = 0; i < e->head.routes; i++)
+		make_route(&e->routes[i], nodes);
+	return nodes;
+}
+
+/* ---- flows ---- */
+
+static int poller;
+
+static void watch(int fd, __u32 events, enum event event, __u32 flow)
+{
+	struct epoll_event e = { .events = events, .data.u64 = (__u64)event << 32 | flow };
+
+	must(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &e), "epoll");
+}
+
+static void register_socket(__u32 flow, int fd, int receiver)
+{
+	struct lab_socket s = { .flow = flow, .receiver = receiver, .fd = fd };
+
+	must(ioctl(lab, LAB_SOCKET, &s), "registering a socket");
+}
+
+static int new_socket(int node)
+{
+	must(setns(node, CLONE_NEWNET), "setns");
+	return must(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), "socket");
+}
+
+static void option(int fd, int level, int name, int value, const char *what)
+{
+	must(setsockopt(fd, level, name, &value, sizeof(value)), what);
+}
+
+static int make_listener(const struct wire_flow *spec, __u32 id, const int *nodes)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(WIRE_FIRST_PORT + id) };
+	int fd = new_socket(nodes[spec->destination]);
+
+	option(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_WINDOW_BYTES, "SO_RCVBUFFORCE");
+	must(bind(fd, (struct sockaddr *)&to, sizeof(to)), "bind");
+	must(listen(fd, 1), "listen");
+	watch(fd, EPOLLIN, EVENT_LISTENER, id);
+	return fd;
+}
+
+static int start_sender(const struct wire_flow *spec, __u32 id, const int *nodes)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(WIRE_FIRST_PORT + id),
+				  .sin_addr = address(spec->destination) };
+	int fd = new_socket(nodes[spec->source]);
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, spec->scheme, strnlen(spec->scheme, sizeof(spec->scheme))))
+		fail("this kernel has no scheme '%.16s'", spec->scheme);
+	option(fd, SOL_SOCKET, SO_SNDBUFFORCE, spec->sndbuf_bytes / 2, "SO_SNDBUFFORCE");
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)
+		fail("connect: %s", strerror(errno));
+	watch(fd, EPOLLOUT | EPOLLET, EVENT_SENDER, id);
+	return fd;
+}
+
+static void send_more(int fd, int payload)
+{
+	for (;;) {
+		off_t from = 0;
+
+		if (sendfile(fd, payload, &from, PAYLOAD_BYTES) >= 0)
+			continue;
+		if (errno != EAGAIN)
+			fail("sending: %s", strerror(errno));
+		return;
+	}
+}
+
+static void receive_more(int fd)
+{
+	ssize_t got = recv(fd, NULL, 1 << 30, MSG_TRUNC);
+
+	if (got < 0 && errno != EAGAIN)
+		fail("receiving: %s", strerror(errno));
+	if (got == 0)
+		epoll_ctl(poller, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void set_timer(__u64 at_ns, enum event event, __u32 flow)
+{
+	struct itimerspec when = { .it_value = { at_ns / 1000000000, at_ns % 1000000000 } };
+	int fd = must(timerfd_create(CLOCK_MONOTONIC, 0), "timerfd");
+
+	must(timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL), "timerfd");
+	watch(fd, EPOLLIN | EPOLLONESHOT, event, flow);
+}
+
+static void run(const struct episode *e, const int *nodes)
+{
+	struct lab_start start = { .tick_ns = e->head.tick_ns, .duration_ns = e->head.duration_ns,
+				   .spec = e->flows, .flows = e->head.flows,
+				   .packet_delays = e->head.packet_delays };
+	struct flow *flows = calloc(e->head.flows, sizeof(*flows));
+	int payload = must(memfd_create("payload", 0), "memfd");
+
+	if (!flows)
+		fail("no memory for the flows");
+	must(ftruncate(payload, PAYLOAD_BYTES), "ftruncate");
+	poller = must(epoll_create1(0), "epoll");
+	for (__u32 i = 0; i < e->head.flows; i++)
+		flows[i].listener = make_listener(&e->flows[i], i, nodes);
+	must(ioctl(lab, LAB_START, &start), "starting the episode");
+	for (__u32 i = 0; i < e->head.flows; i++) {
+		if (!e->flows[i].start_ns)
+			flows[i].sender = start_sender(&e->flows[i], i, nodes);
+		else
+			set_timer(start.epoch_ns + e->flows[i].start_ns, EVENT_START, i);
+		if (e->flows[i].stop_ns < e->head.duration_ns)
+			set_timer(start.epoch_ns + e->flows[i].stop_ns, EVENT_STOP, i);
+	}
+	for (;;) {
+		struct epoll_event events[64];
+		int n = epoll_wait(poller, events, 64, -1);
+
+		for (int k = 0; k < n; k++) {
+			__u32 id = (__u32)events[k].data.u64;
+			struct flow *flow = &flows[id];
+
+			switch ((enum event)(events[k].data.u64 >> 32)) {
+			case EVENT_START:
+				flow->sender = start_sender(&e->flows[id], id, nodes);
+				break;
+			case EVENT_STOP:
+				flow->running = 0;
+				shutdown(flow->sender, SHUT_WR);
+				epoll_ctl(poller, EPOLL_CTL_DEL, flow->sender, NULL);
+				break;
+			case EVENT_LISTENER:
+				flow->receiver = must(accept4(flow->listener, NULL, NULL, SOCK_NONBLOCK), "accept");
+				option(flow->receiver, SOL_SOCKET, SO_RCVLOWAT, RECEIVE_WAKE_BYTES, "SO_RCVLOWAT");
+				register_socket(id, flow->receiver, 1);
+				watch(flow->receiver, EPOLLIN, EVENT_RECEIVER, id);
+				break;
+			case EVENT_RECEIVER:
+				receive_more(flow->receiver);
+				break;
+			case EVENT_SENDER:
+				if (events[k].events & (EPOLLERR | EPOLLHUP))
+					fail("flow %u: its connection broke", id);
+				if (!flow->running) {
+					flow->running = 1;
+					register_socket(id, flow->sender, 0);
+				}
+				send_more(flow->sender, payload);
+				break;
+			}
+		}
+	}
+}
+
+int main(void)
+{
+	struct episode e;
+
+	lab = open("/dev/lab", O_RDWR);
+	if (lab < 0)
+		return 1;
+	must(mount("proc", "/proc", "proc", 0, NULL), "mounting /proc");
+	e = read_episode();
+	run(&e, build_topology(&e));
+}

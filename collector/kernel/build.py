@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the virtual-time kernel: Linux 6.12 in user mode, our modules, and the guest's init inside, as one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from schemas.errors import SageccError
+from schemas.files import sha256_file, write_atomically
+from schemas.wire import c_header
+
+PACKAGE = "linux-source-6.12"
+TOOLS = {
+    "gcc": "gcc",
+    "make": "make",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "xz": "xz-utils",
+    "patch": "patch",
+    "tar": "tar",
+    "dpkg-deb": "dpkg",
+    "apt-get": "apt",
+}
+HERE = Path(__file__).parent
+GUEST = HERE.parent / "guest"
+STEPS = 1225
+"""About as many lines as the build prints: only the progress bar's length hangs on it."""
+
+REPRODUCIBLE = {
+    "KBUILD_BUILD_TIMESTAMP": "2024-11-17 00:00:00 UTC",
+    "KBUILD_BUILD_USER": "sagecc",
+    "KBUILD_BUILD_HOST": "sagecc",
+    "KBUILD_BUILD_VERSION": "1",
+    "SOURCE_DATE_EPOCH": "1731801600",
+    "LC_ALL": "C",
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel: its file, SHA-256, and the apt version of its source."""
+
+    path: Path
+    sha256: str
+    source: str
+
+
+def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
+    """Return the kernel at `output`, built anew only if it is missing, changed or out of date.
+
+    Raises SageccError when a tool is missing, the source cannot be had, or the build fails.
+    """
+    stamp = build_dir / "kernel.json"
+    identity = _identity()
+    if output.exists() and stamp.exists():
+        known = json.loads(stamp.read_text())
+        if known["identity"] == identity and known["sha256"] == sha256_file(output):
+            return Kernel(output, known["sha256"], known["source"])
+    _check_tools()
+    build_dir.mkdir(parents=True, exist_ok=True)
+    archive, version = _source(build_dir)
+    tree = _tree(build_dir, archive, version)
+    _add_ours(tree, build_dir)
+    _configure(tree, build_dir)
+    _make(tree, build_dir, jobs)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(output) as beside:
+        _run(["strip", "-o", str(beside), str(tree / "linux")], build_dir)
+        beside.chmod(0o755)
+    kernel = Kernel(output, sha256_file(output), version)
+    with write_atomically(stamp) as beside:
+        beside.write_text(json.dumps({"identity": identity, "sha256": kernel.sha256, "source": version}, indent=1))
+    return kernel
+
+
+def _inputs() -> Iterator[tuple[str, bytes]]:
+    """Everything of ours that decides the kernel's bytes, as (name, content)."""
+    files = [HERE / "config", HERE / "build.py", *sorted(HERE.glob("patches/*.patch"))]
+    files += [*sorted(HERE.glob("modules/*")), *sorted(GUEST.glob("*"))]
+    for file in files:
+        if file.is_file():
+            yield file.name, file.read_bytes()
+    yield "wire.h", c_header().encode()
+
+
+def _identity() -> str:
+    digest = hashlib.sha256()
+    for name, content in _inputs():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _check_tools() -> None:
+    if os.uname().machine != "x86_64":
+        raise SageccError(f"the lab needs an x86-64 machine, this one is {os.uname().machine}")
+    missing = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
+    if missing:
+        raise SageccError(f"building the kernel needs: apt-get install {' '.join(missing)}")
+
+
+def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """Run one tool; its output goes to the log, its failure becomes one line that names the log."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    log = build_dir / "build.log"
+    with log.open("a") as file:
+        file.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise SageccError(f"kernel: {command[0]} failed: {last} (all of it: {log})")
+    return done.stdout
+
+
+def _source(build_dir: Path) -> tuple[Path, str]:
+    """Return the source archive and its Debian version: what apt installed, or else what it downloads (no root)."""
+    installed = Path(f"/usr/src/{PACKAGE}.tar.xz")
+    if installed.exists():
+        version = _run(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], build_dir)
+        return installed, version
+    found = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
+    if not found:
+        try:
+            _run(["apt-get", "download", PACKAGE], build_dir, cwd=build_dir)
+        except SageccError as error:
+            raise SageccError(f"apt has no {PACKAGE}: run 'apt-get update' as root first ({error})") from None
+        found = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
+    package = found[-1]
+    archive = build_dir / "source" / "usr" / "src" / f"{PACKAGE}.tar.xz"
+    if not archive.exists():
+        partial = build_dir / "source.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            _run(["dpkg-deb", "-x", str(package), str(partial)], build_dir)
+        except SageccError as error:
+            package.unlink()
+            raise SageccError(f"{error}; the download was damaged and is removed: start again") from None
+        shutil.rmtree(build_dir / "source", ignore_errors=True)
+        partial.rename(build_dir / "source")
+    return archive, _run(["dpkg-deb", "-f", str(package), "Version"], build_dir).strip()
+
+
+def _tree(build_dir: Path, archive: Path, version: str) -> Path:
+    """Return the patched source tree, unpacked once for each source version and set of patches."""
+    patches = sorted(HERE.glob("patches/*.patch"))
+    digest = hashlib.sha256(version.encode() + b"".join(p.read_bytes() for p in patches)).hexdigest()[:12]
+    tree = build_dir / f"linux-{digest}"
+    if not tree.exists():
+        partial = build_dir / "linux.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for old in build_dir.glob("linux-????????????"):
+            shutil.rmtree(old)
+        _run(["tar", "xf", str(archive), "--strip-components=1", "-C", str(partial)], build_dir)
+        for file in patches:
+            _run(["patch", "-p1", "--fuzz=0", "-i", str(file.resolve())], build_dir, cwd=partial)
+        partial.rename(tree)
+    return tree
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write only what changed, so that make builds only that anew."""
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _add_ours(tree: Path, build_dir: Path) -> None:
+    target = tree / "drivers" / "sagecc"
+    for file in HERE.glob("modules/*"):
+        if file.is_file():
+            _put(target / file.name, file.read_bytes())
+    _put(target / "wire.h", c_header().encode())
+    init = build_dir / "init"
+    flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", f"-ffile-prefix-map={GUEST}=guest"]
+    _run(["gcc", *flags, f"-I{target}", "-o", f"{init}.new", str(GUEST / "init.c")], build_dir)
+    _run(["strip", f"{init}.new"], build_dir)
+    _put(init, Path(f"{init}.new").read_bytes())
+    listing = (GUEST / "initramfs.list").read_text() + f"file /init {init.resolve()} 755 0 0\n"
+    _put(build_dir / "initramfs.list", listing.encode())
+
+
+def _configure(tree: Path, build_dir: Path) -> None:
+    wanted = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{(build_dir / "initramfs.list").resolve()}"\n'
+    merged = build_dir / "config"
+    if (tree / ".config").exists() and merged.exists() and merged.read_text() == wanted:
+        return
+    merged.unlink(missing_ok=True)
+    _run(["make", "ARCH=um", "tinyconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
+    with (tree / ".config").open("a") as file:
+        file.write(wanted)
+    _run(["make", "ARCH=um", "olddefconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
+    got = set((tree / ".config").read_text().splitlines())
+    options = re.findall(r"^(CONFIG_\w+)=y$", wanted, flags=re.MULTILINE)
+    lost = [option for option in options if f"{option}=y" not in got]
+    if lost:
+        raise SageccError(f"kernel: these options did not take: {' '.join(lost)} (collector/kernel/config)")
+    merged.write_text(wanted)
+
+
+def _make(tree: Path, build_dir: Path, jobs: int) -> None:
+    flags = f"-ffile-prefix-map={tree.resolve()}=linux"
+    command = ["make", "ARCH=um", f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
+    log = build_dir / "build.log"
+    with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False) as bar:
+        process = subprocess.Popen(
+            command,
+            cwd=tree,
+            env={**os.environ, **REPRODUCIBLE},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            bar.update()
+    if process.wait():
+        errors = [line for line in log.read_text().splitlines() if "error" in line.lower()]
+        raise SageccError(f"kernel: make failed: {(errors or ['see the log'])[-1]} (all of it: {log})")

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path` to write to; rename it over `path` on success, remove it on failure.
+
+    The file's bytes reach the disk before its name does, so that a power cut leaves the old or the new one.
+    """
+    beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
