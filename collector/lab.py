@@ -86,11 +86,11 @@ def run_guest(
         with ours, console.open("wb") as out:
             with theirs:
                 process = subprocess.Popen(
-                    _command(kernel, spec, theirs.fileno(), scratch),
-                    stdin=subprocess.DEVNULL,
+                    _command(kernel, spec),
+                    cwd=scratch,
+                    stdin=theirs.fileno(),
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    pass_fds=(theirs.fileno(),),
                     env={"HOME": scratch, "PATH": "/usr/bin:/bin", "TMPDIR": os.environ.get("TMPDIR", "/dev/shm")},
                     start_new_session=True,
                 )
@@ -109,12 +109,15 @@ def run_guest(
     return recording
 
 
-def _command(kernel: Path, spec: EpisodeSpec, fd: int, scratch: str) -> list[str]:
-    """No address randomisation (it would change the run's bytes); dies with its parent."""
+def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
+    """The command line feeds the guest's random numbers: nothing in it may change from run to run.
+
+    Without address randomisation for the same reason; setpriv makes the guest die with its parent.
+    """
     return [
         *("setpriv", "--pdeathsig", "KILL", "setarch", "x86_64", "-R", str(kernel.resolve())),
         *(f"mem={spec.memory_mb}M", "time-travel=inf-cpu", "time-travel-start=1000000", "norandmaps"),
-        *(f"seed={spec.seed}", f"lab={fd}", f"uml_dir={scratch}/", "umid=guest"),
+        *(f"seed={spec.seed}", "lab=0", "uml_dir=./", "umid=guest"),
         *("quiet", "con=null", "con0=null,fd:1", "panic=-1"),
     ]
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every contract in one place: environments, wire format, raw and pool columns, views."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 from schemas.errors import SageccError
@@ -74,7 +75,7 @@ class Environment:
         rates = self.bottleneck.rates
         checks = (
             (bool(rates) and rates[0].t_s == 0, "the rate schedule must start at 0 s"),
-            (all(a.t_s < b.t_s for a, b in zip(rates, rates[1:], strict=False)), "rate steps must increase in time"),
+            (all(a.t_s < b.t_s for a, b in pairwise(rates)), "rate steps must increase in time"),
             (all(0 < r.rate_mbps <= 10_000 for r in rates), "bandwidth must be above 0 and at most 10000 Mbps"),
             (self.bottleneck.delay_ms >= 0 and self.return_delay_ms >= 0, "a delay cannot be negative"),
             (0 < self.min_rtt_ms <= 10_000, "minimum RTT must be above 0 and at most 10000 ms"),
@@ -126,9 +127,8 @@ class Environment:
         text = json.dumps(asdict(self), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:6]
         shape = "" if self.step == 1 else f"x{self.step:g}"
-        return (
-            f"{self.set}-{self.bandwidth_mbps:g}mbps{shape}-{self.min_rtt_ms:g}ms-{round(self.queue_bdp, 2):g}bdp-{digest}"
-        )
+        queue = round(self.queue_bdp, 2)
+        return f"{self.set}-{self.bandwidth_mbps:g}mbps{shape}-{self.min_rtt_ms:g}ms-{queue:g}bdp-{digest}"
 
     def to_json(self) -> str:
         """Canonical JSON of every field; `from_json` reads it back."""

@@ -19,12 +19,17 @@ def write_atomically(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(beside)
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Make a written file's bytes durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def sha256_file(path: Path) -> str:

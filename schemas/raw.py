@@ -49,8 +49,10 @@ COUNTERS = (
 )
 
 RAW_SCHEMA = pa.schema(
-    [pa.field(name, dtype, nullable=False, metadata={"unit": unit, "meaning": meaning})
-     for name, dtype, unit, meaning in (*KEYS, *COUNTERS)]
+    [
+        pa.field(name, dtype, nullable=False, metadata={"unit": unit, "meaning": meaning})
+        for name, dtype, unit, meaning in (*KEYS, *COUNTERS)
+    ]
 )
 
 EPISODE_SCHEMA = pa.schema(

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual-time kernel: configuration, patches, modules and build."""

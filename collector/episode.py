@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One episode: from what a guest sent to a raw trajectory and its summary."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collector.lab import WATCHDOG_S, Controller, Recording, run_guest
+from collector.spec import episode_spec
+from schemas import wire
+from schemas.environment import Environment
+from schemas.errors import SageccError
+from schemas.raw import COUNTERS, RAW_SCHEMA
+
+
+@dataclass(frozen=True)
+class FlowSummary:
+    """One flow over its life. delay: one way, data packets (queue, transmission, propagation)."""
+
+    scheme: str
+    goodput_mbps: float
+    delay_mean_ms: float
+    delay_p95_ms: float
+    sent_packets: int
+    lost_packets: int
+    cwnd_mean: float
+
+    @property
+    def loss_rate(self) -> float:
+        """Dropped over sent data packets, at the bottleneck."""
+        return self.lost_packets / max(self.sent_packets, 1)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished episode: rows of the flow under test, a summary of every flow (the one under test first)."""
+
+    id: str
+    environment: Environment
+    scheme: str
+    seed: int
+    rows: pa.Table
+    flows: tuple[FlowSummary, ...]
+    sha256: str
+
+    def summary_row(self) -> dict[str, object]:
+        """Return the row of EPISODE_SCHEMA."""
+        own = self.flows[0]
+        return {
+            "episode_id": self.id,
+            "environment_id": self.environment.id,
+            "set": self.environment.set,
+            "scheme": self.scheme,
+            "seed": self.seed,
+            "environment": self.environment.to_json(),
+            "rows": self.rows.num_rows,
+            "goodput_mbps": own.goodput_mbps,
+            "delay_mean_ms": own.delay_mean_ms,
+            "delay_p95_ms": own.delay_p95_ms,
+            "sent_packets": own.sent_packets,
+            "lost_packets": own.lost_packets,
+            "cwnd_mean": own.cwnd_mean,
+        }
+
+
+def run_episode(
+    kernel: Path,
+    environment: Environment,
+    scheme: str,
+    seed: int = 0,
+    controller: Controller | None = None,
+    watchdog_s: float = WATCHDOG_S,
+) -> Episode:
+    """Run one episode in the lab. `controller` sets the window of a policy (scheme `policy:...`).
+
+    Raises SageccError, naming the episode, when it yields no whole trajectory.
+    """
+    spec = episode_spec(environment, scheme, seed)
+    recording = run_guest(kernel, spec, dict.fromkeys(spec.lockstep, controller) if controller else None, watchdog_s)
+    own = recording.samples[recording.samples["flow"] == 0]
+    if not len(own):
+        raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
+    schemes = (scheme, *(cross.scheme for cross in environment.cross))
+    starts = (environment.start_s, *(cross.start_s for cross in environment.cross))
+    flows = tuple(
+        _summary(recording, flow, name, environment.duration_s - start)
+        for flow, (name, start) in enumerate(zip(schemes, starts, strict=True))
+    )
+    digest = hashlib.sha256(own.tobytes()).hexdigest()
+    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest)
+
+
+def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
+    columns = {
+        "episode_id": pa.array([name] * len(samples), pa.string()),
+        "step": np.arange(len(samples), dtype=np.int32),
+        "t_s": samples["t_ns"] / 1e9,
+    }
+    columns |= {field: np.ascontiguousarray(samples[field]) for field, *_ in COUNTERS}
+    return pa.table(columns, schema=RAW_SCHEMA)
+
+
+def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> FlowSummary:
+    samples = recording.samples[recording.samples["flow"] == flow]
+    delays = recording.packets["delay"][recording.packets["flow"] == flow]
+    if not len(samples) or not len(delays):
+        return FlowSummary(scheme, 0.0, 0.0, 0.0, 0, 0, 0.0)
+    last = samples[-1]
+    to_ms = wire.DELAY_UNIT_NS / 1e6
+    return FlowSummary(
+        scheme=scheme,
+        goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
+        delay_mean_ms=float(last["link_delay_ns"]) / float(last["link_packets"]) / 1e6,
+        delay_p95_ms=float(np.percentile(delays, 95)) * to_ms,
+        sent_packets=int(last["link_packets"]) + int(last["link_drops"]),
+        lost_packets=int(last["link_drops"]),
+        cwnd_mean=float(samples["cwnd_pkts"].mean()),
+    )

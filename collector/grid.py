@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grid of environments: Set I and Set II of the paper (section 5, appendix C), and its profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes
+from schemas.errors import SageccError
+
+PROFILES = ("smoke", "small", "full")
+
+RTTS_MS = (10, 20, 40, 60, 80, 120, 160)
+QUEUES_BDP = (0.5, 1, 2, 4, 8, 16)
+STEPS = {
+    12: (1, 2, 4, 0.5, 0.25),
+    24: (1, 2, 4, 0.5, 0.25),
+    48: (1, 2, 4, 0.5, 0.25),
+    96: (1, 2, 0.5, 0.25),
+    192: (1, 0.5, 0.25),
+}
+SHAPES = tuple((mbps, step) for mbps, steps in STEPS.items() for step in steps)
+"""The 22 (base rate in Mbps, step factor) of Set I: no rate above 192 Mbps."""
+
+STEP_START_S = 17.0
+STEP_PERIOD_S = 7.0
+SET_I_DURATION_S = 34.0
+SET_I_WINDOWS_S = ((10.0, 13.0), (13.0, 20.0), (20.0, 27.0), (27.0, 34.0))
+SET_II_START_S = 5.0
+SET_II_DURATION_S = 125.0
+SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
+
+
+def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
+    """Return a schedule that alternates every 7 s between base and `step` x base, from 17 s on; flat for step 1."""
+    rates = [RateStep(0.0, bandwidth_mbps)]
+    t_s, high = STEP_START_S, True
+    while step != 1 and t_s < duration_s:
+        rates.append(RateStep(t_s, bandwidth_mbps * (step if high else 1)))
+        t_s, high = t_s + STEP_PERIOD_S, not high
+    return tuple(rates)
+
+
+def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:
+    """Return a dumbbell's bottleneck: half the RTT as its propagation, the queue in units of the base rate's BDP."""
+    queue_bytes = int(bdp_bytes(bandwidth_mbps, rtt_ms) * queue_bdp)
+    return Link(step_rates(bandwidth_mbps, step, duration_s), rtt_ms / 2, queue_bytes)
+
+
+def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float) -> Environment:
+    """Return a single-flow environment: 34 s, of which the first 10 are not scored."""
+    return Environment(
+        set="I",
+        bottleneck=bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, SET_I_DURATION_S),
+        return_delay_ms=rtt_ms / 2,
+        duration_s=SET_I_DURATION_S,
+        windows_s=SET_I_WINDOWS_S,
+    )
+
+
+def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environment:
+    """Return a two-flow environment: Cubic from 0 s, the scheme under test from 5 s, 125 s in all."""
+    return Environment(
+        set="II",
+        bottleneck=bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, SET_II_DURATION_S),
+        return_delay_ms=rtt_ms / 2,
+        duration_s=SET_II_DURATION_S,
+        windows_s=SET_II_WINDOWS_S,
+        reward="friendliness",
+        cross=(CrossFlow("cubic"),),
+        start_s=SET_II_START_S,
+    )
+
+
+def profile_environments(profile: str) -> tuple[Environment, ...]:
+    """Return the environments of a profile: `smoke` (3), `small` (48) or `full` (924 + 175).
+
+    Raises SageccError for any other name.
+    """
+    if profile == "smoke":
+        return _grid(((24, 1), (12, 2)), (20,), (1,), (12,), (1,))
+    if profile == "small":
+        return _grid(((24, 1), (48, 1), (96, 1), (24, 2), (24, 4), (48, 0.5)), (20, 40, 80), (1, 4), (24, 48), (1, 4))
+    if profile == "full":
+        return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
+    raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")
+
+
+def _grid(
+    shapes: Iterable[tuple[float, float]],
+    rtts_ms: tuple[float, ...],
+    queues_bdp: tuple[float, ...],
+    two_mbps: tuple[float, ...],
+    two_queues_bdp: tuple[float, ...],
+) -> tuple[Environment, ...]:
+    one = (set_one(mbps, step, rtt, queue) for (mbps, step), rtt, queue in product(shapes, rtts_ms, queues_bdp))
+    two = (set_two(mbps, rtt, queue) for mbps, rtt, queue in product(two_mbps, rtts_ms, two_queues_bdp))
+    return (*one, *two)
