@@ -74,14 +74,15 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
 
 
 def profile_environments(profile: str) -> tuple[Environment, ...]:
-    """Return the environments of a profile: `smoke` (3), `small` (48) or `full` (924 + 175).
+    """Return the environments of a profile: `smoke` (3), `small` (90) or `full` (924 + 175).
 
     Raises SageccError for any other name.
     """
     if profile == "smoke":
         return _grid(((24, 1), (12, 2)), (20,), (1,), (12,), (1,))
     if profile == "small":
-        return _grid(((24, 1), (48, 1), (96, 1), (24, 2), (24, 4), (48, 0.5)), (20, 40, 80), (1, 4), (24, 48), (1, 4))
+        shapes = ((12, 1), (24, 1), (48, 1), (96, 1), (24, 2), (24, 4), (48, 0.5), (96, 0.25))
+        return _grid(shapes, (20, 40, 80), (1, 4, 16), (12, 24, 48), (1, 4))
     if profile == "full":
         return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
     raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")

@@ -217,12 +217,6 @@ static int lab_thread(void *unused)
 
 static long lab_start(struct lab_start __user *from)
 {
-	struct wire_hello hello = {
-		.magic = WIRE_MAGIC,
-		.version = WIRE_VERSION,
-		.sample_bytes = sizeof(struct wire_sample),
-	};
-
 	if (copy_from_user(&episode, from, sizeof(episode)))
 		return -EFAULT;
 	if (!episode.tick_ns || episode.flows > LAB_MAX_FLOWS)
@@ -233,7 +227,6 @@ static long lab_start(struct lab_start __user *from)
 	lab_epoch_ns = ktime_get_ns();
 	if (put_user(lab_epoch_ns, &from->epoch_ns))
 		return -EFAULT;
-	host_write(&hello, sizeof(hello));
 	return PTR_ERR_OR_ZERO(kthread_run(lab_thread, NULL, "lab"));
 }
 
@@ -290,8 +283,21 @@ static ssize_t lab_read(struct file *file, char __user *to, size_t bytes, loff_t
 	return copy_to_user(to, out, bytes) ? -EFAULT : bytes;
 }
 
+static int lab_open(struct inode *inode, struct file *file)
+{
+	struct wire_hello hello = {
+		.magic = WIRE_MAGIC,
+		.version = WIRE_VERSION,
+		.sample_bytes = sizeof(struct wire_sample),
+	};
+
+	host_write(&hello, sizeof(hello));
+	return 0;
+}
+
 static const struct file_operations lab_fops = {
 	.owner = THIS_MODULE,
+	.open = lab_open,
 	.read = lab_read,
 	.unlocked_ioctl = lab_ioctl,
 };

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc schemes`: what can set a congestion window."""
+
+from __future__ import annotations
+
+import click
+
+from collector.schemes import OTHERS, SCHEMES
+
+
+@click.command()
+@click.option("--pool", is_flag=True, help="Only the 13 schemes that the pool is collected from.")
+def command(pool: bool) -> None:
+    """List the schemes: each is a name for --scheme and --schemes; a trained policy is policy:PATH."""
+    for name, text in (SCHEMES if pool else {**SCHEMES, **OTHERS}).items():
+        click.echo(f"{name:<10} {text}")
+    if not pool:
+        click.echo(f"{'policy:DIR':<10} a trained policy, for example policy:models/repro")

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes on the real kernel in virtual time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collector.episode import run_episode
+from collector.lab import run_guest
+from collector.schemes import OTHERS, SCHEMES
+from collector.spec import episode_spec
+from schemas import wire
+from schemas.errors import SageccError
+
+from .conftest import Run, network
+
+
+def burn(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def test_cubic_matches_the_published_fidelity_figures(run: Run) -> None:
+    """Mahimahi on a real kernel: 45.8 Mbps, 28.5 ms of queueing delay, so a mean RTT of 68.5 ms."""
+    episode = run("cubic", duration_s=30)
+    own = episode.flows[0]
+    assert own.goodput_mbps == pytest.approx(45.8, rel=0.03)
+    assert episode.rows["srtt_us"].to_numpy().mean() / 1000 == pytest.approx(68.5, rel=0.03)
+    assert own.delay_mean_ms - 20 == pytest.approx(28.5, rel=0.03)
+
+
+@pytest.mark.parametrize("scheme", ["cubic", "bbr"])
+def test_same_specification_and_seed_same_bytes_under_load(run: Run, scheme: str) -> None:
+    calm = run(scheme, duration_s=8)
+    busy = [threading.Thread(target=lambda: subprocess.run([sys.executable, "-c", BURN], check=True)) for _ in "ab"]
+    for thread in busy:
+        thread.start()
+    loaded = run(scheme, duration_s=8)
+    for thread in busy:
+        thread.join()
+    assert loaded.sha256 == calm.sha256
+    assert loaded.rows.equals(calm.rows)
+
+
+BURN = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+
+
+def test_same_bytes_from_another_folder(
+    run: Run, kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = run("bbr", duration_s=5)
+    elsewhere = tmp_path / "a" / "much" / "longer" / "path" / "to-the-kernel"
+    elsewhere.parent.mkdir(parents=True)
+    shutil.copy2(kernel, elsewhere)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOMETHING", "x" * 5000)
+    there = run_episode(elsewhere, here.environment, "bbr")
+    assert there.sha256 == here.sha256
+
+
+def test_another_seed_gives_other_bytes_of_the_same_kind(run: Run) -> None:
+    one, two = run("bbr", seed=1, duration_s=10), run("bbr", seed=2, duration_s=10)
+    assert one.sha256 != two.sha256
+    assert one.flows[0].goodput_mbps == pytest.approx(two.flows[0].goodput_mbps, rel=0.05)
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES, *OTHERS])
+def test_every_scheme_runs(run: Run, scheme: str) -> None:
+    episode = run(scheme, bandwidth_mbps=24, rtt_ms=20, duration_s=6)
+    assert 12 < episode.flows[0].goodput_mbps < 24
+    steps = episode.rows["step"].to_numpy()
+    assert np.array_equal(steps, np.arange(len(steps)))
+    assert np.allclose(np.diff(episode.rows["t_s"].to_numpy()), 0.01)
+
+
+def test_link_counters_add_up(run: Run) -> None:
+    rows = run("cubic", bandwidth_mbps=12, rtt_ms=20, duration_s=10).rows.to_pylist()
+    last = rows[-1]
+    # every packet sent was dropped, has left the link, waits in its queue, or is a SYN, a lone ACK
+    sent = last["data_segs_out"] + 2
+    waiting = last["link_queue_bytes"] / 1500
+    assert abs(sent - last["link_packets"] - last["link_drops"] - waiting) <= 2
+    assert last["link_capacity_bytes"] == 12e6 / 8 * last["t_s"]
+    assert last["link_bytes"] <= last["link_capacity_bytes"]
+    for counter in ("delivered_pkts", "bytes_acked", "received_bytes", "link_packets", "link_drops", "link_delay_ns"):
+        assert np.all(np.diff([row[counter] for row in rows]) >= 0)
+    assert max(row["link_queue_bytes"] for row in rows) <= 30_000
+
+
+def test_capacity_follows_the_schedule(run: Run) -> None:
+    rows = run("cubic", bandwidth_mbps=12, step=2, duration_s=20).rows.to_pylist()
+    assert rows[-1]["t_s"] == pytest.approx(20)
+    assert rows[-1]["link_capacity_bytes"] == (12e6 * 17 + 24e6 * 3) / 8
+
+
+def test_smallest_delay_is_propagation_and_transmission(kernel: Path) -> None:
+    """A full packet at 12 Mbps takes 1 ms to send; 20 ms of propagation follow."""
+    recording = run_guest(kernel, episode_spec(network(12, 40, 1, 5), "cubic", 0))
+    delays_ms = recording.packets["delay"] * wire.DELAY_UNIT_NS / 1e6
+    # the handshake's ACK has 52 bytes: 0.0347 ms
+    assert delays_ms.min() == pytest.approx(20.0346)
+    # a full queue of 60000 bytes waits 40 ms
+    assert delays_ms.max() == pytest.approx(60, abs=1)
+
+
+def test_two_cubic_flows_and_a_late_start(run: Run) -> None:
+    episode = run("cubic", bandwidth_mbps=24, rtt_ms=20, duration_s=60, cross=("cubic",), start_s=5.0)
+    assert episode.rows["t_s"][0].as_py() == pytest.approx(5.03, abs=0.02)
+    late, early = episode.flows
+    assert late.goodput_mbps * 55 + early.goodput_mbps * 60 < 24 * 60
+    assert late.goodput_mbps > 24 / 2 * 0.7
+
+
+def test_policy_sets_the_window_in_lockstep(run: Run) -> None:
+    seen: list[int] = []
+
+    def saw(sample: np.void) -> tuple[int, int]:
+        seen.append(int(sample["cwnd_pkts"]))
+        return 50 + len(seen) % 50, 0
+
+    episode = run("policy:test", controller=saw, duration_s=3)
+    assert len(seen) == episode.rows.num_rows
+    # the window of the next row is what was asked for at this one
+    wanted = [50 + n % 50 for n in range(1, len(seen))]
+    assert seen[1:] == wanted
+
+
+def test_pacing_limits_the_rate(run: Run) -> None:
+    episode = run("policy:test", controller=lambda _: (1000, 1_500_000), duration_s=5)
+    assert episode.flows[0].goodput_mbps == pytest.approx(12, rel=0.06)
+    assert episode.flows[0].lost_packets == 0
+
+
+def test_lockstep_is_deterministic(run: Run) -> None:
+    def slow(sample: np.void) -> tuple[int, int]:
+        time.sleep(0.0002)
+        return 100 + int(sample["t_ns"]) // 10_000_000 % 7, 0
+
+    def fast(sample: np.void) -> tuple[int, int]:
+        return 100 + int(sample["t_ns"]) // 10_000_000 % 7, 0
+
+    assert (
+        run("policy:t", controller=slow, duration_s=3).sha256 == run("policy:t", controller=fast, duration_s=3).sha256
+    )
+
+
+def test_unprivileged_user_runs_an_episode(kernel: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("already an unprivileged user: every test here shows it")
+    nobody = pwd.getpwnam("nobody")
+    binary = Path("/tmp") / f"sagecc-test-{os.getpid()}"
+    shutil.copy2(kernel, binary)
+    try:
+        spec = episode_spec(network(duration_s=3), "cubic", 0)
+        code = (
+            "import os, hashlib\n"
+            "from pathlib import Path\n"
+            "from collector.lab import run_guest\n"
+            "from collector.spec import EpisodeSpec\n"
+            f"os.setgroups([]); os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
+            f"spec = EpisodeSpec({spec.name!r}, bytes.fromhex({spec.wire.hex()!r}), 0, {spec.memory_mb}, ())\n"
+            f"recording = run_guest(Path({str(binary)!r}), spec)\n"
+            "print(os.getuid(), hashlib.sha256(recording.samples.tobytes()).hexdigest())\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
+        assert done.returncode == 0, done.stderr
+        uid, digest = done.stdout.split()
+        assert int(uid) == nobody.pw_uid
+        assert digest == hashlib.sha256(run_guest(kernel, spec).samples.tobytes()).hexdigest()
+    finally:
+        binary.unlink()
+
+
+def guests() -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"time-travel=inf-cpu" in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_killed_guest_is_named_and_leaves_nothing(kernel: Path) -> None:
+    before = guests()
+
+    def kill(sample: np.void) -> tuple[int, int]:
+        for pid in guests() - before:
+            os.kill(pid, signal.SIGKILL)
+        return 10, 0
+
+    spec = episode_spec(network(duration_s=5), "policy:victim", 3)
+    with pytest.raises(SageccError, match=r"policy:victim\.3: the guest died in mid-episode"):
+        run_guest(kernel, spec, {0: kill})
+    time.sleep(0.2)
+    assert guests() <= before
+
+
+def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
+    before = guests()
+    spec = episode_spec(network(duration_s=5), "policy:stuck", 0)
+
+    def stop(sample: np.void) -> tuple[int, int]:
+        for pid in guests() - before:
+            os.kill(pid, signal.SIGSTOP)
+        return 10, 0
+
+    with pytest.raises(SageccError, match=r"policy:stuck\.0: the guest said nothing for 1 s and was ended"):
+        run_guest(kernel, spec, {0: stop}, watchdog_s=1)
+    time.sleep(0.2)
+    assert guests() <= before
+
+
+def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
+    code = (
+        "from pathlib import Path\nimport time\n"
+        "from collector.lab import run_guest\nfrom collector.spec import EpisodeSpec\n"
+        "def forever(sample):\n    print('up', flush=True)\n    time.sleep(60)\n"
+        "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, {{0: forever}})\n"
+    )
+    spec = episode_spec(network(duration_s=5), "policy:x", 0)
+    before = guests()
+    with subprocess.Popen(
+        [sys.executable, "-c", code.format(spec.wire.hex(), str(kernel))], stdout=subprocess.PIPE, text=True
+    ) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == "up\n"
+        assert guests() - before
+        runner.kill()
+    time.sleep(0.5)
+    assert guests() <= before
+
+
+def test_unknown_scheme_is_named_by_the_guest(run: Run) -> None:
+    with pytest.raises(SageccError, match="this kernel has no scheme 'tahoe'"):
+        run("tahoe", duration_s=1)
+
+
+def test_a_file_that_is_no_kernel(tmp_path: Path) -> None:
+    fake = tmp_path / "linux"
+    fake.write_text("#!/bin/sh\necho 'Kernel panic: no good' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    with pytest.raises(SageccError, match="the guest died in mid-episode; its last words: Kernel panic: no good"):
+        run_guest(fake, episode_spec(network(), "cubic", 0))
+
+
+def test_no_kernel(tmp_path: Path) -> None:
+    with pytest.raises(SageccError, match="run 'sagecc kernel' first"):
+        run_guest(tmp_path / "linux", episode_spec(network(), "cubic", 0))
+
+
+def test_specification_of_another_version(kernel: Path) -> None:
+    spec = episode_spec(network(), "cubic", 0)
+    head = np.frombuffer(spec.wire[: wire.SPEC.itemsize], wire.SPEC).copy()
+    head["version"] = 99
+    other = type(spec)(spec.name, head.tobytes() + spec.wire[wire.SPEC.itemsize :], 0, spec.memory_mb, ())
+    with pytest.raises(SageccError, match="the specification has version 99, this guest speaks 1"):
+        run_guest(kernel, other)
