@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores per scoring window, from raw trajectories (section 5.1 and appendix D of the Sage paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collector.store import EPISODES, KERNEL, read_table
+from schemas.environment import Environment
+from schemas.errors import SageccError
+from schemas.raw import TICK_S
+
+SCORE_SCHEMA = {
+    "set": pl.String,
+    "environment_id": pl.String,
+    "window": pl.Int32,
+    "from_s": pl.Float64,
+    "to_s": pl.Float64,
+    "scheme": pl.String,
+    "seed": pl.Int64,
+    "status": pl.String,
+    "metric": pl.String,
+    "goodput_mbps": pl.Float64,
+    "delay_ms": pl.Float64,
+    "capacity_mbps": pl.Float64,
+    "fair_share_mbps": pl.Float64,
+    "score": pl.Float64,
+}
+"""One row a window, an environment and a scheme. `status` is `ok`, `missing` (no episode) or `silent` (no rows or no
+packets in the window); `metric` is `power` (S_p, bigger is better) or `friendliness` (S_fr, smaller is better)."""
+
+_COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_bytes")
+_CLOCK_SLACK_S = 1e-6  # ticks are whole nanoseconds, window edges decimal fractions of a second
+_TAIL_SLACK_S = 2 * TICK_S  # the last tick may fall just before the episode's end
+_BYTES_S_PER_MBPS = 125_000
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One trajectory on disk: whose it is, the kernel it ran on, and the folder whose part files hold its rows."""
+
+    id: str
+    environment: Environment
+    scheme: str
+    seed: int
+    kernel_sha256: str
+    folder: Path
+
+
+def find_episodes(
+    roots: Iterable[Path], environments: Sequence[Environment], schemes: Sequence[str], seed: int = 0
+) -> dict[tuple[str, str], Episode]:
+    """Look up episodes under `roots` (each laid out as set=*/scheme=*), by (environment id, scheme).
+
+    Raises SageccError for a file that cannot be read or has another major version.
+    """
+    wanted, found = {e.id: e for e in environments}, {}
+    for root in roots:
+        for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
+            table = read_table(path, ["episode_id", "environment_id", "scheme", "seed"])
+            kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode()
+            for row in table.to_pylist():
+                environment = wanted.get(row["environment_id"])
+                if environment and row["scheme"] in schemes and row["seed"] == seed:
+                    episode = Episode(row["episode_id"], environment, row["scheme"], seed, kernel, path.parent)
+                    found[environment.id, episode.scheme] = episode
+    return found
+
+
+def read_rows(episode: Episode) -> pa.Table:
+    """Return the raw rows of one episode (schemas.raw.RAW_SCHEMA), in order of time."""
+    try:
+        rows = pq.read_table(_parts(episode.folder), filters=[("episode_id", "=", episode.id)], partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise SageccError(f"{episode.folder}: cannot read {episode.id} ({_line(error)}); collect it again") from error
+    return rows.sort_by("step")
+
+
+def score(
+    environments: Sequence[Environment],
+    schemes: Sequence[str],
+    episodes: dict[tuple[str, str], Episode],
+    alpha: float = 2.0,
+) -> pl.DataFrame:
+    """Score every scheme in every scoring window of every environment (SCORE_SCHEMA).
+
+    r, the goodput (Mbps): bytes the receiver got in order within the window. d, the delay (ms): mean one-way delay of
+    the window's data packets at the bottleneck plus the constant delay of the way back. f, the fair share (Mbps):
+    what the link could have sent in the window over the number of flows.
+
+    S_p = r^alpha / d where the environment's reward is `power`, S_fr = |f - r| where it is `friendliness`.
+    A window without rows, without packets or without an episode has S_p = 0 and S_fr = infinity.
+
+    Rows that stop before a window ends (by more than two ticks) count as no rows at all.
+    """
+    plan = _plan(environments, schemes, episodes)
+    folders = sorted({e.folder for e in episodes.values()})
+    measured = pl.concat([_measure(folder, plan) for folder in folders]) if folders else _no_measures()
+    r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
+    power = pl.col("metric") == "power"
+    ok = pl.col("status") == "ok"
+    return (
+        plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
+        .with_columns(status=pl.coalesce("status", pl.lit("missing")))
+        .with_columns(delay_ms=d + pl.col("return_delay_ms"), fair_share_mbps=pl.col("capacity_mbps") / pl.col("flows"))
+        .with_columns(
+            score=pl.when(power)
+            .then(pl.when(ok).then(r**alpha / d).otherwise(0.0))
+            .otherwise(pl.when(ok).then((pl.col("fair_share_mbps") - r).abs()).otherwise(float("inf")))
+        )
+        .select([pl.col(name).cast(dtype) for name, dtype in SCORE_SCHEMA.items()])
+    )
+
+
+def _plan(
+    environments: Sequence[Environment], schemes: Sequence[str], episodes: dict[tuple[str, str], Episode]
+) -> pl.DataFrame:
+    """One row a window, an environment and a scheme: all that is known before the trajectories are read."""
+    rows = []
+    for environment in environments:
+        for window, (from_s, to_s) in enumerate(environment.windows_s):
+            for scheme in schemes:
+                episode = episodes.get((environment.id, scheme))
+                rows.append(
+                    {
+                        "set": environment.set,
+                        "environment_id": environment.id,
+                        "window": window,
+                        "from_s": from_s,
+                        "to_s": to_s,
+                        "scheme": scheme,
+                        "seed": episode.seed if episode else None,
+                        "metric": environment.reward,
+                        "episode_id": episode.id if episode else None,
+                        "flows": environment.flows,
+                        "return_delay_ms": environment.return_delay_ms,
+                    }
+                )
+    schema = {name: SCORE_SCHEMA[name] for name in SCORE_SCHEMA if rows and name in rows[0]}
+    own = {"episode_id": pl.String, "flows": pl.Int64, "return_delay_ms": pl.Float64}
+    if not rows:
+        raise SageccError("league: there is no scoring window; the environments or the schemes are empty")
+    return pl.DataFrame(rows, schema=schema | own)
+
+
+_MEASURES = {
+    "episode_id": pl.String,
+    "window": pl.Int32,
+    "status": pl.String,
+    "goodput_mbps": pl.Float64,
+    "delay_ms": pl.Float64,
+    "capacity_mbps": pl.Float64,
+}
+
+
+def _no_measures() -> pl.DataFrame:
+    return pl.DataFrame(schema=_MEASURES)
+
+
+def _measure(folder: Path, plan: pl.DataFrame) -> pl.DataFrame:
+    """Measure every planned window of one folder's episodes: one pass over its part files, needed columns only.
+
+    A window's figures are differences of counters between the last tick at or before each edge. A flow that starts
+    within the window has no tick at the first edge: its own counters were zero there, and the link's capacity is
+    taken from its first tick on.
+    """
+    parts = _parts(folder)
+    rows = pl.scan_parquet(parts, hive_partitioning=False, glob=False).select("episode_id", "t_s", *_COUNTERS)
+    edges = plan.filter(pl.col("episode_id").is_not_null()).select("episode_id", "window", "from_s", "to_s")
+    times = pl.col("t_s")
+    per_window = []
+    # Episodes of one grid share their windows: a handful of distinct ones, each a plain filter on the tick's time.
+    for (window, from_s, to_s), group in sorted(edges.group_by("window", "from_s", "to_s")):
+        before = times <= from_s + _CLOCK_SLACK_S
+        inside = times <= to_s + _CLOCK_SLACK_S
+        after = inside & ~before
+        first, last = "_first", "_last"
+        per_window.append(
+            rows.filter(inside & pl.col("episode_id").is_in(group["episode_id"].to_list()))
+            .group_by("episode_id")
+            .agg(
+                times.filter(before).max().alias("t" + first),
+                times.filter(after).min().alias("t_flow"),
+                times.filter(after).max().alias("t" + last),
+                pl.col("link_capacity_bytes").filter(after).min().alias("capacity_flow"),
+                *(pl.col(c).filter(before).max().cast(pl.Int64).alias(c + first) for c in _COUNTERS),
+                *(pl.col(c).filter(after).max().cast(pl.Int64).alias(c + last) for c in _COUNTERS),
+            )
+            .with_columns(window=pl.lit(window, pl.Int32), from_s=pl.lit(from_s), to_s=pl.lit(to_s))
+        )
+    if not per_window:
+        return _no_measures()
+    try:
+        table = pl.concat(pl.collect_all(per_window, engine="streaming"))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise SageccError(f"{folder}: cannot read the raw trajectories ({_line(error)}); collect them again") from error
+    return _rates(table)
+
+
+def _rates(table: pl.DataFrame) -> pl.DataFrame:
+    def change(counter: str) -> pl.Expr:
+        return pl.col(counter + "_last") - pl.col(counter + "_first").fill_null(0)
+
+    first_s = pl.coalesce("t_first", "from_s")
+    packets = change("link_packets")
+    capacity_first = pl.coalesce("link_capacity_bytes_first", pl.col("capacity_flow").cast(pl.Int64))
+    capacity_s = pl.col("t_last") - pl.coalesce("t_first", "t_flow")
+    complete = pl.col("t_last").is_not_null() & (pl.col("t_last") >= pl.col("to_s") - _TAIL_SLACK_S - _CLOCK_SLACK_S)
+    ok = complete.fill_null(False) & (packets > 0).fill_null(False) & (capacity_s > 0).fill_null(False)
+    return table.select(
+        "episode_id",
+        "window",
+        status=pl.when(ok).then(pl.lit("ok")).otherwise(pl.lit("silent")),
+        goodput_mbps=pl.when(ok).then(change("received_bytes") / (pl.col("t_last") - first_s) / _BYTES_S_PER_MBPS),
+        delay_ms=pl.when(ok).then(change("link_delay_ns") / packets / 1e6),
+        capacity_mbps=pl.when(ok).then(
+            (pl.col("link_capacity_bytes_last") - capacity_first) / capacity_s / _BYTES_S_PER_MBPS
+        ),
+    )
+
+
+def _parts(folder: Path) -> list[Path]:
+    parts = sorted(folder.glob("part-*.parquet"))
+    if not parts:
+        raise SageccError(f"{folder}: episodes.parquet lists episodes but there is no part file; collect them again")
+    return parts
+
+
+def _line(error: BaseException) -> str:
+    """First line of an error's text."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

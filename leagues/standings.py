@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Winners, winning rates and their confidence intervals (section 5.1 and appendix D of the Sage paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from schemas.environment import Environment
+from schemas.errors import SageccError
+
+FriendlyMargin = Literal["score", "rate"]
+
+BOOTSTRAP_DRAWS = 2000
+CONFIDENCE = 0.95
+CLASSES = ("window", "bandwidth_mbps", "min_rtt_ms", "queue_bdp", "step")
+"""What the breakdown groups environments by."""
+
+
+def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "score") -> pl.DataFrame:
+    """Add `best` (the window's best score) and `win` to a table of leagues.scores.SCORE_SCHEMA.
+
+    Power: a scheme wins a window if S_p >= (1 - margin) * best. Friendliness: if S_fr <= best / (1 - margin).
+    So every scheme at most `margin` worse than the best wins, ties all win, and a best friendliness of exactly 0 is
+    won only by those who also have 0. A window that is missing or silent is never won.
+
+    friendly_margin `rate` is the rule of the authors' public benchmark for friendliness instead: the goodput may lie
+    within the margin around the rates whose distance from the fair share f is the best one, so
+    (1 - margin) * (f - best) <= r <= (1 + margin) * (f + best). It is far more lenient where the best is near 0.
+    """
+    if not 0 <= margin < 1:
+        raise SageccError(f"league: the margin must be at least 0 and below 1, not {margin:g}")
+    window = ["environment_id", "window"]
+    power, score, best = pl.col("metric") == "power", pl.col("score"), pl.col("best")
+    r, f = pl.col("goodput_mbps"), pl.col("fair_share_mbps")
+    friendly = (
+        score <= best / (1 - margin)
+        if friendly_margin == "score"
+        else ((1 - margin) * (f - best) <= r) & (r <= (1 + margin) * (f + best))
+    )
+    return scores.with_columns(
+        best=pl.when(power).then(score.max().over(window)).otherwise(score.min().over(window))
+    ).with_columns(
+        win=(pl.col("status") == "ok")
+        & pl.when(power).then((score > 0) & (score >= (1 - margin) * best)).otherwise(friendly)
+    )
+
+
+def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
+    """Rank the schemes of every set by winning rate = wins / windows.
+
+    wins: `mark_winners`' table. Returns one row a set and a scheme: set, rank (1 is best, equal rates share a rank),
+    scheme, wins, windows, winning_rate, low, high, environments, missing. low and high bound the 95 % interval of a
+    bootstrap that draws environments, each with all its windows, with replacement (percentile method, seeded).
+    missing counts the environments in which the scheme has no episode; it lost their windows.
+    """
+    tables = []
+    for set_name in sets(wins):
+        part = wins.filter(pl.col("set") == set_name)
+        schemes = part["scheme"].unique().sort().to_list()
+        table = (
+            part.group_by("scheme")
+            .agg(
+                wins=pl.col("win").sum().cast(pl.Int64),
+                windows=pl.len().cast(pl.Int64),
+                environments=pl.col("environment_id").n_unique().cast(pl.Int64),
+                missing=pl.col("environment_id").filter(pl.col("status") == "missing").n_unique().cast(pl.Int64),
+            )
+            .with_columns(winning_rate=pl.col("wins") / pl.col("windows"))
+            .join(_intervals(part, schemes, seed), on="scheme")
+            .with_columns(rank=pl.col("winning_rate").rank("min", descending=True).cast(pl.Int64), set=pl.lit(set_name))
+            .sort("rank", "scheme")
+        )
+        tables.append(table)
+    columns = ["set", "rank", "scheme", "wins", "windows", "winning_rate", "low", "high", "environments", "missing"]
+    return pl.concat(tables).select(columns)
+
+
+def overall(table: pl.DataFrame) -> pl.DataFrame:
+    """Rank schemes over all sets by the mean of their winning rates: rank, scheme, winning_rate, in order of rank."""
+    return (
+        table.group_by("scheme")
+        .agg(winning_rate=pl.col("winning_rate").sort().mean())
+        .with_columns(rank=pl.col("winning_rate").rank("min", descending=True).cast(pl.Int64))
+        .select("rank", "scheme", "winning_rate")
+        .sort("rank", "scheme")
+    )
+
+
+def breakdown(wins: pl.DataFrame, environments: Sequence[Environment]) -> pl.DataFrame:
+    """Winning rates by class of environment: one row a set, a class, a value and a scheme (tidy).
+
+    class is one of CLASSES; value is the scoring window's index, the base bandwidth (Mbps), the minimum RTT (ms), the
+    queue (BDP) or the second rate over the first.
+    """
+    values: Mapping[str, list[object]] = {
+        "environment_id": [e.id for e in environments],
+        "bandwidth_mbps": [e.bandwidth_mbps for e in environments],
+        "min_rtt_ms": [e.min_rtt_ms for e in environments],
+        "queue_bdp": [round(e.queue_bdp, 2) for e in environments],
+        "step": [e.step for e in environments],
+    }
+    tall = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    tables = [
+        tall.group_by("set", pl.col(name).cast(pl.Float64).alias("value"), "scheme")
+        .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
+        .with_columns(pl.lit(name).alias("class"), winning_rate=pl.col("wins") / pl.col("windows"))
+        for name in CLASSES
+    ]
+    columns = ["set", "class", "value", "scheme", "wins", "windows", "winning_rate"]
+    return pl.concat(tables).select(columns).sort("set", "class", "value", "scheme")
+
+
+def missing(scores: pl.DataFrame) -> dict[str, list[str]]:
+    """Return the ids of the environments in which a scheme has no episode, by scheme."""
+    rows = scores.filter(pl.col("status") == "missing").select("scheme", "environment_id").unique().sort("*")
+    return {
+        str(scheme[0]): part["environment_id"].to_list()
+        for scheme, part in rows.group_by("scheme", maintain_order=True)
+    }
+
+
+def sets(table: pl.DataFrame) -> list[str]:
+    """Return the names of the sets in a table, in the usual order: I, II, then others."""
+    return sorted(table["set"].unique().to_list())
+
+
+def _intervals(part: pl.DataFrame, schemes: list[str], seed: int) -> pl.DataFrame:
+    """Bootstrap one set: scheme, low, high. Integer arithmetic up to the last division, so that bytes never differ."""
+    counts = (
+        part.group_by("environment_id", "scheme")
+        .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
+        .sort("environment_id", "scheme")
+    )
+    shape = (counts["environment_id"].n_unique(), len(schemes))
+    wins = counts["wins"].to_numpy().reshape(shape)
+    windows = counts["windows"].to_numpy().reshape(shape)
+    random = np.random.default_rng(seed)
+    draws = random.multinomial(shape[0], np.full(shape[0], 1 / shape[0]), size=BOOTSTRAP_DRAWS)
+    rates = (draws @ wins) / (draws @ windows)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(rates, [tail, 1 - tail], axis=0)
+    return pl.DataFrame({"scheme": schemes, "low": low, "high": high})
