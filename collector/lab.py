@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Recording:
 class _Stream:
     """Exact-length reads from the guest's socket; one line of error when it dies or hangs."""
 
-    def __init__(self, sock: socket.socket, name: str, console: Path, watchdog_s: float) -> None:
+    def __init__(self, sock: socket.socket, name: str, console: IO[bytes], watchdog_s: float) -> None:
         self._sock, self._name, self._console = sock, name, console
         self._buffer, self._at = b"", 0
         sock.settimeout(watchdog_s)
@@ -62,7 +63,9 @@ class _Stream:
         return memoryview(self._buffer)[self._at - count : self._at]
 
     def _last_words(self) -> str:
-        lines = [line for line in self._console.read_text(errors="replace").splitlines() if line.strip()]
+        self._console.seek(0)
+        text = self._console.read().decode(errors="replace")
+        lines = [line for line in text.splitlines() if line.strip() and "umid" not in line]  # it has no pid file
         return f"its last words: {lines[-1].strip()}" if lines else "it left no message"
 
 
@@ -80,32 +83,29 @@ def run_guest(
     """
     if not kernel.is_file():
         raise SageccError(f"no kernel at {kernel}: run 'sagecc kernel' first")
-    with tempfile.TemporaryDirectory(prefix="sagecc-") as scratch:
-        console = Path(scratch) / "console"
-        ours, theirs = socket.socketpair()
-        with ours, console.open("wb") as out:
-            with theirs:
-                process = subprocess.Popen(
-                    _command(kernel, spec),
-                    cwd=scratch,
-                    stdin=theirs.fileno(),
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    env={"HOME": scratch, "PATH": "/usr/bin:/bin", "TMPDIR": os.environ.get("TMPDIR", "/dev/shm")},
-                    start_new_session=True,
-                )
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as console:
+        with theirs:
+            process = subprocess.Popen(
+                _command(kernel, spec),
+                stdin=theirs.fileno(),
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                env={"PATH": "/usr/bin:/bin", "TMPDIR": os.environ.get("TMPDIR", "/dev/shm")},
+                start_new_session=True,
+            )
+        try:
+            stream = _Stream(ours, spec.name, console, watchdog_s)
             try:
-                stream = _Stream(ours, spec.name, console, watchdog_s)
-                try:
-                    ours.sendall(spec.wire)
-                except (BrokenPipeError, ConnectionResetError):
-                    stream.read(1)  # raises with the guest's last words
-                recording = _record(stream, ours, spec, controllers or {})
-                process.wait(timeout=watchdog_s)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+                ours.sendall(spec.wire)
+            except (BrokenPipeError, ConnectionResetError):
+                stream.read(1)  # raises with the guest's last words
+            recording = _record(stream, ours, spec, controllers or {})
+            process.wait(timeout=watchdog_s)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     return recording
 
 
@@ -117,7 +117,7 @@ def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
     return [
         *("setpriv", "--pdeathsig", "KILL", "setarch", "x86_64", "-R", str(kernel.resolve())),
         *(f"mem={spec.memory_mb}M", "time-travel=inf-cpu", "time-travel-start=1000000", "norandmaps"),
-        *(f"seed={spec.seed}", "lab=0", "uml_dir=./", "umid=guest"),
+        *(f"seed={spec.seed}", "lab=0", "uml_dir=/dev/null/"),
         *("quiet", "con=null", "con0=null,fd:1", "panic=-1"),
     ]
 

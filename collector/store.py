@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from collector.episode import Episode
 from schemas.errors import SageccError
-from schemas.files import sync, write_atomically
+from schemas.files import naming, sync, write_atomically
 from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
@@ -90,9 +90,23 @@ class Partition:
         stored = self.stored()
         if set(ids) == stored and not any(self._spool.glob("*.arrow")):
             return
-        old = _OldRows(self._folder, stored)
         shutil.rmtree(self._fresh, ignore_errors=True)
+        try:
+            self._write(ids, stored)
+        except BaseException:
+            shutil.rmtree(self._fresh, ignore_errors=True)
+            raise
+        previous = self._folder.with_name(f".old-{self._folder.name}")
+        shutil.rmtree(previous, ignore_errors=True)
+        if self._folder.exists():
+            self._folder.rename(previous)
+        self._fresh.rename(self._folder)
+        shutil.rmtree(previous, ignore_errors=True)
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    def _write(self, ids: Sequence[str], stored: set[str]) -> None:
         self._fresh.mkdir(parents=True)
+        old = _OldRows(self._folder, stored)
         summaries = []
         with _Parts(self._fresh, self._kernel) as parts:
             for name in ids:
@@ -102,13 +116,6 @@ class Partition:
         schema = EPISODE_SCHEMA.with_metadata({KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()})
         with write_atomically(self._fresh / EPISODES) as beside:
             pq.write_table(pa.Table.from_pylist(summaries, schema=schema), beside, compression="zstd")
-        previous = self._folder.with_name(f".old-{self._folder.name}")
-        shutil.rmtree(previous, ignore_errors=True)
-        if self._folder.exists():
-            self._folder.rename(previous)
-        self._fresh.rename(self._folder)
-        shutil.rmtree(previous, ignore_errors=True)
-        shutil.rmtree(self._spool, ignore_errors=True)
 
     def _read_spooled(self, name: str) -> tuple[dict[str, object], pa.Table] | None:
         path = self._spool_file(name)
@@ -186,14 +193,16 @@ class _Parts:
                 column_encoding=integers | {"t_s": "BYTE_STREAM_SPLIT"},
             )
         table = pa.concat_tables(self._pending).cast(self._schema)
-        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        with naming(self._path):
+            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._pending, self._rows = [], 0
 
     def _close(self) -> None:
         self._flush()
         if self._writer is not None:
-            self._writer.close()
-            sync(self._path)
+            with naming(self._path):
+                self._writer.close()
+                sync(self._path)
             self._writer, self._files, self._in_file = None, self._files + 1, 0
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError that names no file (pyarrow's do not) the file's name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        number = error.errno or errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 @contextmanager
@@ -18,9 +31,10 @@ def write_atomically(path: Path) -> Iterator[Path]:
     """
     beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        yield beside
-        sync(beside)
-        beside.replace(path)
+        with naming(path):
+            yield beside
+            sync(beside)
+            beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
