@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training run is: a frozen value, read from YAML."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import yaml
+
+from schemas.errors import SageccError
+
+Filter = Literal["exp", "binary", "identity"]
+InputTransform = Literal["none", "linear", "symlog"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every choice of a training run but its data, its seed and its place on disk.
+
+    Network (section 4.2 and Fig. 6 of the paper; policy and critic have the same trunk):
+
+    width: neurons of the encoders, the fully connected layer and the residual blocks.
+    gru: size of the recurrent state.
+    residual_blocks: residual blocks after the fully connected layer.
+    mixture: Gaussians in the policy's head.
+    min_scale: smallest standard deviation of a Gaussian, in log2(action). Acme and Sage's code have 1e-4. Most
+        ticks leave the window as it is, so a Gaussian collapses onto 0 and its gradients, which grow with
+        1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small budget.
+    atoms: support points of the critic's categorical return distribution (C51).
+
+    Inputs (not in the paper, whose features are divided by fixed constants only):
+
+    input_transform: `none` leaves the 69 features as they are; `linear` shifts and scales each to mean 0 and
+        deviation 1 over the pool; `symlog` first takes sign(x)*log(1+|x|), then the same. Delays, losses and
+        ratios have heavy tails (a queue of 16 BDP after ones of 1/2), which `linear` alone lets dominate, so
+        `symlog` is the default of the configurations made for minutes of training; `paper` has `none`.
+    input_limit: scaled inputs are clipped to plus or minus this; 0 for no limit.
+
+    Algorithm (Eq. 4 to 6):
+
+    discount: per tick of 10 ms; 0.95 looks 0.2 s ahead.
+    filter: weight of a pool action in the policy's loss: `exp` is min(exp(A/beta), ratio_cap), `binary` is 1
+        where A > 0 else 0, `identity` is 1 everywhere, which is behaviour cloning.
+    beta: temperature of `exp`, in units of return.
+    ratio_cap: largest weight of `exp`.
+    value_samples: actions drawn from the policy to estimate V(s) in A = Q(s, a) - V(s) (m of Eq. 6).
+    td_samples: actions drawn from the target policy for the temporal-difference target.
+    target_period: steps between copies of both networks to their targets.
+    value_range: lowest and highest return that the critic can represent; null takes the lowest and highest
+        discounted return found in the pool, so that negative returns are not clipped and no atoms are wasted.
+        Sage's code has [0, 500].
+    reward_before_action: pair action t with the reward measured before it, as Sage's code does. Off: the pool's
+        reward of row t is the one measured after action t.
+
+    Optimisation:
+
+    policy_rate, critic_rate: learning rates of Adam.
+    gradient_clip: largest global norm of a network's gradient.
+    batch: windows in a step.
+    window: rows in a window; a window of T rows holds T-1 transitions.
+    burn_in: first transitions of a window that only warm up the recurrent states, without loss.
+    steps: optimiser steps.
+    """
+
+    width: int
+    gru: int
+    batch: int
+    window: int
+    steps: int
+    policy_rate: float
+    critic_rate: float
+    residual_blocks: int = 2
+    mixture: int = 5
+    min_scale: float = 1e-4
+    atoms: int = 101
+    input_transform: InputTransform = "none"
+    input_limit: float = 0.0
+    discount: float = 0.95
+    filter: Filter = "exp"
+    beta: float = 1.0
+    ratio_cap: float = 20.0
+    value_samples: int = 4
+    td_samples: int = 1
+    target_period: int = 100
+    value_range: tuple[float, float] | None = None
+    reward_before_action: bool = False
+    gradient_clip: float = 40.0
+    burn_in: int = 0
+
+    def __post_init__(self) -> None:
+        counts = ("width", "gru", "batch", "steps", "mixture", "value_samples", "td_samples", "target_period")
+        rates = ("policy_rate", "critic_rate", "min_scale", "beta", "ratio_cap", "gradient_clip")
+        transitions = self.window - 1 - int(self.reward_before_action)
+        low, high = self.value_range or (0.0, 1.0)
+        checks = [
+            *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
+            *((getattr(self, name) > 0, f"{name} must be above 0") for name in rates),
+            (self.atoms >= 2, "atoms must be at least 2"),
+            (self.residual_blocks >= 0, "residual_blocks cannot be negative"),
+            (self.input_limit >= 0, "input_limit cannot be negative (0 is no limit)"),
+            (0 <= self.discount < 1, "discount must be from 0 to below 1"),
+            (low < high, "value_range must be [low, high] with low < high"),
+            (0 <= self.burn_in < transitions, f"burn_in must leave a transition of the window's {transitions}"),
+        ]
+        for holds, text in checks:
+            if not holds:
+                raise SageccError(f"training configuration: {text}")
+
+
+def shipped() -> tuple[str, ...]:
+    """Return the names of the configurations that come with the package."""
+    folder = resources.files("learner") / "configs"
+    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def load(name: str, **overrides: Any) -> Config:
+    """Return the shipped configuration `name`, or the one in the YAML file at that path.
+
+    overrides: fields that replace the file's. Raises SageccError where the file is missing or not YAML, or where
+    a field is unknown, missing, of another type or out of its range.
+    """
+    if name in shipped():
+        text = (resources.files("learner") / "configs" / f"{name}.yaml").read_text()
+    elif Path(name).is_file():
+        text = Path(name).read_text()
+    else:
+        raise SageccError(f"no training configuration '{name}': give a file or one of {', '.join(shipped())}")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SageccError(f"training configuration {name} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise SageccError(f"training configuration {name}: expected 'field: value' lines")
+    try:
+        return from_dict({**values, **overrides})
+    except SageccError as error:
+        raise SageccError(f"{name}: {error}") from error
+
+
+def from_dict(values: dict[str, Any]) -> Config:
+    """Build a Config, with an error for what is unknown, missing or of another type."""
+    types = get_type_hints(Config)
+    known = fields(Config)
+    unknown = sorted(set(values) - set(types))
+    missing = [f.name for f in known if f.default is MISSING and f.name not in values]
+    if unknown:
+        raise SageccError(f"training configuration: unknown field {', '.join(unknown)}; known are {', '.join(types)}")
+    if missing:
+        raise SageccError(f"training configuration: field {', '.join(missing)} is missing")
+    return Config(**{name: _convert(name, value, types[name]) for name, value in values.items()})
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Check one field; an integer serves where a float is asked for, and YAML reads 1e-4 as text."""
+    if name == "value_range":
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise SageccError(f"training configuration: value_range must be null or [low, high], not {value!r}")
+        return tuple(_convert("value_range's bound", bound, float) for bound in value)
+    if choices := get_args(kind):
+        if value not in choices:
+            raise SageccError(f"training configuration: {name} must be one of {', '.join(choices)}, not {value!r}")
+        return value
+    if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    elif type(value) is kind:
+        return value
+    raise SageccError(f"training configuration: {name} must be of type {kind.__name__}, not {value!r}")

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Critic-Regularized Regression (Wang et al., NeurIPS 2020), as section 4.2 of the paper uses it.
+
+One step on a batch of windows, time first:
+
+    Eq. 5  the critic learns the return's distribution: cross entropy to the projected r + discount * Q'(s', a'),
+           a' drawn from the target policy, Q' the target critic.
+    Eq. 6  the policy learns the pool's actions, each weighted by a filter of its advantage
+           A = Q(s, a) - mean of Q(s, a^j), a^j drawn from the policy.
+
+Every random number is a function of the run's seed and the step, so a run continues from any step bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from learner.config import Config
+from learner.networks import Critic, Policy, sample
+from learner.tensorflow_runtime import tf
+
+
+class Batch(NamedTuple):
+    """Windows of consecutive rows of one episode each: [T, B, F] scaled, [T, B] log2 of the ratio, [T, B]."""
+
+    observation: Any
+    action: Any
+    reward: Any
+
+
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "q_mean",
+    "advantage_mean",
+    "advantage_std",
+    "filter_weight_mean",
+    "filter_weight_at_cap",
+    "entropy",
+    "policy_gradient_norm",
+    "critic_gradient_norm",
+)
+"""What a step reports, in this order."""
+
+
+class Losses(NamedTuple):
+    """Both losses (scalars) and, for each transition [T, B], Q(s, a), the advantage, the weight, -log pi(a^j)."""
+
+    critic: Any
+    policy: Any
+    q: Any
+    advantage: Any
+    weight: Any
+    entropy: Any
+
+
+class Crr:
+    """The networks, their targets, the optimisers' state, and the step that moves them all."""
+
+    def __init__(self, config: Config, observations: int, value_range: tuple[float, float], seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.policy = Policy(observations, config)
+        self.critic = Critic(observations, config)
+        self.target_policy = Policy(observations, config, name="target_policy")
+        self.target_critic = Critic(observations, config, name="target_critic")
+        self.values = tf.linspace(tf.constant(value_range[0]), tf.constant(value_range[1]), config.atoms)
+        self.policy_optimizer = Adam(list(self.policy.weights().values()), config.policy_rate)
+        self.critic_optimizer = Adam(list(self.critic.weights().values()), config.critic_rate)
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+        self.copy_to_targets()
+
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
+    def step(self, observation: Any, action: Any, reward: Any) -> Any:
+        """Take one optimiser step on a batch; return the values of METRICS [len(METRICS)]."""
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.steps])
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in (*self.policy_optimizer.variables, *self.critic_optimizer.variables):
+                tape.watch(variable)
+            losses = self.losses(Batch(observation, action, reward), seed)
+            # Each loss reaches only its own network, so their sum gives both gradients in one pass.
+            total = losses.policy + losses.critic
+        gradients = tape.gradient(total, (self.policy_optimizer.variables, self.critic_optimizer.variables))
+        policy_gradient, policy_norm = tf.clip_by_global_norm(gradients[0], self.config.gradient_clip)
+        critic_gradient, critic_norm = tf.clip_by_global_norm(gradients[1], self.config.gradient_clip)
+        self.steps.assign_add(1)
+        self.policy_optimizer.apply(policy_gradient, self.steps)
+        self.critic_optimizer.apply(critic_gradient, self.steps)
+        tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
+        return tf.stack(
+            [
+                losses.critic,
+                losses.policy,
+                tf.reduce_mean(losses.q),
+                tf.reduce_mean(losses.advantage),
+                tf.math.reduce_std(losses.advantage),
+                tf.reduce_mean(losses.weight),
+                tf.reduce_mean(tf.cast(losses.weight >= self.config.ratio_cap, tf.float32)),
+                tf.reduce_mean(losses.entropy),
+                policy_norm,
+                critic_norm,
+            ]
+        )
+
+    def losses(self, batch: Batch, seed: Any) -> Losses:
+        """Both losses of a batch, as means over its transitions."""
+        config = self.config
+        td_seed, value_seed = tf.unstack(tf.random.split(seed, 2))
+        if config.reward_before_action:
+            batch = Batch(batch.observation[1:], batch.action[1:], batch.reward[:-1])
+        now = Batch(*(x[:-1] for x in batch))
+        following = Batch(*(x[1:] for x in batch))
+        states = self._warm_up(now, following)
+        now, following = (Batch(*(x[config.burn_in :] for x in part)) for part in (now, following))
+
+        # Policy evaluation (Eq. 5). As in Acme, the targets' memory begins at the second row.
+        critic_states = self.critic.states(now.observation, now.action, states["critic"])
+        logits = self.critic.logits(critic_states)
+        target_states = self.target_critic.states(following.observation, following.action, states["target_critic"])
+        target_mixture, _ = self.target_policy.unroll(following.observation, states["target_policy"])
+        next_logits = self.target_critic.alternatives(
+            following.observation,
+            sample(target_mixture, config.td_samples, td_seed),
+            _before(target_states, states["target_critic"]),
+        )
+        next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
+        target = project(now.reward, config.discount, next_probabilities, self.values)
+        critic_loss = tf.nn.softmax_cross_entropy_with_logits(labels=tf.stop_gradient(target), logits=logits)
+
+        # Policy improvement (Eq. 6).
+        mixture, _ = self.policy.unroll(now.observation, states["policy"])
+        samples = sample(mixture, config.value_samples, value_seed)
+        before = _before(critic_states, states["critic"])
+        value_logits = self.critic.alternatives(now.observation, samples, before)
+        q = self._expected(logits)
+        advantage = q - tf.reduce_mean(self._expected(value_logits), axis=0)
+        weight = tf.stop_gradient(self._filter(advantage))
+        policy_loss = -weight * mixture.log_prob(now.action)
+        return Losses(
+            critic=tf.reduce_mean(critic_loss),
+            policy=tf.reduce_mean(policy_loss),
+            q=q,
+            advantage=advantage,
+            weight=weight,
+            entropy=-tf.reduce_mean(mixture.log_prob(samples), axis=0),
+        )
+
+    def copy_to_targets(self) -> None:
+        """Copy both networks to their targets."""
+        for source, target in ((self.policy, self.target_policy), (self.critic, self.target_critic)):
+            for variable, copy in zip(source.weights().values(), target.weights().values(), strict=True):
+                copy.assign(variable)
+
+    def state(self) -> dict[str, Any]:
+        """Return every variable that a continued run needs, by name."""
+        networks = ("policy", "critic", "target_policy", "target_critic")
+        named = {f"{n}/{k}": v for n in networks for k, v in getattr(self, n).weights().items()}
+        for name in ("policy", "critic"):
+            optimizer = getattr(self, f"{name}_optimizer")
+            for weight, m, v in zip(getattr(self, name).weights(), optimizer.m, optimizer.v, strict=True):
+                named |= {f"{name}_adam_m/{weight}": m, f"{name}_adam_v/{weight}": v}
+        return {**named, "steps": self.steps}
+
+    def _filter(self, advantage: Any) -> Any:
+        """f(A) of Eq. 6."""
+        config = self.config
+        match config.filter:
+            case "exp":
+                return tf.minimum(tf.exp(advantage / config.beta), config.ratio_cap)
+            case "binary":
+                return tf.cast(advantage > 0, tf.float32)
+            case "identity":
+                return tf.ones_like(advantage)
+
+    def _expected(self, logits: Any) -> Any:
+        """Mean of return distributions [..., atoms] -> [...]."""
+        return tf.linalg.matvec(tf.nn.softmax(logits), self.values)
+
+    def _warm_up(self, now: Batch, following: Batch) -> dict[str, Any]:
+        """Return the recurrent states with which the loss begins: zeros, or what the burn-in rows leave."""
+        burn_in, size = self.config.burn_in, tf.shape(now.action)[1]
+        zeros = tf.zeros([size, self.config.gru])
+        if burn_in == 0:
+            return dict.fromkeys(("policy", "critic", "target_policy", "target_critic"), zeros)
+        now, following = (Batch(*(x[:burn_in] for x in part)) for part in (now, following))
+        states = {
+            "policy": self.policy.unroll(now.observation, zeros)[1],
+            "critic": self.critic.states(now.observation, now.action, zeros),
+            "target_policy": self.target_policy.unroll(following.observation, zeros)[1],
+            "target_critic": self.target_critic.states(following.observation, following.action, zeros),
+        }
+        return {name: tf.stop_gradient(after[-1]) for name, after in states.items()}
+
+
+def project(reward: Any, discount: float, probabilities: Any, values: Any) -> Any:
+    """Project the distribution of reward + discount * z back onto the evenly spaced support `values` (C51).
+
+    reward [...], probabilities [..., A] over values [A] -> [..., A]. Each shifted point, clipped to the support,
+    shares its probability between its two neighbours in proportion to nearness (Bellemare et al., ICML 2017,
+    algorithm 1). A sum by segment needs one pass and no [.., A, A] tensor.
+    """
+    atoms = values.shape[0]
+    low, high = values[0], values[-1]
+    shifted = tf.clip_by_value(reward[..., None] + discount * values, low, high)
+    position = (shifted - low) * ((atoms - 1) / (high - low))
+    lower = tf.clip_by_value(tf.floor(position), 0.0, atoms - 2.0)
+    share = tf.clip_by_value(position - lower, 0.0, 1.0)
+    rows = tf.reshape(probabilities, [-1, atoms])
+    count = tf.shape(rows)[0]
+    index = tf.reshape(tf.cast(lower, tf.int32), [-1, atoms]) + atoms * tf.range(count)[:, None]
+    share = tf.reshape(share, [-1, atoms])
+    weights = tf.concat([rows * (1 - share), rows * share], axis=0)
+    summed = tf.math.unsorted_segment_sum(weights, tf.concat([index, index + 1], axis=0), count * atoms)
+    return tf.reshape(summed, tf.shape(probabilities))
+
+
+def _before(states: Any, initial: Any) -> Any:
+    """States after each row [T, B, H] -> states before each row."""
+    return tf.concat([initial[None], states[:-1]], axis=0)
+
+
+class Adam:
+    """Adam (Kingma and Ba, ICLR 2015) through TensorFlow's fused kernel: one operation a variable."""
+
+    def __init__(self, variables: list[Any], rate: float) -> None:
+        self.variables, self.rate = variables, rate
+        self.m = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+        self.v = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+
+    def apply(self, gradients: list[Any], step: Any) -> None:
+        """Move the variables; `step` counts this update, from 1."""
+        count = tf.cast(step, tf.float32)
+        for variable, m, v, gradient in zip(self.variables, self.m, self.v, gradients, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=m.handle,
+                v=v.handle,
+                beta1_power=tf.pow(0.9, count),
+                beta2_power=tf.pow(0.999, count),
+                lr=self.rate,
+                beta1=0.9,
+                beta2=0.999,
+                epsilon=1e-8,
+                grad=gradient,
+            )

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy and the critic, named as in Fig. 6 of the paper: encoder, GRU, encoder, FC, residual blocks, head.
+
+Time comes first: observations are [T, B, F], actions (log2 of the window's ratio) [T, B]. Layers without memory
+see all T*B rows at once; only the GRU's recurrence loops.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from learner.acme_compat import continuous as acme
+from learner.acme_compat import uniform_initializer
+from learner.config import Config
+from learner.gru import Gru
+from learner.tensorflow_runtime import snt, tf
+
+
+class Trunk(snt.Module):  # type: ignore[misc]
+    """What the policy and the critic share in form (not in weights): everything before the head."""
+
+    def __init__(self, inputs: int, config: Config) -> None:
+        super().__init__(name="trunk")
+        width = config.width
+        self.encoder = acme.LayerNormMLP([width])
+        self.gru = Gru(width, config.gru)
+        self.encoder2 = acme.LayerNormMLP([width])
+        self.fc = snt.Linear(width, w_init=uniform_initializer())
+        self.blocks = [
+            acme.ResidualLayernormWrapper(snt.nets.MLP([width, width], w_init=uniform_initializer()))
+            for _ in range(config.residual_blocks)
+        ]
+        self.encoder(tf.zeros([1, inputs]))
+        self.after_gru(tf.zeros([1, config.gru]))
+
+    def before_gru(self, inputs: Any) -> Any:
+        """[..., F] -> [..., width]."""
+        return _rowwise(self.encoder, inputs)
+
+    def after_gru(self, states: Any) -> Any:
+        """[..., H] -> [..., width], the last hidden layer."""
+
+        def layers(rows: Any) -> Any:
+            rows = self.fc(self.encoder2(rows))
+            for block in self.blocks:
+                rows = block(rows)
+            return rows
+
+        return _rowwise(layers, states)
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by the name it has in checkpoints and in the artefact."""
+        core = self.gru.core
+        named = {
+            **_parts("encoder", self.encoder),
+            "gru.w_i": core.input_to_hidden,
+            "gru.w_h": core.hidden_to_hidden,
+            "gru.b": core.b,
+            **_parts("encoder2", self.encoder2),
+            **_parts("fc", self.fc),
+        }
+        for i, block in enumerate(self.blocks):
+            named |= _parts(f"residual{i}", block)
+        return named
+
+
+class Mixture(NamedTuple):
+    """A mixture of K Gaussians over log2(action): unnormalised log weights, means, deviations, each [..., K]."""
+
+    logits: Any
+    loc: Any
+    scale: Any
+
+    def log_prob(self, action: Any) -> Any:
+        """Log density of `action` [...]."""
+        normal = -0.5 * tf.square((action[..., None] - self.loc) / self.scale) - tf.math.log(self.scale)
+        weighted = tf.nn.log_softmax(self.logits) + normal - 0.5 * math.log(2 * math.pi)
+        return tf.reduce_logsumexp(weighted, axis=-1)
+
+    def mean(self) -> Any:
+        """Mean of the mixture [...]."""
+        return tf.reduce_sum(tf.nn.softmax(self.logits) * self.loc, axis=-1)
+
+
+def sample(mixture: Mixture, count: int, seed: Any) -> Any:
+    """Draw `count` actions [count, ...]; the same two-integer `seed` draws the same. No gradient flows."""
+    seeds = tf.random.split(seed, 2)
+    shape = tf.concat([[count], tf.shape(mixture.loc)], axis=0)
+    uniform = tf.random.stateless_uniform(shape, seeds[0], minval=1e-7)
+    component = tf.argmax(mixture.logits - tf.math.log(-tf.math.log(uniform)), axis=-1)
+    chosen = tf.one_hot(component, mixture.loc.shape[-1])
+    loc = tf.reduce_sum(chosen * mixture.loc, axis=-1)
+    scale = tf.reduce_sum(chosen * mixture.scale, axis=-1)
+    return tf.stop_gradient(loc + scale * tf.random.stateless_normal(tf.shape(loc), seeds[1]))
+
+
+class MixtureHead(snt.Module):  # type: ignore[misc]
+    """Three linear layers that give a Mixture; all components begin alike, near a standard deviation of ln 2."""
+
+    def __init__(self, width: int, config: Config) -> None:
+        super().__init__(name="mixture_head")
+        self.min_scale = config.min_scale
+        self.logits, self.loc, self.scale = (
+            snt.Linear(config.mixture, w_init=snt.initializers.VarianceScaling(1e-5), name=name)
+            for name in ("logits", "loc", "scale")
+        )
+        self(tf.zeros([1, width]))
+
+    def __call__(self, hidden: Any) -> Mixture:
+        """[..., width] -> Mixture of [..., K]."""
+        return Mixture(
+            _rowwise(self.logits, hidden),
+            _rowwise(self.loc, hidden),
+            tf.nn.softplus(_rowwise(self.scale, hidden)) + self.min_scale,
+        )
+
+
+class Policy(snt.Module):  # type: ignore[misc]
+    """pi(a | s): scaled observations to a mixture over log2(action)."""
+
+    def __init__(self, observations: int, config: Config, name: str = "policy") -> None:
+        super().__init__(name=name)
+        self.trunk = Trunk(observations, config)
+        self.head = MixtureHead(config.width, config)
+
+    def unroll(self, observation: Any, state: Any) -> tuple[Mixture, Any]:
+        """Observations [T, B, F] and the state [B, H] before them -> Mixture of [T, B, K], states [T, B, H]."""
+        states = self.trunk.gru.unroll(self.trunk.before_gru(observation), state)
+        return self.head(self.trunk.after_gru(states)), states
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        head = {"head.logits": self.head.logits, "head.loc": self.head.loc, "head.scale": self.head.scale}
+        return self.trunk.weights() | {k: v for name, layer in head.items() for k, v in _parts(name, layer).items()}
+
+
+class Critic(snt.Module):  # type: ignore[misc]
+    """Q(s, a) as a categorical distribution of the return over `atoms` points."""
+
+    def __init__(self, observations: int, config: Config, name: str = "critic") -> None:
+        super().__init__(name=name)
+        self.trunk = Trunk(observations + 1, config)
+        self.head = snt.Linear(config.atoms)
+        self.head(tf.zeros([1, config.width]))
+
+    def states(self, observation: Any, action: Any, state: Any) -> Any:
+        """Return the states [T, B, H] after (s, a): [T, B, F], [T, B]; `state` [B, H] is before the first."""
+        return self.trunk.gru.unroll(self._encode(observation, action), state)
+
+    def logits(self, states: Any) -> Any:
+        """States after (s, a) [..., H] -> logits of the return's distribution [..., atoms]."""
+        return _rowwise(self.head, self.trunk.after_gru(states))
+
+    def alternatives(self, observation: Any, actions: Any, before: Any) -> Any:
+        """Logits [M, T, B, atoms] of M other `actions` [M, T, B] at each row, from the states `before` [T, B, H]."""
+        count = actions.shape[0]
+        shape = tf.shape(actions)
+        rows = tf.broadcast_to(observation[None], tf.concat([shape, observation.shape[-1:]], axis=0))
+        encoded = tf.reshape(self._encode(rows, actions), [count, -1, self.trunk.fc.output_size])
+        after = self.trunk.gru.step(encoded, tf.reshape(before, [-1, before.shape[-1]]))
+        return tf.reshape(self.logits(after), tf.concat([shape, [-1]], axis=0))
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        return self.trunk.weights() | _parts("head", self.head)
+
+    def _encode(self, observation: Any, action: Any) -> Any:
+        return self.trunk.before_gru(tf.concat([observation, action[..., None]], axis=-1))
+
+
+def count_parameters(config: Config, observations: int) -> int:
+    """Return the number of trainable parameters of the policy."""
+    return sum(math.prod(v.shape) for v in Policy(observations, config).weights().values())
+
+
+def _rowwise(module: Any, inputs: Any) -> Any:
+    """Apply a module of [N, F] to [..., F]: Acme's LayerNormMLP normalises over every axis but the first."""
+    leading = tf.shape(inputs)[:-1]
+    outputs = module(tf.reshape(inputs, [-1, inputs.shape[-1]]))
+    shaped = tf.reshape(outputs, tf.concat([leading, outputs.shape[-1:]], axis=0))
+    shaped.set_shape([*inputs.shape[:-1], outputs.shape[-1]])
+    return shaped
+
+
+def _parts(prefix: str, module: Any) -> dict[str, Any]:
+    """Name the variables of a module's linear and normalisation layers, in the order they are applied."""
+    layers = [module, *module.submodules]
+    linear = [m for m in layers if isinstance(m, snt.Linear)]
+    norms = [m for m in layers if isinstance(m, snt.LayerNorm)]
+    named = {}
+    for i, layer in enumerate(linear):
+        suffix = f".linear{i}" if len(linear) > 1 else ""
+        named |= {f"{prefix}{suffix}.w": layer.w, f"{prefix}{suffix}.b": layer.b}
+    for norm in norms:
+        named |= {f"{prefix}.norm.scale": norm.scale, f"{prefix}.norm.offset": norm.offset}
+    return named
