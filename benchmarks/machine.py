@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a figure was measured on, and how a benchmark keeps it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.files import write_atomically
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def describe() -> dict[str, object]:
+    """Return processor, cores, memory, kernel and date."""
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory_gib, 1),
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """CPU seconds spent so far by this process and by its ended children."""
+
+    own_s: float
+    children_s: float
+
+    @classmethod
+    def now(cls) -> CpuTime:
+        """Read both clocks."""
+        spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return cls(*(usage.ru_utime + usage.ru_stime for usage in spent))
+
+    def since(self, start: CpuTime) -> float:
+        """Return the CPU seconds of both since `start`."""
+        return self.own_s - start.own_s + self.children_s - start.children_s
+
+
+def save(name: str, result: Mapping[str, object]) -> None:
+    """Write benchmarks/results/<name>.json with the machine beside the result."""
+    RESULTS.mkdir(exist_ok=True)
+    with write_atomically(RESULTS / f"{name}.json") as beside:
+        beside.write_text(json.dumps({"machine": describe(), "result": result}, indent=1) + "\n")
