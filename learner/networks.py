@@ -169,11 +169,6 @@ class Critic(snt.Module):  # type: ignore[misc]
         return self.trunk.before_gru(tf.concat([observation, action[..., None]], axis=-1))
 
 
-def count_parameters(config: Config, observations: int) -> int:
-    """Return the number of trainable parameters of the policy."""
-    return sum(math.prod(v.shape) for v in Policy(observations, config).weights().values())
-
-
 def _rowwise(module: Any, inputs: Any) -> Any:
     """Apply a module of [N, F] to [..., F]: Acme's LayerNormMLP normalises over every axis but the first."""
     leading = tf.shape(inputs)[:-1]
@@ -188,7 +183,7 @@ def _parts(prefix: str, module: Any) -> dict[str, Any]:
     layers = [module, *module.submodules]
     linear = [m for m in layers if isinstance(m, snt.Linear)]
     norms = [m for m in layers if isinstance(m, snt.LayerNorm)]
-    named = {}
+    named: dict[str, Any] = {}
     for i, layer in enumerate(linear):
         suffix = f".linear{i}" if len(linear) > 1 else ""
         named |= {f"{prefix}{suffix}.w": layer.w, f"{prefix}{suffix}.b": layer.b}
