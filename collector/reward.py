@@ -38,7 +38,7 @@ def power(rate: Values, loss: Values, capacity: Values, rtt_rate: Values) -> Val
     the capacity counts as 0.9 of it. Where the capacity is 0 the reward is 0.
     """
     capped = np.where(rate > capacity, OVER_CAPACITY * capacity, rate)
-    net = np.divide(capped - LOSS_WEIGHT * loss, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+    net = np.divide(capped - LOSS_WEIGHT * loss, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
     q = np.where(rtt_rate >= DELAY_DEAD_BAND, 1.0, rtt_rate)
     return np.asarray(SCALE * np.sign(net) * net**2 * q)
 
@@ -49,5 +49,5 @@ def friendliness(rate: Values, capacity: Values, flows: Values) -> Values:
     rate, capacity [n]: bytes/s over 1 s; flows [n]: N, how many share the link. x is 0 where the capacity is 0.
     """
     share = FAIR_SHARE * capacity / flows
-    x = np.minimum(np.divide(rate, share, out=np.zeros_like(capacity), where=share > 0), 2.0)
+    x = np.minimum(np.divide(rate, share, out=np.zeros(len(capacity)), where=share > 0), 2.0)
     return np.asarray(SCALE * np.exp(-STEEPNESS * (x - 1.0) ** 2))

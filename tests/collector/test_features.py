@@ -30,7 +30,8 @@ def derive_one(columns: Columns, windows: Windows | None = None) -> dict[str, np
 
 
 def unwrapped(counter: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    steps = np.diff(counter.astype(np.int64)) & 0xFFFFFFFF
+    values = counter.astype(np.int64)
+    steps = (values[1:] - values[:-1]) & 0xFFFFFFFF
     return np.concatenate([[0.0], np.cumsum(steps)])
 
 
