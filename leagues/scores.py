@@ -107,7 +107,11 @@ def score(
     ok = pl.col("status") == "ok"
     return (
         plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
-        .with_columns(status=pl.coalesce("status", pl.lit("missing")))
+        .with_columns(
+            status=pl.when(pl.col("episode_id").is_null())
+            .then(pl.lit("missing"))
+            .otherwise(pl.coalesce("status", pl.lit("silent")))
+        )
         .with_columns(delay_ms=d + pl.col("return_delay_ms"), fair_share_mbps=pl.col("capacity_mbps") / pl.col("flows"))
         .with_columns(
             score=pl.when(power)
