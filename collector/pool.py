@@ -39,6 +39,7 @@ from schemas.pool import (
     POOL_VERSION,
     REWARD_ALIGNMENTS,
     dictionary,
+    pool_schema,
 )
 from schemas.raw import RAW_SCHEMA, RAW_VERSION
 
@@ -127,7 +128,7 @@ def build_pool(
                 for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
                     task.result()
             removed = _remove_vanished(out, {out / folder for folder in folders})
-            episodes, rows = _write_episodes(out, partitions, pool)
+            episodes, rows = _write_episodes(out, partitions, chosen, pool)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -198,7 +199,7 @@ class _Partition:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
         meta = self._options.metadata() | {_INPUT: self.identity.encode(), _KERNEL: next(iter(kernels), b"")}
         expected = iter(self.episodes)
-        with _Writer(self._fresh, POOL_SCHEMA.with_metadata(meta)) as writer:
+        with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
             for path, table in self._whole_episodes():
                 if stop.is_set():
                     return
@@ -417,7 +418,9 @@ def _remove_vanished(out: Path, keep: set[Path]) -> int:
     return len(vanished)
 
 
-def _write_episodes(out: Path, partitions: Sequence[_Partition], pool: ThreadPoolExecutor) -> tuple[int, int]:
+def _write_episodes(
+    out: Path, partitions: Sequence[_Partition], options: PoolOptions, pool: ThreadPoolExecutor
+) -> tuple[int, int]:
     """Write the list of episodes and the data dictionary unless they are up to date; return episodes and rows."""
     path = out / EPISODES
     identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
@@ -434,11 +437,9 @@ def _write_episodes(out: Path, partitions: Sequence[_Partition], pool: ThreadPoo
         for partition, sums in zip(partitions, returns, strict=True)
         for row in partition.episodes
     ]
-    schema = POOL_EPISODE_SCHEMA.with_metadata(
-        {b"sagecc.pool_version": POOL_VERSION.encode(), _INPUT: identity.encode()}
-    )
+    schema = POOL_EPISODE_SCHEMA.with_metadata(options.metadata() | {_INPUT: identity.encode()})
     with write_atomically(out / COLUMNS_FILE) as beside:
-        pq.write_table(dictionary(), beside, compression="zstd")
+        pq.write_table(dictionary(options.windows.ticks), beside, compression="zstd")
     with write_atomically(path) as beside:
         pq.write_table(pa.Table.from_pylist(found, schema=schema), beside, compression="zstd")
     return episodes, rows

@@ -28,7 +28,7 @@ class Column:
     paper_index: int = 0
 
 
-def _window_columns() -> list[Column]:
+def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
     groups = (
         ("rtt", "100 ms", "srtt"),
         ("thr", "100 Mbps", "thr"),
@@ -39,7 +39,7 @@ def _window_columns() -> list[Column]:
     )
     columns, index = [], 5
     for group, unit, what in groups:
-        for window, ticks in WINDOWS_TICKS.items():
+        for window, ticks in zip(WINDOWS_TICKS, lengths, strict=True):
             for statistic in ("avg", "min", "max"):
                 formula = f"{statistic} of {what} over the last {ticks} ticks"
                 columns.append(Column(f"{group}_{window}.{statistic}", pa.float32(), unit, formula, index))
@@ -54,7 +54,7 @@ FEATURES: tuple[Column, ...] = (
     Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2),
     Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3),
     Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4),
-    *_window_columns(),
+    *_window_columns(tuple(WINDOWS_TICKS.values())),
     Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59),
     Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60),
     Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61),
@@ -137,14 +137,27 @@ POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
 """A row an episode (`episodes.parquet`)."""
 
 
-def dictionary() -> pa.Table:
+def pool_columns(windows: tuple[int, int, int]) -> tuple[Column, ...]:
+    """Return POOL_COLUMNS as they read with observation windows of other lengths (ticks)."""
+    described = {column.name: column for column in _window_columns(windows)}
+    return tuple(described.get(column.name, column) for column in POOL_COLUMNS)
+
+
+def pool_schema(windows: tuple[int, int, int]) -> pa.Schema:
+    """Return POOL_SCHEMA with the formulas of observation windows of other lengths (ticks)."""
+    return _schema(pool_columns(windows))
+
+
+def dictionary(windows: tuple[int, int, int]) -> pa.Table:
     """Return the data dictionary of the pool's rows: name, dtype, unit, formula, paper_index."""
+    columns = pool_columns(windows)
+    types = {pa.float32(): "float32", pa.float64(): "float64"}
     return pa.table(
         {
-            "name": [column.name for column in POOL_COLUMNS],
-            "dtype": [str(column.dtype) for column in POOL_COLUMNS],
-            "unit": [column.unit for column in POOL_COLUMNS],
-            "formula": [column.formula for column in POOL_COLUMNS],
-            "paper_index": pa.array([column.paper_index for column in POOL_COLUMNS], pa.int32()),
+            "name": [column.name for column in columns],
+            "dtype": [types.get(column.dtype, str(column.dtype)) for column in columns],
+            "unit": [column.unit for column in columns],
+            "formula": [column.formula for column in columns],
+            "paper_index": pa.array([column.paper_index for column in columns], pa.int32()),
         }
     )

@@ -14,81 +14,14 @@ import pytest
 
 from collector import pool as pool_module
 from collector.features import Windows, derive
-from collector.grid import bottleneck
 from collector.pool import PoolOptions, PoolResult, build_pool
 from collector.reward import friendliness, power
-from schemas.environment import CrossFlow, Environment
 from schemas.errors import SageccError
 from schemas.files import sha256_file
 from schemas.pool import FEATURE_NAMES, POOL_COLUMNS, POOL_EPISODE_SCHEMA, POOL_SCHEMA, POOL_VERSION
-from schemas.raw import EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+from schemas.raw import RAW_SCHEMA
 
-from .synthetic import Columns, table, trajectory
-
-META = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel_sha256": b"ab" * 32}
-
-
-def network(set_name: str, mbps: float, queue_bdp: float = 1.0) -> Environment:
-    multi = set_name == "II"
-    return Environment(
-        set=set_name,
-        bottleneck=bottleneck(mbps, 1.0, 40, queue_bdp, 30),
-        return_delay_ms=20,
-        duration_s=30,
-        windows_s=((0, 30),),
-        reward="friendliness" if multi else "power",
-        cross=(CrossFlow("cubic"),) if multi else (),
-        start_s=5.0 if multi else 0.0,
-    )
-
-
-def write_partition(
-    raw: Path,
-    set_name: str,
-    scheme: str,
-    rows: tuple[int, ...] = (900, 650, 1200),
-    per_file: int = 2,
-    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-    meta: dict[bytes, bytes] = META,
-) -> dict[str, Columns]:
-    """Write raw episodes the way the collector does; return their columns by id."""
-    folder = raw / f"set={set_name}" / f"scheme={scheme}"
-    folder.mkdir(parents=True)
-    episodes = {}
-    for seed, count in enumerate(rows):
-        environment = network(set_name, 12.0 * 2**seed)
-        columns = trajectory(count, environment.bandwidth_mbps, start_s=environment.start_s, seed=seed)
-        episodes[f"{environment.id}.{scheme}.0"] = (environment, columns)
-    ids = sorted(episodes)
-    for number, start in enumerate(range(0, len(ids), per_file)):
-        rows_of_file = pa.concat_tables([table(name, episodes[name][1]) for name in ids[start : start + per_file]])
-        pq.write_table(
-            change(rows_of_file).replace_schema_metadata(meta),
-            folder / f"part-{number:03}.parquet",
-            row_group_size=500,
-        )
-    listing = [
-        {
-            "episode_id": name,
-            "environment_id": episodes[name][0].id,
-            "set": set_name,
-            "scheme": scheme,
-            "seed": 0,
-            "environment": episodes[name][0].to_json(),
-            "rows": len(episodes[name][1]["t_s"]),
-            "goodput_mbps": 10.0,
-            "delay_mean_ms": 30.0,
-            "delay_p95_ms": 40.0,
-            "sent_packets": 1000,
-            "lost_packets": 10,
-            "cwnd_mean": 50.0,
-        }
-        for name in ids
-    ]
-    pq.write_table(
-        pa.Table.from_pylist(listing, schema=EPISODE_SCHEMA.with_metadata(meta)), folder / "episodes.parquet"
-    )
-    return {name: episodes[name][1] for name in ids}
+from .synthetic import META, write_partition
 
 
 def build(raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 2) -> PoolResult:
