@@ -15,6 +15,7 @@ import polars as pl
 from collector.collect import collect
 from collector.schemes import POLICY_PREFIX
 from collector.store import SPOOL, partition
+from execution.agent import policy_controller
 from leagues.plots import (
     GREEN,
     HEURISTIC,
@@ -141,8 +142,8 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Env
     """Return what runs policies for `play`: the collector, on this kernel, with so many episodes at a time."""
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
-        from execution.agent import policy_controller  # heavy, and only a league with policies needs it
-
+        for scheme in policies:
+            policy_controller(scheme)  # a damaged policy is one error now, not one an episode
         collect(environments, policies, out, kernel, jobs, seed, controllers=policy_controller)
 
     return run

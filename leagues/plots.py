@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
 from collector.schemes import POLICY_PREFIX
@@ -320,9 +320,14 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
                 clip_on=False,
             )
         # In-order goodput jumps when a hole is filled: such spikes would squash everything else.
-        rate.set_ylim(0, 1.3 * max(float(np.nanmax(s.capacity_mbps)) for s in binned))
+        rate.set_ylim(0, 1.2 * max(float(np.nanmax(s.capacity_mbps)) for s in binned))
         delay.set_ylim(bottom=0)
-        cwnd.set_ylim(bottom=0)
+        largest = [float(s.cwnd_pkts.max()) for s in binned]
+        if max(largest) > 30 * min(float(np.median(s.cwnd_pkts)) for s in binned):
+            cwnd.set_yscale("log")  # a window that ran away would flatten the others
+            cwnd.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        else:
+            cwnd.set_ylim(bottom=0)
         rate.set_ylabel("rate (Mbps)")
         delay.set_ylabel("one-way delay (ms)")
         cwnd.set_ylabel("cwnd (packets)")
@@ -330,7 +335,7 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
         cwnd.set_xlabel("time (s); marks below the axis: packets dropped" if drops else "time (s)")
         cwnd.tick_params(axis="x", pad=4 + 6 * len(tracks))
         cwnd.set_xlim(min(float(s.t_s[0]) for s in binned), max(float(s.t_s[-1]) for s in binned))
-        rate.legend(loc="upper left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=10, borderaxespad=0.2)
+        rate.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize=10, borderaxespad=0.1)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         figure.align_ylabels()
     return figure

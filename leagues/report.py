@@ -43,7 +43,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid var(--line); vertical-align: middle; }
 th { font-weight: 600; }
 th[scope=row] { text-align: left; font-weight: 500; white-space: nowrap; }
-thead th:nth-child(2) { text-align: left; }
+.classes thead th:first-child { text-align: left; }
 tr.policy th { color: var(--policy-ink); font-weight: 700; }
 .standings { width: 100%; }
 .standings thead th { text-align: left; }

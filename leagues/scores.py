@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tqdm import tqdm
 
 from collector.store import EPISODES, KERNEL, read_table
 from schemas.environment import Environment
@@ -101,7 +102,8 @@ def score(
     """
     plan = _plan(environments, schemes, episodes)
     folders = sorted({e.folder for e in episodes.values()})
-    measured = pl.concat([_measure(folder, plan) for folder in folders]) if folders else _no_measures()
+    bar = tqdm(folders, desc="score", unit="partition", disable=None, leave=False)
+    measured = pl.concat([_no_measures(), *(_measure(folder, plan) for folder in bar)])
     r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
     power = pl.col("metric") == "power"
     ok = pl.col("status") == "ok"
