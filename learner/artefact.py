@@ -50,6 +50,11 @@ class NetworkSizes:
     mixture: int
     min_scale: float
 
+    def __post_init__(self) -> None:
+        sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
+        if not all(type(size) is int and size >= 0 for size in sizes) or not self.min_scale > 0:
+            raise ValueError(f"no network has the sizes {sizes} and min_scale {self.min_scale}")
+
     @classmethod
     def of(cls, config: Config, inputs: int) -> NetworkSizes:
         """Return the sizes of the policy that a configuration trains."""
