@@ -97,10 +97,9 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
 
 
 def test_table_is_aligned_and_counted(capsys: Capture, pool: Path) -> None:
-    text = ask(
-        capsys, pool, "SELECT 'a' AS word, 1.5::DOUBLE AS x, NULL AS nothing UNION ALL SELECT 'long', 10, NULL", "table"
-    )
-    assert text == "word     x  nothing\n----  ----  -------\na      1.5\nlong    10\n(2 rows)\n"
+    query = "SELECT 'a' AS word, 1.5::DOUBLE AS x, NULL AS nothing UNION ALL SELECT 'long', 10, NULL"
+    text = ask(capsys, pool, query, "table")
+    assert text == "word    x  nothing\n----  ---  -------\na     1.5\nlong   10\n(2 rows)\n"
 
 
 def test_table_stops_at_ten_thousand_rows_and_says_so(capsys: Capture, pool: Path) -> None:
