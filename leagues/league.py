@@ -59,8 +59,8 @@ class Rules:
     friendly_margin: FriendlyMargin = "score"
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise SageccError(f"league: alpha must be above 0, not {self.alpha:g}")
+        if not 0 < self.alpha <= 10:
+            raise SageccError(f"league: alpha must be above 0 and at most 10, not {self.alpha:g}")
         if not 0 <= self.margin < 1:
             raise SageccError(f"league: the margin must be at least 0 and below 1, not {self.margin:g}")
 
@@ -164,7 +164,10 @@ def policy_sha256(scheme: str) -> str:
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
     """Drop trajectories of policies whose files are no longer those that made them; remember the present ones."""
     path = raw / POLICIES_FILE
-    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    try:
+        known: dict[str, str] = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        known = {}  # nothing is known of the trajectories there: they go
     for scheme, sha256 in policies.items():
         if known.get(scheme) == sha256:
             continue
@@ -319,8 +322,8 @@ def _demand(
         names = ",".join(dict.fromkeys(s for _, s in lacking))
         raise SageccError(
             f"{raw}: {len(lacking)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
-            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names}', or count them as lost with "
-            "--allow-missing"
+            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or count them as "
+            "lost with --allow-missing"
         )
 
 

@@ -115,7 +115,10 @@ def test_two_kernels_are_refused(raw, tmp_path):
         play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
 
 
-@pytest.mark.parametrize("rules", [{"alpha": 0}, {"alpha": -1}, {"margin": 1}, {"margin": -0.1}])
+@pytest.mark.parametrize(
+    "rules",
+    [{"alpha": 0}, {"alpha": -1}, {"alpha": float("inf")}, {"alpha": float("nan")}, {"margin": 1}, {"margin": -0.1}],
+)
 def test_bad_rules(rules):
     with pytest.raises(SageccError):
         Rules(**rules)
