@@ -56,7 +56,7 @@ class Rules:
 
     alpha: float = 2.0
     margin: float = 0.1
-    friendly_margin: FriendlyMargin = "score"
+    friendly_margin: FriendlyMargin = "rate"
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 10:
@@ -144,7 +144,7 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Env
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         for scheme in policies:
             policy_controller(scheme)  # a damaged policy is one error now, not one an episode
-        collect(environments, policies, out, kernel, jobs, seed, controllers=policy_controller)
+        collect(environments, policies, out, kernel, jobs, seed, controllers=policy_controller, prune=True)
 
     return run
 

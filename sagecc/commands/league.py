@@ -34,7 +34,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @click.option(
     "--friendly-margin",
     type=click.Choice(["score", "rate"]),
-    default="score",
+    default="rate",
     show_default=True,
     help="What the margin means in Set II: on the distance from the fair share, or on the rate (see docs/leagues.md).",
 )

@@ -53,20 +53,23 @@ def test_power_within_ten_percent_wins():
 
 def test_friendliness_at_most_best_over_nine_tenths_wins():
     table = league({("e", 0): {"a": 0.9, "b": 1.0, "c": 1.01, "d": None}}, "friendliness")
-    assert winners(table) == {"a", "b"}
-    assert winners(table, margin=0.05) == {"a"}
+    assert winners(table, friendly_margin="score") == {"a", "b"}
+    assert winners(table, margin=0.05, friendly_margin="score") == {"a"}
 
 
 def test_friendliness_margin_on_the_rate():
     # f = 24, best distance 1: rates from 0.9 * 23 = 20.7 to 1.1 * 25 = 27.5 win.
     table = league({("e", 0): {"a": 23.0, "b": 20.7, "c": 20.6, "d": 27.5, "e": 27.6, "f": None}}, "friendliness", 24.0)
-    assert winners(table, friendly_margin="rate") == {"a", "b", "d"}
-    assert winners(table) == {"a"}
+    assert winners(table) == {"a", "b", "d"}
+    assert winners(table, friendly_margin="score") == {"a"}
 
 
 def test_ties_all_win():
     assert winners(league({("e", 0): {"a": 5.0, "b": 5.0}})) == {"a", "b"}
-    assert winners(league({("e", 0): {"a": 0.0, "b": 0.0, "c": 0.1}}, "friendliness")) == {"a", "b"}
+    assert winners(league({("e", 0): {"a": 0.0, "b": 0.0, "c": 0.1}}, "friendliness"), friendly_margin="score") == {
+        "a",
+        "b",
+    }
 
 
 @pytest.mark.parametrize("metric", ["power", "friendliness"])
@@ -132,7 +135,7 @@ def test_overall_is_the_mean_over_sets():
             league({("e3", 0): {"a": 1.0, "b": 9.0, "c": 1.0}}, "friendliness", set_name="II"),
         ]
     )
-    table = standings(mark_winners(both))
+    table = standings(mark_winners(both, friendly_margin="score"))
     assert table["set"].unique(maintain_order=True).to_list() == ["I", "II"]
     assert overall(table).rows() == [(1, "a", 0.875), (2, "c", 0.5), (3, "b", 0.375)]
 
@@ -165,7 +168,7 @@ METRICS = st.sampled_from(["power", "friendliness"])
 
 @given(SCORES, METRICS, st.floats(0, 0.5))
 def test_the_best_always_wins_and_no_loser_beats_a_winner(scores, metric, margin):
-    table = mark_winners(league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric), margin)
+    table = mark_winners(league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric), margin, "score")
     won = table.filter("win")["score"].to_list()
     lost = table.filter(~pl.col("win"))["score"].to_list()
     assert (max if metric == "power" else min)(scores) in won
@@ -175,7 +178,17 @@ def test_the_best_always_wins_and_no_loser_beats_a_winner(scores, metric, margin
 @given(SCORES, METRICS, st.floats(0, 0.5), st.floats(0, 0.4))
 def test_a_wider_margin_never_has_fewer_winners(scores, metric, margin, more):
     table = league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric)
-    assert winners(table, margin=margin) <= winners(table, margin=margin + more)
+    assert winners(table, margin=margin, friendly_margin="score") <= winners(
+        table, margin=margin + more, friendly_margin="score"
+    )
+
+
+@given(st.lists(st.floats(0, 48), min_size=1, max_size=8), st.floats(0, 0.5))
+def test_the_rate_nearest_the_fair_share_always_wins(rates, margin):
+    table = league({("e", 0): {f"s{i}": rate for i, rate in enumerate(rates)}}, "friendliness", 24.0)
+    nearest = min(rates, key=lambda rate: abs(24.0 - rate))
+    won = winners(table, margin=margin + 1e-9)
+    assert {f"s{i}" for i, rate in enumerate(rates) if rate == nearest} <= won
 
 
 @given(SCORES, METRICS, st.integers(-8, 8))
@@ -184,7 +197,7 @@ def test_winners_do_not_depend_on_the_unit(scores, metric, power):
     plain, scaled = (
         league({("e", 0): {f"s{i}": s * unit for i, s in enumerate(scores)}}, metric) for unit in (1.0, 2.0**power)
     )
-    assert winners(plain) == winners(scaled)
+    assert winners(plain, friendly_margin="score") == winners(scaled, friendly_margin="score")
 
 
 @given(st.lists(SCORES.filter(lambda s: len(s) >= 3).map(lambda s: s[:3]), min_size=1, max_size=6))
