@@ -3,11 +3,12 @@
 
 A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears
 under its name only when it is complete. Each of its files says what it was derived from: a partition
-whose raw files and options are unchanged is left as it is.
+whose raw files, options and formulas are unchanged is left as it is.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+import collector.features
+import collector.reward
+import schemas.pool
 from collector.features import FEATURES, RAW_NEEDED, Windows, derive
 from collector.reward import friendliness, power
 from collector.store import EPISODES, read_table
@@ -48,6 +52,10 @@ FILE_BYTES = 100_000_000
 COLUMNS_FILE = "columns.parquet"
 """The data dictionary, for readers that have only the files."""
 
+_FORMULAS = tuple(
+    Path(str(file))
+    for file in (collector.features.__file__, collector.reward.__file__, schemas.pool.__file__, __file__)
+)
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _VERSION = b"sagecc.raw_version"
 _KERNEL = b"sagecc.kernel_sha256"
@@ -113,10 +121,10 @@ def build_pool(
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()
-    chosen = options or PoolOptions()
+    chosen, code = options or PoolOptions(), formulas()
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out / folder, chosen), folders))
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out / folder, chosen, code), folders))
             todo = [partition for partition in partitions if not partition.is_done()]
             with tqdm(
                 total=sum(partition.rows for partition in todo),
@@ -136,10 +144,27 @@ def build_pool(
     return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
 
 
+def formulas() -> str:
+    """Return a digest of the code that decides the pool's values; comments and docstrings do not count.
+
+    Not for use in several threads at once: Python 3.11's parser of syntax trees cannot bear it.
+    """
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in _FORMULAS]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
+    return hashlib.sha256("".join(ast.unparse(tree) for tree in trees).encode()).hexdigest()
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 class _Partition:
     """One set and scheme: raw files in, pool files out."""
 
-    def __init__(self, raw: Path, out: Path, options: PoolOptions) -> None:
+    def __init__(self, raw: Path, out: Path, options: PoolOptions, code: str) -> None:
         self._raw, self._out, self._options = raw, out, options
         self._fresh = out.with_name(f".tmp-{out.name}")
         self._parts = sorted(raw.glob("part-*.parquet"))
@@ -151,7 +176,7 @@ class _Partition:
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
-        text = repr((hashes, sorted(options.metadata().items())))
+        text = repr((hashes, sorted(options.metadata().items()), code))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
 
     def is_done(self) -> bool:

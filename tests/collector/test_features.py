@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -301,3 +304,10 @@ def test_a_missing_column_is_an_error() -> None:
     del columns["srtt_us"]
     with pytest.raises(KeyError, match="srtt_us"):
         derive(columns, np.arange(3) == 0)
+
+
+def test_needs_no_place_to_keep_compiled_code() -> None:
+    code = "from collector.features import Windows; print(Windows())"
+    nowhere = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True)
+    assert done.stdout == "10,200,1000\n", done.stderr

@@ -146,6 +146,23 @@ def test_only_what_changed_is_derived_and_what_vanished_goes(raw: Path, tmp_path
     assert build(raw, out, PoolOptions(Windows(10, 10, 10))).derived == 2
 
 
+def test_a_changed_formula_derives_anew_and_a_changed_comment_does_not(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "pool"
+    build(raw, out)
+    source, formulas = tmp_path / "reward.py", pool_module._FORMULAS
+    text = next(path for path in formulas if path.name == source.name).read_text()
+    for changed, derived in (
+        (text.replace('"""', '"""Changed. ', 1) + "# changed\n", 0),
+        (text.replace("SCALE = 25.0", "SCALE = 26.0"), 2),
+    ):
+        assert changed != text
+        source.write_text(changed)
+        monkeypatch.setattr(pool_module, "_FORMULAS", [source if p.name == source.name else p for p in formulas])
+        assert build(raw, out).derived == derived
+
+
 def test_goes_on_after_a_kill(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(raw, tmp_path / "whole")
     out = tmp_path / "pool"
