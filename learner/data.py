@@ -34,6 +34,12 @@ from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, POOL_VER
 
 COMPILED_VERSION = 1
 BATCH_ROWS = 65_536
+MOMENTS_EVERY = 8
+"""Rows between those that count for the features' moments."""
+
+LOWEST_RETURNS = 1e-3
+"""Share of returns left below the critic's range."""
+
 COLUMNS = len(FEATURE_NAMES) + 2
 _READ = [*FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
 
@@ -63,11 +69,17 @@ class CompiledPool:
     identity: str
 
     def value_range(self, discount: float) -> tuple[float, float]:
-        """Return the lowest and the highest discounted return from any row of the pool to its episode's end."""
-        low, high = np.inf, -np.inf
-        for start, length in zip(self.starts, self.lengths, strict=True):
-            returns = discounted_returns(self.rows[start : start + length, -1], discount)
-            low, high = min(low, float(returns.min())), max(high, float(returns.max()))
+        """Return the range of the discounted returns from each row to its episode's end.
+
+        The lower bound is the return that LOWEST_RETURNS of the rows lie below, the upper bound the highest.
+        """
+        returns = np.concatenate(
+            [
+                discounted_returns(self.rows[start : start + length, -1], discount).astype(np.float32)
+                for start, length in zip(self.starts, self.lengths, strict=True)
+            ]
+        )
+        low, high = float(np.quantile(returns, LOWEST_RETURNS)), float(returns.max())
         return (low, high) if high - low > 1e-3 else (low - 1.0, high + 1.0)
 
 
@@ -176,16 +188,16 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
     sums = np.zeros((4, len(FEATURE_NAMES)))
     firsts: list[npt.NDArray[np.int64]] = []
     lasts: list[npt.NDArray[np.int64]] = []
-    done = 0
+    done = counted = 0
     with (
         (folder / "rows.f32").open("wb") as out,
         tqdm(total=total, unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
     ):
         for file in files:
             for rows, is_first, is_last in _batches(file):
-                features = rows[:, : len(FEATURE_NAMES)]
-                logged = symlog(features)
-                for i, x in enumerate((features, logged)):
+                features = rows[::MOMENTS_EVERY, : len(FEATURE_NAMES)]
+                counted += len(features)
+                for i, x in enumerate((features, symlog(features))):
                     sums[2 * i] += x.sum(axis=0, dtype=np.float64)
                     sums[2 * i + 1] += np.square(x, dtype=np.float64).sum(axis=0)
                 firsts.append(done + np.flatnonzero(is_first))
@@ -202,7 +214,7 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
         raise SageccError(
             "the pool's is_first and is_last do not frame whole episodes: derive it again with 'sagecc pool'"
         )
-    mean, square, symlog_mean, symlog_square = sums / done
+    mean, square, symlog_mean, symlog_square = sums / counted
     moments = {
         "mean": mean,
         "deviation": np.sqrt(np.maximum(square - mean**2, 0)),

@@ -140,6 +140,7 @@ class Critic(snt.Module):  # type: ignore[misc]
 
     def __init__(self, observations: int, config: Config, name: str = "critic") -> None:
         super().__init__(name=name)
+        self.action_scale = config.action_scale
         self.trunk = Trunk(observations + 1, config)
         self.head = snt.Linear(config.atoms)
         self.head(tf.zeros([1, config.width]))
@@ -166,6 +167,8 @@ class Critic(snt.Module):  # type: ignore[misc]
         return self.trunk.weights() | _parts("head", self.head)
 
     def _encode(self, observation: Any, action: Any) -> Any:
+        if self.action_scale:
+            action = tf.sign(action) * tf.math.log1p(tf.abs(action) / self.action_scale)
         return self.trunk.before_gru(tf.concat([observation, action[..., None]], axis=-1))
 
 

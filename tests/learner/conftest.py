@@ -21,12 +21,19 @@ def better_action(srtt: np.ndarray) -> np.ndarray:
     return np.where(srtt < 1, GOOD, BAD)
 
 
+def observations(rows: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    """srtt says which action is better, rttvar and thr say nothing, the rest is constant."""
+    columns = {name: np.full(rows, 0.01 * i, np.float32) for i, name in enumerate(FEATURE_NAMES)}
+    columns["srtt"] = generator.choice([0.5, 1.5], rows).astype(np.float32)
+    for name in ("rttvar", "thr"):
+        columns[name] = generator.normal(1, 0.2, rows).astype(np.float32)
+    return columns
+
+
 def episode(identifier: str, rows: int, seed: int) -> pa.Table:
     """Actions are a coin's; the reward after an action is 20 if it was the better one, else 2."""
     generator = np.random.default_rng(seed)
-    columns = {name: generator.normal(1, 0.2, rows).astype(np.float32) for name in FEATURE_NAMES}
-    columns["srtt"] = generator.choice([0.5, 1.5], rows).astype(np.float32)
-    columns["ca_state"] = np.zeros(rows, np.float32)
+    columns = observations(rows, generator)
     action = generator.choice([GOOD, BAD], rows)
     reward = np.where(action == better_action(columns["srtt"]), 20, 2)
     step = np.arange(rows, dtype=np.int32)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,8 +90,9 @@ def test_unrolling_at_once_is_unrolling_in_pieces() -> None:
     assert states.shape == (6, 3, 10)
 
 
-def test_the_critic_judges_the_taken_action_as_it_does_alternatives() -> None:
-    critic = networks.Critic(4, SMALL)
+@pytest.mark.parametrize("action_scale", [0.0, 0.01])
+def test_the_critic_judges_the_taken_action_as_it_does_alternatives(action_scale: float) -> None:
+    critic = networks.Critic(4, replace(SMALL, action_scale=action_scale))
     observation, action = normal(0, 6, 3, 4), normal(1, 6, 3)
     states = critic.states(observation, action, tf.zeros([3, 10]))
     before = tf.concat([tf.zeros([1, 3, 10]), states[:-1]], 0)

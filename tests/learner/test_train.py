@@ -17,7 +17,7 @@ import yaml
 
 from learner.artefact import PolicyArtefact
 from learner.crr import METRICS
-from tests.learner.conftest import BAD, GOOD, PoolMaker
+from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {
@@ -127,9 +127,8 @@ def preferred(folder: Path, name: str) -> tuple[float, float]:
     """Mean action of the policy where srtt is low and where it is high, along one made-up flow."""
     policy = PolicyArtefact.load(folder / "models" / name)
     generator = np.random.default_rng(99)
-    low = generator.random(200) < 0.5
-    observation = generator.normal(1, 0.2, (200, 69)).astype(np.float32)
-    observation[:, 0], observation[:, 3] = np.where(low, 0.5, 1.5), 0
+    observation = np.stack(list(observations(200, generator).values()), axis=1)
+    low = observation[:, 0] < 1
     hidden, actions = policy.initial_state(), []
     for row in observation:
         logits, loc, _, hidden = policy.step(row[None], hidden)
