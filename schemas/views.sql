@@ -37,7 +37,7 @@ GROUP BY environment_id
 ORDER BY ALL;
 
 -- A row a scheme: how much of it there is and how it fares on average over its episodes.
--- utilisation: goodput / base rate; delay_ratio: mean one-way delay / half the minimum RTT.
+-- utilisation: goodput / rate on flat links; delay_ratio: mean one-way delay / half the minimum RTT.
 CREATE OR REPLACE VIEW schemes AS
 SELECT
     scheme,
@@ -45,7 +45,7 @@ SELECT
     sum("rows")::BIGINT AS transitions,
     avg(reward_mean) FILTER ("set" = 'I') AS reward_mean_set_i,
     avg(reward_mean) FILTER ("set" = 'II') AS reward_mean_set_ii,
-    avg(goodput_mbps / bandwidth_mbps) FILTER ("set" = 'I') AS utilisation_set_i,
+    avg(goodput_mbps / bandwidth_mbps) FILTER ("set" = 'I' AND step = 1) AS utilisation_set_i,
     avg(delay_mean_ms / (rtt_ms / 2)) FILTER ("set" = 'I') AS delay_ratio_set_i,
     sum(lost_packets) / sum(sent_packets) AS loss_rate
 FROM episodes

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import duckdb
@@ -94,6 +95,16 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
         connection.execute(f"SET VARIABLE pool = '{pool}'")
         connection.execute(Path(views.__file__).with_name("views.sql").read_text())
         assert connection.execute("SELECT count(*) FROM transitions").fetchone() == (747,)
+
+
+def queries_of_the_docs() -> list[str]:
+    text = (Path(views.__file__).parent.parent / "docs" / "pool.md").read_text()
+    return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("query", queries_of_the_docs())
+def test_the_queries_of_the_docs_answer(capsys: Capture, pool: Path, query: str) -> None:
+    assert values(capsys, pool, query)
 
 
 def test_table_is_aligned_and_counted(capsys: Capture, pool: Path) -> None:
