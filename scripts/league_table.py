@@ -47,6 +47,10 @@ def _rate(row: dict[str, float]) -> str:
     return f"{rate:.1f} % [{low:.1f}, {high:.1f}]"
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def text_table(league: League) -> str:
     """Return the standings for a terminal."""
     body = rows(league)
@@ -60,7 +64,8 @@ def markdown_table(league: League, picture: str) -> str:
     """Return the README's part: what was played, the standings and the picture at `picture`."""
     names = list(league["environments"])
     played = " and ".join(
-        f"{league['environments'][n]} environments of Set {n} ({league['windows'][n]} scoring windows)" for n in names
+        f"{_count(number, 'environment')} of Set {name} ({_count(league['windows'][name], 'scoring window')})"
+        for name, number in league["environments"].items()
     )
     lines = [
         f"Profile `{league['profile']}`: {len(league['ranking'])} schemes in {played}. The winning rate is the share",

@@ -16,10 +16,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dvc.exceptions import DvcException
 from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-from voluptuous import Invalid
+from dvc.utils import strictyaml
 
 from schemas.errors import SageccError
 from schemas.files import write_atomically
@@ -135,8 +134,8 @@ def is_dvc(pid: int) -> bool:
 def is_whole(lock: Path) -> bool:
     """Tell whether DVC would accept its lock file."""
     try:
-        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(lock.read_text()))
-    except (YAMLError, Invalid, UnicodeDecodeError):
+        strictyaml.load(str(lock), COMPILED_LOCKFILE_SCHEMA)
+    except DvcException:
         return False
     return True
 
