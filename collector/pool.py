@@ -118,6 +118,8 @@ def build_pool(
     folders = sorted(path.relative_to(raw) for path in raw.glob("set=*/scheme=*") if path.is_dir())
     if not folders:
         raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
+    if any(out.glob(f"set=*/scheme=*/{EPISODES}")):
+        raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()

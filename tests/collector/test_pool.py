@@ -272,6 +272,15 @@ def test_a_newer_minor_version_with_more_columns_is_read(tmp_path: Path) -> None
     assert build(tmp_path / "raw", tmp_path / "pool").episodes == 3
 
 
+def test_raw_trajectories_are_never_overwritten(raw: Path, tmp_path: Path) -> None:
+    before = hashes(raw)
+    write_partition(tmp_path / "other", "I", "cubic", rows=(20,))
+    for source in (raw, tmp_path / "other"):
+        with pytest.raises(SageccError, match="holds raw trajectories"):
+            build(source, raw)
+    assert hashes(raw) == before
+
+
 def test_nothing_to_derive_from_is_an_error_and_removes_nothing(raw: Path, tmp_path: Path) -> None:
     build(raw, tmp_path / "pool")
     before = hashes(tmp_path / "pool")
