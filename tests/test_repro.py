@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -65,7 +66,7 @@ def start(folder: Path, *args: str) -> subprocess.Popen[str]:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
-        "DVC_SITE_CACHE_DIR": str(folder / ".dvc" / "site"),
+        "DVC_SITE_CACHE_DIR": str(folder.parent / "site"),
     }
     command = [sys.executable, "-m", "scripts.repro", *args]
     return subprocess.Popen(
@@ -92,7 +93,8 @@ def ask_as_the_readme_does(folder: Path) -> None:
     queries = re.findall(r"```sql\n(.+?)```", readme, re.DOTALL)
     assert queries
     for query in queries:
-        rows = duckdb.sql(query.replace("datasets/", f"{folder}/datasets/")).fetchall()
+        with duckdb.connect() as connection:
+            rows = connection.execute(query.replace("datasets/", f"{folder}/datasets/")).fetchall()
         assert "vegas" in {value for row in rows for value in row}
 
 
@@ -132,6 +134,33 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
     ask_as_the_readme_does(clone)
     changed = subprocess.run(["git", "status", "--short"], cwd=clone, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in changed.splitlines()} <= {"dvc.lock", "params.yaml"}
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_leave_no_trace(clone: Path) -> None:
+    """Killed again and again, the chain ends with the same bytes as in one go."""
+    apart = clone.with_name("apart")
+    shutil.copytree(clone, apart)
+    done = start(clone, "--profile", "smoke")
+    output, _ = done.communicate()
+    assert done.returncode == 0, output
+
+    moments = random.Random(1)
+    kills = 0
+    while True:
+        run = start(apart, "--profile", "smoke")
+        try:
+            # Longer each time: nothing can be done in less than it takes to start.
+            output, _ = run.communicate(timeout=moments.uniform(2, 12) * 1.1**kills)
+            break
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.communicate()
+            kills += 1
+    assert run.returncode == 0, output
+    assert kills >= 3
+    assert (apart / "dvc.lock").read_text() == (clone / "dvc.lock").read_text()
+    shutil.rmtree(apart)
 
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
