@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
 
 from learner import artefact, config, networks
 from learner.artefact import NetworkSizes, PolicyArtefact
@@ -114,9 +116,9 @@ def _edit_card(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], N
 def _rewrite(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         path = folder / "policy.safetensors"
-        tensors = artefact.load_tensors(path.read_bytes())
+        tensors = load_tensors(path.read_bytes())
         change(tensors)
-        path.write_bytes(artefact.save_tensors(tensors))
+        path.write_bytes(save_tensors(tensors))
 
     return edit
 
