@@ -26,6 +26,9 @@ ORDER = ("schemes", "environments", "kernel", "run", "collect", "pool", "sql", "
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+GRACE_S = 10.0
+"""How long a terminated command may clean up."""
+
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
@@ -94,7 +97,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    """Let a terminated command run its clean-up."""
+    """Let a terminated command clean up, for GRACE_S and no longer: an exit from anywhere can end in a deadlock."""
+    signal.signal(signum, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, GRACE_S)  # the alarm's default action ends the process
     sys.exit(128 + signum)
 
 

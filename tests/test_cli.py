@@ -182,6 +182,16 @@ def test_a_terminated_command_cleans_up(probe: list[str], tmp_path: Path) -> Non
     assert not half.exists()
 
 
+def test_a_terminated_command_that_cannot_end_is_ended(tmp_path: Path) -> None:
+    stuck = (
+        "import signal, time, sagecc.cli as c; c.GRACE_S = 0.2\n"
+        "signal.signal(signal.SIGTERM, c._terminate)\n"
+        "try: signal.raise_signal(signal.SIGTERM)\n"
+        "finally: time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", stuck], timeout=30).returncode == -signal.SIGALRM
+
+
 def test_a_stage_ends_with_its_dvc(probe: list[str], tmp_path: Path) -> None:
     half = tmp_path / "half"
     stage = [*probe, "--beside", str(half)]
