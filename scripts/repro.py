@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import fcntl
 import json
+import os
 import re
 import signal
 import subprocess
@@ -30,6 +31,9 @@ CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
 
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
+
+STAGE_SHELL = "/bin/bash"
+"""What DVC runs a stage with: it puts the command in its own place, where dash stays as its parent and outlives DVC."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -70,6 +74,7 @@ def dvc_repro(root: Path, held: int) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro"],
         cwd=root,
+        env={**os.environ, "SHELL": STAGE_SHELL},
         pass_fds=(held,),
         preexec_fn=die_with_parent,
     ) as dvc:

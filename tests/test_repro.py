@@ -63,7 +63,7 @@ def clone(tmp_path: Path, kernel: Path) -> Iterator[Path]:
 def start(folder: Path, *args: str) -> subprocess.Popen[str]:
     """Start what `make repro` starts, with the code of `folder`."""
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "SHELL"},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
         "DVC_SITE_CACHE_DIR": str(folder.parent / "site"),
