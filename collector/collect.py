@@ -142,7 +142,7 @@ def _run_all(tasks: Sequence[Task], jobs: int, progress: bool) -> list[tuple[str
         total=round(virtual_s),
         desc="collect",
         unit="s",
-        disable=not progress,
+        disable=None if progress else True,  # None: only where somebody watches
         bar_format=BAR_FORMAT,
     )
     rows = done = 0

@@ -4,8 +4,8 @@
 `_update` takes a flow's state and one raw row and writes one column of features. The pool runs it over
 millions of rows (`derive`), a live flow runs it once a tick (`FeatureTracker`): the two cannot differ.
 
-Everything that is added up over a window is an integer (the ratio min RTT / sRTT as a multiple of 2^-40), so
-running sums are exact however long a flow lives. Edge rules, the same for both modes:
+Everything that is added up over a window is a whole number (the ratio min RTT / sRTT counts in 2^-36) and a double
+holds the sums exactly, so they cannot drift however long a flow lives. Edge rules, the same for both modes:
 
 - A window not yet full uses the rows there are; before the first RTT sample sRTT and the ratios on it are 0.
 - "Over 1 s" is the counter's increase since 100 ticks ago, or since the flow's first row, divided by the time
@@ -17,9 +17,9 @@ running sums are exact however long a flow lives. Edge rules, the same for both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,17 @@ _NO_RTT = 0xFFFFFFFF
 _BYTES_S = 1e8 / 8  # 100 Mbps
 _SCALES = (1 / 1e5, 1 / _BYTES_S, 1 / _FIXED, 1 / 1e3, 1 / 1e3, 1 / 1e2)
 _AT_TIME_DELTA = FEATURE_NAMES.index("time_delta")
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _compiled(function: _Function) -> _Function:
+    """Compile to machine code that does not hold Python's lock; kept on disk where there is a place to write."""
+    try:
+        return cast("_Function", njit(cache=True, nogil=True, error_model="numpy")(function))
+    except RuntimeError:  # Numba's: neither beside the source nor in the user's home
+        return cast("_Function", njit(nogil=True, error_model="numpy")(function))
 
 
 @dataclass(frozen=True)
@@ -152,26 +163,26 @@ def _new_state(windows: Windows, flows: int) -> _State:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _reset(state: _State, flow: int) -> None:
     state.sums[flow] = 0.0
     state.scalars[flow] = 0.0
     state.ticks[flow] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _step32(now: int, before: int) -> int:
     """Increase of a 32-bit counter that may wrap."""
     step = (now - before) & 0xFFFFFFFF
     return step if step < 0x80000000 else 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _ratio(numerator: float, denominator: float, otherwise: float) -> float:
     return numerator / denominator if denominator > 0.0 else otherwise
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArray) -> None:
     """Count on the seven 64-bit totals [7, 128] from the kernel's counters."""
     at = tick & (_TOTAL_SLOTS - 1)
@@ -189,7 +200,7 @@ def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArra
     totals[6, at] = totals[6, last] + max(0, raw[_T] - previous[_T])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -> None:
     """Write features 5 to 58: average, minimum and maximum of each series over each window."""
     values = state.values[flow]
@@ -247,7 +258,7 @@ def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -
                     high_suffix[here, lane] = value[lane] if value[lane] > most else most
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _highest_rate(recent: FloatArray, suffix: FloatArray, scalars: FloatArray, tick: int, rate: float) -> float:
     """Take the next rate over 1 s; return the highest of the last 200."""
     position = tick % DR_MAX_TICKS
@@ -260,10 +271,10 @@ def _highest_rate(recent: FloatArray, suffix: FloatArray, scalars: FloatArray, t
             suffix[here] = max(suffix[here + 1], recent[here])
     elif tick >= DR_MAX_TICKS:
         highest = max(highest, suffix[position + 1])
-    return highest
+    return float(highest)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measured: FloatArray) -> None:
     """Take one raw row [16] of `flow`; write its features [69] and measured values [4]."""
     tick = state.ticks[flow]
@@ -283,8 +294,7 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     new[3] = float(raw[_RTTVAR])
     new[4] = float(raw[_UNACKED])
     new[5] = float(raw[_LOST])
-    for series in range(4):
-        features[series] = new[series] * _SCALES[series]
+    features[0] = new[0] * _SCALES[0]
     features[1] = new[3] * _SCALES[3]
     features[2] = new[1] * _SCALES[1]
     features[3] = float(raw[_CA])
@@ -327,7 +337,7 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     state.ticks[flow] = tick + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _update_all(
     state: _State, raw: IntArray, first: npt.NDArray[np.bool_], features: FloatArray, measured: FloatArray, start: int
 ) -> None:
@@ -353,7 +363,7 @@ def _update_all(
                 measured[column, at + row] = measured_block[row, column]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[misc,unused-ignore]
+@_compiled
 def _update_flows(state: _State, flows: IntArray, raw: IntArray, features: FloatArray, measured: FloatArray) -> None:
     """Take one row [16] of each of several flows; write features [m, 69] and measured values [m, 4]."""
     for row in range(raw.shape[0]):
@@ -380,16 +390,21 @@ def raw_matrix(columns: Columns | npt.NDArray[np.void]) -> IntArray:
 
 
 def derive(
-    columns: Columns, first: npt.NDArray[np.bool_], windows: Windows | None = None
+    columns: Columns,
+    first: npt.NDArray[np.bool_],
+    windows: Windows | None = None,
+    out: npt.NDArray[np.float32] | None = None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
     """Return features [69, n] and measured values [4, n] (see MEASURED) of n raw rows.
 
     columns: raw columns by name, of whole episodes one after another. first [n]: marks each episode's first row.
+    out [69, n or more]: where to put the features; used again and again it spares the cost of fresh memory.
     """
-    features = np.empty((FEATURES, len(first)), np.float32)
-    measured = np.empty((len(MEASURED), len(first)), np.float64)
+    rows = len(first)
+    features = np.empty((FEATURES, rows), np.float32) if out is None else out[:, :rows]
+    measured = np.empty((len(MEASURED), rows), np.float64)
     state = _new_state(windows or Windows(), 1)
-    for start in range(0, len(first), _CHUNK_ROWS):
+    for start in range(0, rows, _CHUNK_ROWS):
         chunk = raw_matrix({name: values[start : start + _CHUNK_ROWS] for name, values in columns.items()})
         _update_all(state, chunk, first, features, measured, start)
     return features, measured
@@ -409,7 +424,8 @@ class FeatureTracker:
 
     def update(self, sample: npt.NDArray[np.void] | np.void) -> npt.NDArray[np.float32]:
         """Take the next row of the only (or first) flow; return its features [69]."""
-        return self.update_flows(np.atleast_1d(np.asarray(sample)), self._flows[:1])[0]
+        row: npt.NDArray[np.float32] = self.update_flows(np.atleast_1d(np.asarray(sample)), self._flows[:1])[0]
+        return row
 
     def update_flows(self, samples: npt.NDArray[np.void], flows: IntArray | None = None) -> npt.NDArray[np.float32]:
         """Take the next row of each of the given flows (all by default); return features [len(samples), 69]."""

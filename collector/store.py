@@ -115,7 +115,8 @@ class Partition:
                 parts.write(rows)
         schema = EPISODE_SCHEMA.with_metadata({KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()})
         with write_atomically(self._fresh / EPISODES) as beside:
-            pq.write_table(pa.Table.from_pylist(summaries, schema=schema), beside, compression="zstd")
+            summary = pa.Table.from_pylist(summaries, schema=schema)
+            pq.write_table(summary, beside, compression="zstd", write_page_checksum=True)
 
     def _read_spooled(self, name: str) -> tuple[dict[str, object], pa.Table] | None:
         path = self._spool_file(name)
@@ -189,6 +190,7 @@ class _Parts:
                 self._path,
                 self._schema,
                 compression="zstd",
+                write_page_checksum=True,
                 use_dictionary=["episode_id"],
                 column_encoding=integers | {"t_s": "BYTE_STREAM_SPLIT"},
             )
@@ -215,7 +217,7 @@ class _Parts:
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one raw Parquet file; a damaged one, or one of another major version, is a SageccError that names it."""
     try:
-        table = pq.ParquetFile(path).read(columns=columns)
+        table = pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise SageccError(
             f"{path} cannot be read ({str(error).splitlines()[0]}): remove it and collect again"

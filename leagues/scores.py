@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tqdm import tqdm
 
 from collector.store import EPISODES, KERNEL, read_table
 from schemas.environment import Environment
@@ -101,13 +102,18 @@ def score(
     """
     plan = _plan(environments, schemes, episodes)
     folders = sorted({e.folder for e in episodes.values()})
-    measured = pl.concat([_measure(folder, plan) for folder in folders]) if folders else _no_measures()
+    bar = tqdm(folders, desc="score", unit="partition", disable=None, leave=False)
+    measured = pl.concat([_no_measures(), *(_measure(folder, plan) for folder in bar)])
     r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
     power = pl.col("metric") == "power"
     ok = pl.col("status") == "ok"
     return (
         plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
-        .with_columns(status=pl.coalesce("status", pl.lit("missing")))
+        .with_columns(
+            status=pl.when(pl.col("episode_id").is_null())
+            .then(pl.lit("missing"))
+            .otherwise(pl.coalesce("status", pl.lit("silent")))
+        )
         .with_columns(delay_ms=d + pl.col("return_delay_ms"), fair_share_mbps=pl.col("capacity_mbps") / pl.col("flows"))
         .with_columns(
             score=pl.when(power)

@@ -20,16 +20,15 @@ CLASSES = ("window", "bandwidth_mbps", "min_rtt_ms", "queue_bdp", "step")
 """What the breakdown groups environments by."""
 
 
-def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "score") -> pl.DataFrame:
+def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "rate") -> pl.DataFrame:
     """Add `best` (the window's best score) and `win` to a table of leagues.scores.SCORE_SCHEMA.
 
-    Power: a scheme wins a window if S_p >= (1 - margin) * best. Friendliness: if S_fr <= best / (1 - margin).
-    So every scheme at most `margin` worse than the best wins, ties all win, and a best friendliness of exactly 0 is
-    won only by those who also have 0. A window that is missing or silent is never won.
+    Power: a scheme wins a window if S_p >= (1 - margin) * best. Friendliness: the goodput lies within the margin around
+    the rates whose distance from the fair share f is the best one, (1 - margin) * (f - best) <= r <= (1 + margin) *
+    (f + best), as in the authors' public benchmark. Ties all win. A window that is missing or silent is never won.
 
-    friendly_margin `rate` is the rule of the authors' public benchmark for friendliness instead: the goodput may lie
-    within the margin around the rates whose distance from the fair share f is the best one, so
-    (1 - margin) * (f - best) <= r <= (1 + margin) * (f + best). It is far more lenient where the best is near 0.
+    friendly_margin `score` puts the margin on the distance itself, as the paper's text has it: S_fr <= best /
+    (1 - margin). A distance has no scale of its own, so where the best is near 0 that rule is close to a lottery.
     """
     if not 0 <= margin < 1:
         raise SageccError(f"league: the margin must be at least 0 and below 1, not {margin:g}")

@@ -93,8 +93,18 @@ networks = _load(
     *("MultivariateGaussianMixture", "DiscreteValuedHead", "DiscreteValuedDistribution", "CriticDeepRNN"),
 )
 losses = _load("acme.tf.losses", "categorical")
+types = _load("acme.types", "Transition")
 utils = _load("acme.tf.utils", "create_variables")
 continuous = _load("acme.tf.networks.continuous", "LayerNormMLP", "ResidualLayernormWrapper", "uniform_initializer")
 continuous.uniform_initializer = uniform_initializer()
 
-__all__ = ["TESTED_VERSIONS", "continuous", "losses", "networks", "reference_learner", "uniform_initializer", "utils"]
+__all__ = [
+    "TESTED_VERSIONS",
+    "continuous",
+    "losses",
+    "networks",
+    "reference_learner",
+    "types",
+    "uniform_initializer",
+    "utils",
+]

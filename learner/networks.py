@@ -140,6 +140,7 @@ class Critic(snt.Module):  # type: ignore[misc]
 
     def __init__(self, observations: int, config: Config, name: str = "critic") -> None:
         super().__init__(name=name)
+        self.action_scale = config.action_scale
         self.trunk = Trunk(observations + 1, config)
         self.head = snt.Linear(config.atoms)
         self.head(tf.zeros([1, config.width]))
@@ -166,12 +167,9 @@ class Critic(snt.Module):  # type: ignore[misc]
         return self.trunk.weights() | _parts("head", self.head)
 
     def _encode(self, observation: Any, action: Any) -> Any:
+        if self.action_scale:
+            action = tf.sign(action) * tf.math.log1p(tf.abs(action) / self.action_scale)
         return self.trunk.before_gru(tf.concat([observation, action[..., None]], axis=-1))
-
-
-def count_parameters(config: Config, observations: int) -> int:
-    """Return the number of trainable parameters of the policy."""
-    return sum(math.prod(v.shape) for v in Policy(observations, config).weights().values())
 
 
 def _rowwise(module: Any, inputs: Any) -> Any:
@@ -188,7 +186,7 @@ def _parts(prefix: str, module: Any) -> dict[str, Any]:
     layers = [module, *module.submodules]
     linear = [m for m in layers if isinstance(m, snt.Linear)]
     norms = [m for m in layers if isinstance(m, snt.LayerNorm)]
-    named = {}
+    named: dict[str, Any] = {}
     for i, layer in enumerate(linear):
         suffix = f".linear{i}" if len(linear) > 1 else ""
         named |= {f"{prefix}{suffix}.w": layer.w, f"{prefix}{suffix}.b": layer.b}

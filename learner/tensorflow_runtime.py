@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from schemas.errors import SageccError
 

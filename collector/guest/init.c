@@ -151,7 +151,9 @@ static void *append(const void *data, size_t bytes)
 static void begin(int type, int flags, const void *body, size_t bytes)
 {
 	request.header = (struct nlmsghdr){
-		.nlmsg_len = NLMSG_HDRLEN, .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags,
+		.nlmsg_len = NLMSG_HDRLEN,
+		.nlmsg_type = type,
+		.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags,
 	};
 	append(body, bytes);
 }
@@ -280,9 +282,9 @@ static void make_end(const struct episode *e, __u32 cable, __u32 end, const int 
 	end_nest(nest);
 	commit("attaching the link");
 
-	const struct ifinfomsg up = {
-		.ifi_index = index, .ifi_flags = IFF_UP | IFF_NOARP, .ifi_change = IFF_UP | IFF_NOARP
-	};
+	const struct ifinfomsg up = { .ifi_index = index,
+				      .ifi_flags = IFF_UP | IFF_NOARP,
+				      .ifi_change = IFF_UP | IFF_NOARP };
 	begin(RTM_NEWLINK, 0, &up, sizeof(up));
 	commit("bringing a device up");
 }
@@ -290,8 +292,12 @@ static void make_end(const struct episode *e, __u32 cable, __u32 end, const int 
 static void make_route(const struct wire_route *route, const int *nodes)
 {
 	const struct rtmsg message = {
-		.rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_table = RT_TABLE_MAIN,
-		.rtm_protocol = RTPROT_STATIC, .rtm_scope = RT_SCOPE_LINK, .rtm_type = RTN_UNICAST,
+		.rtm_family = AF_INET,
+		.rtm_dst_len = 32,
+		.rtm_table = RT_TABLE_MAIN,
+		.rtm_protocol = RTPROT_STATIC,
+		.rtm_scope = RT_SCOPE_LINK,
+		.rtm_type = RTN_UNICAST,
 	};
 	struct in_addr to = address(route->destination), from = address(route->node);
 	unsigned int index;
@@ -367,7 +373,8 @@ static int make_listener(const struct wire_flow *spec, __u32 id, const int *node
 
 static int start_sender(const struct wire_flow *spec, __u32 id, const int *nodes)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(WIRE_FIRST_PORT + id),
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = htons(WIRE_FIRST_PORT + id),
 				  .sin_addr = address(spec->destination) };
 	int fd = new_socket(nodes[spec->source]);
 
@@ -414,8 +421,10 @@ static void set_timer(__u64 at_ns, enum event event, __u32 flow)
 
 static void run(const struct episode *e, const int *nodes)
 {
-	struct lab_start start = { .tick_ns = e->head.tick_ns, .duration_ns = e->head.duration_ns,
-				   .spec = e->flows, .flows = e->head.flows,
+	struct lab_start start = { .tick_ns = e->head.tick_ns,
+				   .duration_ns = e->head.duration_ns,
+				   .spec = e->flows,
+				   .flows = e->head.flows,
 				   .packet_delays = e->head.packet_delays };
 	struct flow *flows = calloc(e->head.flows, sizeof(*flows));
 	int payload = must(memfd_create("payload", 0), "memfd");

@@ -34,6 +34,9 @@ TOOLS = {
 }
 HERE = Path(__file__).parent
 GUEST = HERE.parent / "guest"
+INIT = "drivers/sagecc/init"
+INITRAMFS = "drivers/sagecc/initramfs.list"
+"""Relative to the tree: UML embeds its configuration, and no folder of this machine may be in there."""
 STEPS = 1225
 """About as many lines as the build prints: only the progress bar's length hangs on it."""
 
@@ -182,17 +185,16 @@ def _add_ours(tree: Path, build_dir: Path) -> None:
         if file.is_file():
             _put(target / file.name, file.read_bytes())
     _put(target / "wire.h", c_header().encode())
-    init = build_dir / "init"
     flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", f"-ffile-prefix-map={GUEST}=guest"]
-    _run(["gcc", *flags, f"-I{target}", "-o", f"{init}.new", str(GUEST / "init.c")], build_dir)
-    _run(["strip", f"{init}.new"], build_dir)
-    _put(init, Path(f"{init}.new").read_bytes())
-    listing = (GUEST / "initramfs.list").read_text() + f"file /init {init.resolve()} 755 0 0\n"
-    _put(build_dir / "initramfs.list", listing.encode())
+    fresh = build_dir / "init"
+    _run(["gcc", *flags, f"-I{target}", "-o", str(fresh), str(GUEST / "init.c")], build_dir)
+    _run(["strip", str(fresh)], build_dir)
+    _put(tree / INIT, fresh.read_bytes())
+    _put(tree / INITRAMFS, ((GUEST / "initramfs.list").read_text() + f"file /init {INIT} 755 0 0\n").encode())
 
 
 def _configure(tree: Path, build_dir: Path) -> None:
-    wanted = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{(build_dir / "initramfs.list").resolve()}"\n'
+    wanted = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{INITRAMFS}"\n'
     merged = build_dir / "config"
     if (tree / ".config").exists() and merged.exists() and merged.read_text() == wanted:
         return
@@ -213,7 +215,7 @@ def _make(tree: Path, build_dir: Path, jobs: int) -> None:
     flags = f"-ffile-prefix-map={tree.resolve()}=linux"
     command = ["make", "ARCH=um", f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
     log = build_dir / "build.log"
-    with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False) as bar:
+    with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False, disable=None) as bar:
         process = subprocess.Popen(
             command,
             cwd=tree,

@@ -28,7 +28,9 @@ from schemas.raw import RAW_VERSION
 @click.option("--rtt", type=float, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction.")
 @click.option("--queue-bdp", type=float, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate.")
 @click.option("--duration", type=float, default=30.0, show_default=True, help="Virtual seconds.")
-@click.option("--step", type=float, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x.")
+@click.option(
+    "--step", type=float, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
+)
 @click.option("--cross", multiple=True, help="A competing flow's scheme, from 0 s on (repeatable).")
 @click.option("--start", type=float, default=0.0, show_default=True, help="When the scheme under test starts (s).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -131,8 +133,7 @@ def _text(result: dict[str, object]) -> str:
     ]
     flows = result["flows"]
     assert isinstance(flows, list)
-    for flow in flows[1:]:
-        lines.append(f"beside it  {flow['scheme']}: {flow['goodput_mbps']:.2f} Mbps")
+    lines += [f"beside it  {flow['scheme']}: {flow['goodput_mbps']:.2f} Mbps" for flow in flows[1:]]
     if len(flows) > 1:
         lines.append(f"fairness   Jain's index {result['jain_index']:.3f}")
     return "\n".join(lines)

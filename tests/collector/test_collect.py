@@ -168,7 +168,7 @@ def test_a_full_disk_stops_with_the_file_named_and_leaves_no_half_file(kernel: P
         for path in tmp_path.rglob("*.parquet"):
             pq.read_table(path)
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two commands of the project are `make repro` and `make test`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+ifeq ($(strip $(HOME)),)
+export HOME := $(CURDIR)/build/home
+endif
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+PYTHON_FILES := benchmarks collector execution leagues learner sagecc schemas scripts tests
+C_FILES = $(shell git ls-files 'collector/**.c' 'collector/**.h')
+
+.PHONY: help
+help: ## Print what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+.PHONY: setup
+setup: ## Install what is needed: apt packages (as root) and the Python environment in .venv
+	@scripts/setup
+
+.PHONY: repro
+repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table
+	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
+
+.PHONY: kernel
+kernel: setup ## Build or verify the virtual-time kernel
+	@sagecc kernel
+
+.PHONY: test
+test: kernel ## Run the tests, less those that take minutes
+	pytest -m "not slow"
+
+.PHONY: test-full
+test-full: kernel ## Run every test
+	pytest
+
+.PHONY: lint
+lint: setup ## Check style and types of Python and C
+	ruff check $(PYTHON_FILES)
+	ruff format --check $(PYTHON_FILES)
+	mypy
+	clang-format --dry-run -Werror $(C_FILES)
+
+.PHONY: format
+format: setup ## Lay out Python and C as `make lint` wants them
+	ruff check --fix $(PYTHON_FILES)
+	ruff format $(PYTHON_FILES)
+	clang-format -i $(C_FILES)
+
+BENCHMARKS := bench-collect
+.PHONY: bench $(BENCHMARKS)
+bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
+$(BENCHMARKS): bench-%: kernel
+	python -m benchmarks.$*
+	python -m benchmarks.render
+
+.PHONY: readme
+readme: ## Write the last league's table and picture into README.md
+	python -m scripts.league_table --readme
+
+.PHONY: lock
+lock: ## Resolve requirements/*.in anew into the files with hashes
+	scripts/lock
+
+.PHONY: clean
+clean: ## Remove builds and caches; what was collected and trained stays
+	rm -rf build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis sagecc.egg-info
+	find $(PYTHON_FILES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool from raw trajectories: features, action and reward a tick, one partition a set and scheme.
+
+A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears
+under its name only when it is complete. Each of its files says what it was derived from: a partition
+whose raw files, options and formulas are unchanged is left as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+import collector.features
+import collector.reward
+import schemas.pool
+from collector.features import FEATURES, RAW_NEEDED, Windows, derive
+from collector.reward import friendliness, power
+from collector.store import EPISODES, read_table
+from schemas.environment import Environment
+from schemas.errors import SageccError
+from schemas.files import naming, sha256_file, sync, write_atomically
+from schemas.pool import (
+    FEATURE_NAMES,
+    POOL_EPISODE_SCHEMA,
+    POOL_SCHEMA,
+    POOL_VERSION,
+    REWARD_ALIGNMENTS,
+    dictionary,
+    pool_schema,
+)
+from schemas.raw import RAW_SCHEMA, RAW_VERSION
+
+ROW_GROUP_ROWS = 122_880
+FILE_BYTES = 100_000_000
+COLUMNS_FILE = "columns.parquet"
+"""The data dictionary, for readers that have only the files."""
+
+_FORMULAS = tuple(
+    Path(str(file))
+    for file in (collector.features.__file__, collector.reward.__file__, schemas.pool.__file__, __file__)
+)
+_RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
+_VERSION = b"sagecc.raw_version"
+_KERNEL = b"sagecc.kernel_sha256"
+_INPUT = b"sagecc.input_sha256"
+_ENCODINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "step": "DELTA_BINARY_PACKED",
+        **{f.name: "BYTE_STREAM_SPLIT" for f in POOL_SCHEMA if pa.types.is_floating(f.type)},
+    }
+)
+
+_KEPT_OF_RAW = (
+    *("episode_id", "environment_id", "set", "scheme", "seed", "environment"),
+    *("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "sent_packets", "lost_packets", "cwnd_mean"),
+)
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """What may differ between pools of the same raw trajectories.
+
+    windows: lengths of the observation windows. alignment: one of schemas.pool.REWARD_ALIGNMENTS.
+    """
+
+    windows: Windows = field(default_factory=Windows)
+    alignment: str = REWARD_ALIGNMENTS[0]
+
+    def __post_init__(self) -> None:
+        if self.alignment not in REWARD_ALIGNMENTS:
+            raise SageccError(f"reward alignment '{self.alignment}': use {' or '.join(REWARD_ALIGNMENTS)}")
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what a pool file says about them."""
+        return {
+            b"sagecc.pool_version": POOL_VERSION.encode(),
+            b"sagecc.windows": str(self.windows).encode(),
+            b"sagecc.reward_alignment": self.alignment.encode(),
+        }
+
+
+@dataclass(frozen=True)
+class PoolResult:
+    """What a call did: partitions derived, left as they were, and removed; episodes and rows of the pool."""
+
+    derived: int
+    unchanged: int
+    removed: int
+    episodes: int
+    rows: int
+
+
+def build_pool(
+    raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 1, progress: bool = True
+) -> PoolResult:
+    """Derive the pool at `out` from the raw partitions at `raw`; same input and options, same bytes.
+
+    Partitions that `raw` no longer has are removed. Raises SageccError, naming the file, for raw data that is
+    missing, damaged, unsorted or of another version; partitions already finished stay.
+    """
+    folders = sorted(path.relative_to(raw) for path in raw.glob("set=*/scheme=*") if path.is_dir())
+    if not folders:
+        raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
+    if any(out.glob(f"set=*/scheme=*/{EPISODES}")):
+        raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(out)
+    stop = Event()
+    chosen, code = options or PoolOptions(), formulas()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out / folder, chosen, code), folders))
+            todo = [partition for partition in partitions if not partition.is_done()]
+            with tqdm(
+                total=sum(partition.rows for partition in todo),
+                desc="pool",
+                unit=" rows",
+                unit_scale=True,
+                disable=not (progress and todo),
+            ) as bar:
+                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
+                    task.result()
+            removed = _remove_vanished(out, {out / folder for folder in folders})
+            episodes, rows = _write_episodes(out, partitions, chosen, pool)
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
+
+
+def formulas() -> str:
+    """Return a digest of the code that decides the pool's values; comments and docstrings do not count.
+
+    Not for use in several threads at once: Python 3.11's parser of syntax trees cannot bear it.
+    """
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in _FORMULAS]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
+    return hashlib.sha256("".join(ast.unparse(tree) for tree in trees).encode()).hexdigest()
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+class _Partition:
+    """One set and scheme: raw files in, pool files out."""
+
+    def __init__(self, raw: Path, out: Path, options: PoolOptions, code: str) -> None:
+        self._raw, self._out, self._options = raw, out, options
+        self._fresh = out.with_name(f".tmp-{out.name}")
+        self._parts = sorted(raw.glob("part-*.parquet"))
+        listing = raw / EPISODES
+        if not listing.exists():
+            raise SageccError(f"{raw} has no {EPISODES}: its collection is not finished; run 'sagecc collect' again")
+        self.episodes = sorted(read_table(listing).to_pylist(), key=lambda row: row["episode_id"])
+        self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
+        self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
+        self.rows = sum(row["rows"] for row in self.episodes)
+        hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
+        text = repr((hashes, sorted(options.metadata().items()), code))
+        self.identity = hashlib.sha256(text.encode()).hexdigest()
+
+    def is_done(self) -> bool:
+        """Whether the partition's files came from just these raw files and options."""
+        parts = sorted(self._out.glob("part-*.parquet"))
+        try:
+            return bool(parts) and all(_metadata(path).get(_INPUT) == self.identity.encode() for path in parts)
+        except (pa.ArrowException, OSError):
+            return False
+
+    def environment(self, episode: Mapping[str, Any]) -> Environment:
+        """Return the network of one row of `episodes`."""
+        return self._environments[episode["environment_id"]]
+
+    def derive(self, advance: Callable[[int], object], stop: Event) -> None:
+        """Write the partition; it takes its name when all its files are there."""
+        shutil.rmtree(self._fresh, ignore_errors=True)
+        self._fresh.mkdir(parents=True)
+        try:
+            self._write(advance, stop)
+            if stop.is_set():
+                return
+            shutil.rmtree(self._out, ignore_errors=True)
+            self._fresh.rename(self._out)
+        finally:
+            shutil.rmtree(self._fresh, ignore_errors=True)
+
+    def returns(self) -> dict[str, float]:
+        """Return the sum of rewards by episode, read back from the pool's files."""
+        sums: dict[str, float] = {}
+        for path in sorted(self._out.glob("part-*.parquet")):
+            file = pq.ParquetFile(path)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["episode_id", "reward"])
+                runs = _Runs(table["episode_id"])
+                totals = np.add.reduceat(table["reward"].to_numpy().astype(np.float64), runs.starts)
+                for name, total in zip(runs.ids, totals, strict=True):
+                    sums[name] = sums.get(name, 0.0) + float(total)
+        return sums
+
+    def _write(self, advance: Callable[[int], object], stop: Event) -> None:
+        features = np.empty((FEATURES, 0), np.float32)
+        kernels = {_metadata(path).get(_KERNEL, b"") for path in self._checked_parts()}
+        if len(kernels) > 1:
+            raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
+        meta = self._options.metadata() | {_INPUT: self.identity.encode(), _KERNEL: next(iter(kernels), b"")}
+        expected = iter(self.episodes)
+        with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
+            for path, table in self._whole_episodes():
+                if stop.is_set():
+                    return
+                runs = _Runs(table["episode_id"])
+                self._check(path, table, runs, expected)
+                if table.num_rows > features.shape[1]:
+                    features = np.empty((FEATURES, table.num_rows), np.float32)
+                writer.write(self._transitions(table, runs, features))
+                advance(table.num_rows)
+        left = next(expected, None)
+        if left is not None:
+            raise SageccError(f"{self._raw}: the rows of episode {left['episode_id']} are missing; collect it again")
+
+    def _checked_parts(self) -> Sequence[Path]:
+        """Return the raw files after a look at their versions and columns."""
+        for path in self._parts:
+            with _reading(path):
+                schema = pq.read_schema(path)
+            version = (schema.metadata or {}).get(_VERSION, b"none").decode()
+            if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+                raise SageccError(
+                    f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again"
+                )
+            for name in _RAW_COLUMNS:
+                if name not in schema.names:
+                    raise SageccError(f"{path} has no column '{name}': it is not a raw trajectory; collect it again")
+                if schema.field(name).type != RAW_SCHEMA.field(name).type:
+                    found, expected = schema.field(name).type, RAW_SCHEMA.field(name).type
+                    raise SageccError(f"{path}: column '{name}' holds {found}, not {expected}; collect it again")
+        return self._parts
+
+    def _whole_episodes(self) -> Iterator[tuple[Path, pa.Table]]:
+        """Yield tables of whole episodes (a row group and what was left before it), with the file read last."""
+        rest: list[pa.Table] = []
+        path = self._raw
+        for path in self._parts:
+            with _reading(path):
+                file = pq.ParquetFile(path)
+                groups = file.num_row_groups
+            for group in range(groups):
+                with _reading(path):
+                    table = file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
+                if not table.num_rows:
+                    continue
+                last = _Runs(table["episode_id"]).starts[-1]
+                whole = pa.concat_tables([*rest, table.slice(0, last)])
+                if last or (rest and rest[-1]["episode_id"][0] != table["episode_id"][0]):
+                    yield path, whole
+                    rest = []
+                rest.append(table.slice(last))
+        if rest:
+            yield path, pa.concat_tables(rest)
+
+    def _check(self, path: Path, table: pa.Table, runs: _Runs, expected: Iterator[dict[str, Any]]) -> None:
+        """Check that these are the expected episodes, whole and in order."""
+        for name in _RAW_COLUMNS:
+            if table[name].null_count:
+                raise SageccError(f"{path}: column '{name}' has missing values; collect it again")
+        step, time, cwnd = (table[name].to_numpy() for name in ("step", "t_s", "cwnd_pkts"))
+        good = (step == np.arange(len(step)) - np.repeat(runs.starts, runs.lengths)) & (cwnd > 0)
+        good[1:] &= (np.diff(time) > 0) | (step[1:] == 0)
+        for name, start, length in zip(runs.ids, runs.starts, runs.lengths, strict=True):
+            wanted = next(expected, {"episode_id": "nothing", "rows": 0})
+            if name != wanted["episode_id"]:
+                raise SageccError(
+                    f"{path}: episode {name} where {EPISODES} has {wanted['episode_id']} (by name); collect it again"
+                )
+            if length != wanted["rows"] or length < 2:
+                raise SageccError(
+                    f"{path}: episode {name} has {length} rows, {EPISODES} says {wanted['rows']}"
+                    " (two at least make a transition); collect it again"
+                )
+            if not good[start : start + length].all():
+                row = int(np.argmin(good[start : start + length]))
+                raise SageccError(
+                    f"{path}: episode {name}, row {row}: rows out of order or a window of 0; collect it again"
+                )
+
+    def _transitions(self, table: pa.Table, runs: _Runs, out: npt.NDArray[np.float32]) -> pa.Table:
+        """Return the pool's rows of whole episodes: each raw row but the last of its episode."""
+        rows = table.num_rows
+        first = np.zeros(rows, np.bool_)
+        first[runs.starts] = True
+        columns = {name: table[name].to_numpy() for name in _RAW_COLUMNS[1:]}
+        features, measured = derive(columns, first, self._options.windows, out)
+        followed = np.ones(rows, np.bool_)
+        followed[runs.starts[1:] - 1] = followed[-1] = False
+        rewards = self._rewards(runs, measured)
+        cwnd = columns["cwnd_pkts"].astype(np.float64)
+        follows = np.flatnonzero(followed) + 1
+        found: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
+        found |= {name: columns[name][followed] for name in ("step", "t_s")}
+        found |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
+        found["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
+        found["reward"] = rewards[follows - (self._options.alignment == "public")].astype(np.float32)
+        found["is_first"] = first[followed]
+        found["is_last"] = ~followed[follows]
+        return pa.table(found, schema=POOL_SCHEMA)
+
+    def _rewards(self, runs: _Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the reward measured at each row [n]."""
+        environments = [self._environments[self._environment_of[name]] for name in runs.ids]
+        rate, loss, capacity, rtt_rate = measured
+        flows = np.repeat([float(environment.flows) for environment in environments], runs.lengths)
+        single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
+        return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
+
+
+class _Runs:
+    """Runs of equal episode ids [k]: the ids, their first rows and their lengths."""
+
+    def __init__(self, ids: pa.ChunkedArray) -> None:
+        runs = pc.run_end_encode(ids.combine_chunks())
+        ends = runs.run_ends.to_numpy().astype(np.int64)
+        self.ids: list[str] = runs.values.to_pylist()
+        self.starts: npt.NDArray[np.int64] = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        self.lengths: npt.NDArray[np.int64] = ends - self.starts
+
+
+class _Writer:
+    """Writes part-NNN.parquet files of full row groups; a new file once one has reached FILE_BYTES."""
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._folder, self._schema = folder, schema
+        self._pending: list[pa.Table] = []
+        self._rows = self._files = 0
+        self._sink: pa.NativeFile | None = None
+        self._path = folder
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        self._pending.append(table)
+        self._rows += table.num_rows
+        while self._rows >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def _flush(self, rows: int) -> None:
+        table = pa.concat_tables(self._pending)
+        self._pending = [table.slice(rows)]
+        self._rows -= rows
+        with naming(self._path):
+            if self._writer is None:
+                self._path = self._folder / f"part-{self._files:03}.parquet"
+                self._sink = pa.OSFile(str(self._path), "wb")
+                self._writer = pq.ParquetWriter(
+                    self._sink,
+                    self._schema,
+                    compression="zstd",
+                    use_dictionary=["episode_id"],
+                    column_encoding=dict(_ENCODINGS),
+                    write_page_checksum=True,
+                )
+            self._writer.write_table(table.slice(0, rows).cast(self._schema), row_group_size=ROW_GROUP_ROWS)
+        if self._sink is not None and self._sink.tell() >= FILE_BYTES:
+            self._close()
+
+    def _close(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        with naming(self._path):
+            self._writer.close()
+            self._sink.close()
+            sync(self._path)
+        self._writer = self._sink = None
+        self._files += 1
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._rows:
+            self._flush(self._rows)
+        self._close()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn pyarrow's complaints about a damaged file into one line that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise SageccError(f"{path} cannot be read ({reason}): remove its folder and collect again") from error
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    return dict(pq.read_schema(path).metadata or {})
+
+
+def _environment(listing: Path, row: Mapping[str, Any]) -> Environment:
+    try:
+        return Environment.from_json(row["environment"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SageccError(
+            f"{listing}: the environment of episode {row.get('episode_id')} cannot be read; collect it again"
+        ) from error
+
+
+def _clear_leftovers(out: Path) -> None:
+    """Remove what a killed run was writing."""
+    for path in out.glob("set=*/.tmp-scheme=*"):
+        shutil.rmtree(path)
+    for path in out.glob(".tmp-*.parquet"):
+        path.unlink()
+
+
+def _remove_vanished(out: Path, keep: set[Path]) -> int:
+    """Remove partitions that are not to be kept; return how many."""
+    vanished = [path for path in out.glob("set=*/scheme=*") if path not in keep]
+    for path in vanished:
+        shutil.rmtree(path)
+    for parent in out.glob("set=*"):
+        if not any(parent.iterdir()):
+            parent.rmdir()
+    return len(vanished)
+
+
+def _write_episodes(
+    out: Path, partitions: Sequence[_Partition], options: PoolOptions, pool: ThreadPoolExecutor
+) -> tuple[int, int]:
+    """Write the list of episodes and the data dictionary unless they are up to date; return episodes and rows."""
+    path = out / EPISODES
+    identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
+    episodes = sum(len(partition.episodes) for partition in partitions)
+    rows = sum(partition.rows for partition in partitions) - episodes
+    try:
+        if path.exists() and (out / COLUMNS_FILE).exists() and _metadata(path).get(_INPUT) == identity.encode():
+            return episodes, rows
+    except (pa.ArrowException, OSError):
+        pass  # damaged: written anew
+    returns = pool.map(_Partition.returns, partitions)
+    found = [
+        _episode_row(row, partition.environment(row), sums[row["episode_id"]])
+        for partition, sums in zip(partitions, returns, strict=True)
+        for row in partition.episodes
+    ]
+    schema = POOL_EPISODE_SCHEMA.with_metadata(options.metadata() | {_INPUT: identity.encode()})
+    with write_atomically(out / COLUMNS_FILE) as beside:
+        pq.write_table(dictionary(options.windows.ticks), beside, compression="zstd")
+    with write_atomically(path) as beside:
+        pq.write_table(pa.Table.from_pylist(found, schema=schema), beside, compression="zstd")
+    return episodes, rows
+
+
+def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float) -> dict[str, Any]:
+    rows = raw["rows"] - 1
+    return {name: raw[name] for name in _KEPT_OF_RAW} | {
+        "bandwidth_mbps": environment.bandwidth_mbps,
+        "step": environment.step,
+        "rtt_ms": environment.min_rtt_ms,
+        "queue_bdp": environment.queue_bdp,
+        "queue_bytes": environment.bottleneck.queue_bytes,
+        "flows": environment.flows,
+        "start_s": environment.start_s,
+        "duration_s": environment.duration_s,
+        "reward_kind": environment.reward,
+        "rows": rows,
+        "return": total,
+        "reward_mean": total / rows,
+    }

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy in charge of flows: one raw row a tick in, a congestion window and a pacing rate out.
+
+The features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
+the kernel really had, as in the pool: what the policy sees in charge is what it saw in training.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.features import FeatureTracker, Windows
+from collector.lab import Controller
+from collector.schemes import POLICY_PREFIX
+from learner.artefact import PolicyArtefact
+from schemas.errors import SageccError
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from schemas.raw import TICK_S
+
+CWND_MIN, CWND_MAX = 4, 20_000
+"""Limits of the window (packets), those of Sage's public code."""
+
+UNLIMITED = 0
+"""Pacing rate of a flow that has no RTT sample yet."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class PolicyAgent:
+    """One policy and the flows it drives, a slot each: features, hidden state and window of every flow.
+
+    The window lives as a real number and the kernel gets it rounded down, so that ratios near 1 add up. When the
+    kernel's window is not what the flow was last given (the first tick, or another hand on it), the
+    kernel's counts and the real number starts again from there.
+
+    flows: number of slots. seed: draw each action from the policy's mixture with a generator of its own for
+    every slot, instead of taking the mixture's mean.
+    """
+
+    def __init__(self, policy: PolicyArtefact, flows: int = 1, seed: int | None = None) -> None:
+        if policy.period_ms != TICK_S * 1000:
+            raise SageccError(
+                f"policy {policy.path} decides every {policy.period_ms:g} ms; only {TICK_S * 1000:g} ms can be run"
+            )
+        self._policy = policy
+        self._columns = np.array([FEATURE_NAMES.index(name) for name in policy.observations])
+        self._tracker = FeatureTracker(_windows(policy), flows)
+        self._slots = np.arange(flows)
+        self._hidden = policy.initial_state(flows)
+        self._window = np.zeros(flows)
+        self._given = np.zeros(flows, np.int64)
+        self._seed = seed
+        self._random = [self._generator(slot) for slot in range(flows)]
+
+    @classmethod
+    def load(cls, path: Path | str, flows: int = 1, seed: int | None = None) -> PolicyAgent:
+        """Return the agent of the policy in folder `path`; raises SageccError where that is not a policy."""
+        return cls(PolicyArtefact.load(path), flows, seed)
+
+    @property
+    def hidden(self) -> npt.NDArray[np.float32]:
+        """Hidden state of every flow [flows, H]."""
+        return self._hidden
+
+    def __call__(self, sample: np.void) -> tuple[int, int]:
+        """Drive the only (or first) flow: see `step`."""
+        cwnd, pacing = self.step(np.atleast_1d(np.asarray(sample)), self._slots[:1])
+        return int(cwnd[0]), int(pacing[0])
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints | None = None) -> tuple[Ints, Ints]:
+        """Take one row of raw counters of each flow; return windows (packets) and pacing rates (bytes/s) [B].
+
+        samples [B]: structured, with `t_ns` or `t_s` and the counters of schemas.raw by name (as wire.SAMPLE).
+        slots [B]: which flows, all by default. A pacing rate of 0 means unlimited.
+        Raises SageccError naming the policy when it answers with something that is not a number.
+        """
+        at = self._slots if slots is None else slots
+        observation = np.ascontiguousarray(self._tracker.update_flows(samples, at)[:, self._columns])
+        logits, loc, scale, hidden = self._policy.step(observation, self._hidden[at])
+        action = self._policy.mean_action(logits, loc) if self._seed is None else self._draw(at, logits, loc, scale)
+        sound = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
+        if not sound.all():
+            raise SageccError(
+                f"policy {self._policy.path} answered with something that is not a number"
+                f" (flow {at[np.argmin(sound)]}): train it again"
+            )
+        self._hidden[at] = hidden
+        kernel = samples["cwnd_pkts"].astype(np.int64)
+        window = np.where(kernel == self._given[at], self._window[at], kernel)
+        window = np.clip(window * np.exp2(action.astype(np.float64)), CWND_MIN, CWND_MAX)
+        cwnd = np.floor(window).astype(np.int64)
+        self._window[at], self._given[at] = window, cwnd
+        return cwnd, _pacing(cwnd, samples)
+
+    def reset(self, slot: int = 0) -> None:
+        """Forget a flow, so that its slot can serve another."""
+        self._tracker.reset(slot)
+        self._hidden[slot] = 0
+        self._window[slot] = self._given[slot] = 0
+        self._random[slot] = self._generator(slot)
+
+    def _generator(self, slot: int) -> np.random.Generator:
+        return np.random.default_rng((self._seed or 0, slot))
+
+    def _draw(self, at: Ints, logits: Any, loc: Any, scale: Any) -> npt.NDArray[np.float64]:
+        """Draw from the mixtures [B, K]; a flow's draws do not depend on which others are asked with it."""
+        actions = np.empty(len(at))
+        for row, slot in enumerate(at):
+            random = self._random[slot]
+            part = np.argmax(logits[row] + random.gumbel(size=logits.shape[1]))
+            actions[row] = random.normal(loc[row, part], scale[row, part])
+        return np.clip(actions, -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+
+
+def policy_controller(scheme: str) -> Controller:
+    """Return what drives a flow in the lab for the scheme `policy:PATH`: its policy, by the mixture's mean."""
+    return PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX))
+
+
+def _pacing(cwnd: Ints, samples: npt.NDArray[np.void]) -> Ints:
+    """Return one window an sRTT (bytes/s)."""
+    bytes_us = cwnd * samples["mss_bytes"].astype(np.int64) * 1_000_000
+    return np.asarray(bytes_us // np.maximum(samples["srtt_us"], 1).astype(np.int64) * (samples["srtt_us"] > 0))
+
+
+def _windows(policy: PolicyArtefact) -> Windows:
+    """Return the observation windows of the pool that the policy learned from; the paper's where it does not say."""
+    text = policy.card.get("pool", {}).get("windows")
+    return Windows() if text is None else Windows.parse(str(text))

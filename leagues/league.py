@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A league: schemes over environments, from trajectories to standings, pictures and a report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from collector.collect import collect
+from collector.schemes import POLICY_PREFIX
+from collector.store import SPOOL, partition
+from execution.agent import policy_controller
+from leagues.plots import (
+    GREEN,
+    HEURISTIC,
+    POLICY,
+    Track,
+    label,
+    plane_figure,
+    save_png,
+    standings_figure,
+    trajectory_figure,
+)
+from leagues.report import Picture, render
+from leagues.scores import Episode, find_episodes, read_rows, score
+from leagues.standings import (
+    BOOTSTRAP_DRAWS,
+    CONFIDENCE,
+    FriendlyMargin,
+    breakdown,
+    mark_winners,
+    missing,
+    overall,
+    sets,
+    standings,
+)
+from schemas.environment import Environment
+from schemas.errors import SageccError
+from schemas.files import sha256_file, write_atomically
+
+LEAGUE_VERSION = "1.0"
+"""Of league.json and the tables beside it."""
+
+POLICIES_FILE = "policies.json"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a league is scored: S_p = r^alpha / d, the winning margin, and the margin's meaning for friendliness."""
+
+    alpha: float = 2.0
+    margin: float = 0.1
+    friendly_margin: FriendlyMargin = "rate"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 10:
+            raise SageccError(f"league: alpha must be above 0 and at most 10, not {self.alpha:g}")
+        if not 0 <= self.margin < 1:
+            raise SageccError(f"league: the margin must be at least 0 and below 1, not {self.margin:g}")
+
+
+@dataclass(frozen=True)
+class League:
+    """A league that has been played.
+
+    wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
+    missing: environments without an episode, by scheme; policies: SHA-256 of each policy's files.
+    """
+
+    profile: str
+    rules: Rules
+    environments: tuple[Environment, ...]
+    schemes: tuple[str, ...]
+    episodes: Mapping[tuple[str, str], Episode]
+    wins: pl.DataFrame
+    standings: pl.DataFrame
+    ranking: pl.DataFrame
+    missing: Mapping[str, list[str]]
+    kernel_sha256: str
+    policies: Mapping[str, str]
+
+    def rows(self) -> list[tuple[int, str, dict[str, dict[str, float]]]]:
+        """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
+        by_key = {(row["scheme"], row["set"]): row for row in self.standings.to_dicts()}
+        names = sets(self.standings)
+        return [(r, s, {n: by_key[s, n] for n in names}) for r, s, _ in self.ranking.iter_rows()]
+
+
+def play(
+    profile: str,
+    environments: Sequence[Environment],
+    schemes: Sequence[str],
+    raw: Path,
+    out: Path,
+    run_policies: Callable[[Sequence[Environment], Sequence[str], Path], None],
+    rules: Rules = Rules(),
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> League:
+    """Play a league: heuristics' trajectories come from `raw`, those of policies from the lab, kept in out/raw.
+
+    allow_missing: a heuristic without an episode loses there and is listed; else it is a SageccError, as are schemes
+    that ran on different kernels.
+    """
+    if not environments or not schemes:
+        raise SageccError("league: needs at least one environment and one scheme")
+    heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
+    policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
+    episodes = find_episodes([raw], environments, heuristics, seed)
+    if not allow_missing:
+        _demand(episodes, environments, heuristics, raw, profile)
+    if policies:
+        own = out / "raw"
+        forget_changed_policies(own, policies)
+        run_policies(environments, list(policies), own)
+        episodes |= find_episodes([own], environments, list(policies), seed)
+    kernel = _one_kernel(episodes.values())
+    wins = mark_winners(score(environments, schemes, episodes, rules.alpha), rules.margin, rules.friendly_margin)
+    table = standings(wins)
+    return League(
+        profile=profile,
+        rules=rules,
+        environments=tuple(environments),
+        schemes=tuple(schemes),
+        episodes=episodes,
+        wins=wins,
+        standings=table,
+        ranking=overall(table),
+        missing=missing(wins),
+        kernel_sha256=kernel,
+        policies=policies,
+    )
+
+
+def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Environment], Sequence[str], Path], None]:
+    """Return what runs policies for `play`: the collector, on this kernel, with so many episodes at a time."""
+
+    def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
+        for scheme in policies:
+            policy_controller(scheme)  # a damaged policy is one error now, not one an episode
+        collect(environments, policies, out, kernel, jobs, seed, controllers=policy_controller, prune=True)
+
+    return run
+
+
+def policy_sha256(scheme: str) -> str:
+    """Hash a policy's files (names and bytes) so that a retrained one is not taken for its trajectories' author."""
+    path = Path(scheme.removeprefix(POLICY_PREFIX))
+    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
+        raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(path)} {sha256_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
+    """Drop trajectories of policies whose files are no longer those that made them; remember the present ones."""
+    path = raw / POLICIES_FILE
+    try:
+        known: dict[str, str] = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        known = {}  # nothing is known of the trajectories there: they go
+    for scheme, sha256 in policies.items():
+        if known.get(scheme) == sha256:
+            continue
+        for parent in (*raw.glob("set=*"), *(raw / SPOOL).glob("set=*")):
+            shutil.rmtree(parent / partition(raw, "", scheme).name, ignore_errors=True)
+    raw.mkdir(parents=True, exist_ok=True)
+    _write_text(path, _json(known | dict(policies)))
+
+
+def save(league: League, out: Path) -> Path:
+    """Write a league's tables, pictures and report into `out`; return the report's path.
+
+    The tables are the same bytes for the same trajectories.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    order = ["set", "environment_id", "window", "scheme"]
+    classes = breakdown(league.wins, league.environments)
+    _write_table(out / "scores.parquet", league.wins.sort(order))
+    _write_table(out / "breakdown.parquet", classes)
+    _write_text(out / "league.json", _json(_summary(league)))
+    _write_text(out / "metrics.json", _json(_metrics(league)))
+    columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
+    _write_text(out / "standings.csv", league.standings.select(columns).write_csv(float_precision=4))
+    pictures = _pictures(league)
+    for picture in pictures:
+        save_png(picture.figure, out / f"{picture.name}.png")
+    for stale in {p.name for p in out.glob("example-*.png")} - {f"{p.name}.png" for p in pictures}:
+        (out / stale).unlink()
+    report = out / "report.html"
+    _write_text(
+        report,
+        render(_summary(league), league.rows(), classes, [p for p in pictures if p.name != "standings"]),
+    )
+    return report
+
+
+def example(league: League, set_name: str) -> tuple[Environment, str, str] | None:
+    """Choose a set's example: an environment (of those with a changing rate, if any), the scheme shown and its rival.
+
+    Shown is the best policy, or the best scheme in a league without one; the rival is whoever else won most windows
+    of that environment. None when fewer than two schemes have an episode there.
+    """
+    ranked = league.ranking["scheme"].to_list()
+    shown = next((s for s in ranked if s in league.policies), ranked[0])
+    environments = [e for e in league.environments if e.set == set_name and (e.id, shown) in league.episodes]
+    steps = [e for e in environments if e.step != 1] or environments
+    for environment in steps[len(steps) // 2 :]:
+        won = (
+            league.wins.filter((pl.col("environment_id") == environment.id) & (pl.col("scheme") != shown))
+            .filter(pl.col("status") != "missing")
+            .group_by("scheme")
+            .agg(pl.col("win").sum())
+        )
+        order = {scheme: at for at, scheme in enumerate(ranked)}
+        rivals = sorted(won.iter_rows(), key=lambda row: (-row[1], order[row[0]]))
+        if rivals:
+            return environment, shown, rivals[0][0]
+    return None
+
+
+def _pictures(league: League) -> list[Picture]:
+    pictures = [
+        Picture("standings", "Winning rates", "", standings_figure(league.standings)),
+        Picture(
+            "plane",
+            "Throughput and delay",
+            "Each point is a scheme: its mean over all environments, with the ellipse of one standard deviation. "
+            "Delay is relative to the smallest any scheme had in the same window. Up and left is better; beside "
+            "Cubic, the dashed line is the fair share.",
+            plane_figure(league.wins),
+        ),
+    ]
+    for set_name in sets(league.standings):
+        chosen = example(league, set_name)
+        if not chosen:
+            continue
+        environment, shown, rival = chosen
+        tracks = [
+            Track(
+                label(shown),
+                read_rows(league.episodes[environment.id, shown]),
+                POLICY if shown in league.policies else GREEN,
+            ),
+            Track(label(rival), read_rows(league.episodes[environment.id, rival]), HEURISTIC),
+        ]
+        title = f"{label(shown)} and {label(rival)}, each in its own run\n{_describe(environment)}"
+        text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
+        pictures.append(
+            Picture(f"example-{set_name}", f"An example of Set {set_name}", text, trajectory_figure(tracks, title))
+        )
+    return pictures
+
+
+def _describe(environment: Environment) -> str:
+    step = "" if environment.step == 1 else f", rate x {environment.step:g} every other 7 s"
+    cross = "" if not environment.cross else f", beside {', '.join(c.scheme for c in environment.cross)}"
+    return (
+        f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms,"
+        f" queue {round(environment.queue_bdp, 2):g} BDP{cross}"
+    )
+
+
+def _summary(league: League) -> dict[str, object]:
+    """Return league.json's content."""
+    names = sets(league.standings)
+    return {
+        "version": LEAGUE_VERSION,
+        "profile": league.profile,
+        "rules": {
+            "alpha": league.rules.alpha,
+            "margin": league.rules.margin,
+            "friendly_margin": league.rules.friendly_margin,
+            "confidence": CONFIDENCE,
+            "bootstrap_draws": BOOTSTRAP_DRAWS,
+        },
+        "kernel_sha256": league.kernel_sha256,
+        "policies": dict(league.policies),
+        "environments": {s: sum(e.set == s for e in league.environments) for s in names},
+        "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
+        "episodes": len(league.episodes),
+        "missing": dict(league.missing),
+        "ranking": league.ranking.to_dicts(),
+        "standings": league.standings.to_dicts(),
+    }
+
+
+def _metrics(league: League) -> dict[str, object]:
+    """Return metrics.json's content, for `dvc metrics`: the policies' rates and ranks, the best heuristic's rate."""
+    metrics: dict[str, object] = {}
+    for scheme in league.policies:
+        own = league.standings.filter(pl.col("scheme") == scheme)
+        metrics[scheme.removeprefix(POLICY_PREFIX)] = {
+            f"set_{row['set']}": {"winning_rate": round(row["winning_rate"], 4), "rank": row["rank"]}
+            for row in own.to_dicts()
+        }
+    heuristics = league.standings.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
+    best = heuristics.group_by("set").agg(pl.col("winning_rate").max()).sort("set")
+    metrics["best_heuristic"] = {f"set_{s}": {"winning_rate": round(rate, 4)} for s, rate in best.iter_rows()}
+    return metrics
+
+
+def _demand(
+    episodes: Mapping[tuple[str, str], Episode],
+    environments: Sequence[Environment],
+    schemes: Sequence[str],
+    raw: Path,
+    profile: str,
+) -> None:
+    lacking = [(e.id, s) for s in schemes for e in environments if (e.id, s) not in episodes]
+    if lacking:
+        environment, scheme = lacking[0]
+        names = ",".join(dict.fromkeys(s for _, s in lacking))
+        raise SageccError(
+            f"{raw}: {len(lacking)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
+            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or count them as "
+            "lost with --allow-missing"
+        )
+
+
+def _one_kernel(episodes: Iterable[Episode]) -> str:
+    kernels: dict[str, str] = {}
+    for episode in episodes:
+        kernels.setdefault(episode.kernel_sha256, episode.scheme)
+    if len(kernels) > 1:
+        ran = ", ".join(f"{scheme} on {sha256[:12] or 'an unknown one'}" for sha256, scheme in sorted(kernels.items()))
+        raise SageccError(f"league: the schemes ran on different kernels ({ran}); run 'sagecc collect' with one kernel")
+    return next(iter(kernels), "")
+
+
+def _write_table(path: Path, table: pl.DataFrame) -> None:
+    with write_atomically(path) as beside:
+        table.write_parquet(beside, compression="zstd", metadata={"sagecc.league_version": LEAGUE_VERSION})
+
+
+def _write_text(path: Path, text: str) -> None:
+    with write_atomically(path) as beside:
+        beside.write_text(text)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The league's pictures: standings, throughput-delay plane, trajectories over time.
+
+Functions return a Figure; `save_png` and `to_svg` write it. Colours are Okabe and Ito's, which stay apart for
+colour-blind eyes, and no meaning rests on colour alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
+
+from collector.schemes import POLICY_PREFIX
+from leagues.standings import sets
+from schemas.errors import SageccError
+from schemas.files import write_atomically
+
+INK = "#1f2933"
+"""Text, axes and grid; `to_svg` turns it into the page's own text colour."""
+POLICY = "#d55e00"
+HEURISTIC = "#4a90c2"
+GREEN = "#009e73"
+SHADE = "#9aa5b1"
+
+SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
+
+Floats = npt.NDArray[np.float64]
+
+_RC: Any = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.12,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "figure.dpi": 100,
+}
+
+
+def colour(scheme: str) -> str:
+    """Return a scheme's colour: one for policies, one for heuristics."""
+    return POLICY if scheme.startswith(POLICY_PREFIX) else HEURISTIC
+
+
+def label(scheme: str) -> str:
+    """Return a scheme's short name: a policy's is the last part of its path, in quotes."""
+    return f"“{scheme.rstrip('/').split('/')[-1]}”" if scheme.startswith(POLICY_PREFIX) else scheme
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG (150 dots an inch, white ground), whole or not at all."""
+    with write_atomically(path) as beside, mpl.rc_context(_RC):
+        figure.savefig(beside, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an inline <svg>: no ground, ink in the page's text colour, ids prefixed with `name`."""
+    text = io.StringIO()
+    with mpl.rc_context(_RC | {"svg.hashsalt": name, "svg.id": name}):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    return svg.replace(INK, "currentColor").strip()
+
+
+def standings_figure(table: pl.DataFrame) -> Figure:
+    """Draw winning rates as bars, one panel a set, best on top, with 95 % intervals (leagues.standings.standings)."""
+    names = sets(table)
+    count = table["scheme"].n_unique()
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=(5 * len(names) if len(names) > 1 else 7, 1.1 + 0.32 * count), layout="constrained")
+        for axes, set_name in zip(_row(figure, len(names)), names, strict=True):
+            part = table.filter(pl.col("set") == set_name).sort("rank", "scheme")
+            y = np.arange(len(part), dtype=np.float64)
+            rates, low, high = (part[c].to_numpy() for c in ("winning_rate", "low", "high"))
+            schemes = part["scheme"].to_list()
+            axes.barh(y, rates, color=[colour(s) for s in schemes], height=0.72)
+            errors = np.clip(np.stack([rates - low, high - rates]), 0, None)
+            axes.errorbar(rates, y, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5, alpha=0.75)
+            top = max(float(high.max()), float(rates.max()), 0.05)
+            for at, rate, end in zip(y, rates, np.maximum(high, rates), strict=True):
+                axes.text(end + 0.02 * top, at, f"{rate:.0%}", va="center", fontsize=10)
+            axes.set_ylim(len(part) - 0.4, -0.6)
+            axes.set_yticks(y, [label(s) for s in schemes])
+            for tick, scheme in zip(axes.get_yticklabels(), schemes, strict=True):
+                if scheme.startswith(POLICY_PREFIX):
+                    tick.set_fontweight("bold")
+                    tick.set_color(POLICY)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(visible=False, axis="y")
+            axes.set_xlim(0, 1.14 * top)
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_title(SET_TITLES.get(set_name, f"Set {set_name}"))
+            axes.set_xlabel("winning rate (95 % interval)")
+    return figure
+
+
+def plane_figure(scores: pl.DataFrame) -> Figure:
+    """Draw goodput against delay, one panel a set: a point a scheme, and its 1-sigma ellipse over environments.
+
+    As in Fig. 8 of the paper: in each window the delay is divided by the smallest any scheme had (log axis); the
+    goodput by the largest in Set I and by the fair share where flows compete. Up and left is better.
+    """
+    names = sets(scores)
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=(5.2 * len(names) if len(names) > 1 else 7, 4.8), layout="constrained")
+        for axes, set_name in zip(_row(figure, len(names)), names, strict=True):
+            part = scores.filter((pl.col("set") == set_name) & (pl.col("status") == "ok"))
+            friendly = part["metric"].to_list()[:1] == ["friendliness"]
+            _plane(axes, _normalised(part), friendly)
+            axes.set_title(SET_TITLES.get(set_name, f"Set {set_name}"))
+        _name_points(figure)
+    return figure
+
+
+def _normalised(part: pl.DataFrame) -> pl.DataFrame:
+    """Mean of each environment's windows: scheme, environment_id, x (log2 of relative delay), y (relative goodput)."""
+    window = ["environment_id", "window"]
+    best = pl.when(pl.col("metric") == "power").then(pl.col("goodput_mbps").max().over(window))
+    return (
+        part.with_columns(
+            x=(pl.col("delay_ms") / pl.col("delay_ms").min().over(window)).log(2),
+            y=pl.col("goodput_mbps") / best.otherwise(pl.col("fair_share_mbps")),
+        )
+        .group_by("scheme", "environment_id")
+        .agg(pl.col("x", "y").mean())
+        .sort("scheme", "environment_id")
+    )
+
+
+def _plane(axes: Axes, points: pl.DataFrame, friendly: bool) -> None:
+    centres = points.group_by("scheme").agg(pl.col("x", "y").mean()).sort("scheme")
+    for scheme, x, y in centres.iter_rows():
+        own = points.filter(pl.col("scheme") == scheme).select("x", "y").to_numpy()
+        policy = scheme.startswith(POLICY_PREFIX)
+        if len(own) > 2:
+            axes.add_patch(_ellipse(own, colour(scheme), policy))
+        shape, size = ("*", 190) if policy else ("o", 34)
+        axes.scatter(x, y, s=size, color=colour(scheme), marker=shape, zorder=4 if policy else 3, label=scheme)
+    if friendly:
+        axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
+        axes.annotate("fair share", (1, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
+                      textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
+    axes.set_ylabel("goodput / fair share" if friendly else "goodput / best goodput")
+    axes.set_xlabel("mean delay / smallest delay (log)")
+    x, y = centres["x"].to_numpy(), centres["y"].to_numpy()
+    if len(x):
+        # Framed on the points, with room for half an ellipse: whole ellipses would push the points together.
+        _frame(axes.set_xlim, x, 0.22)
+        _frame(axes.set_ylim, np.append(y, 1.0) if friendly else y, 0.18)
+    low, high = axes.get_xlim()
+    ratios = 2.0 ** np.arange(np.ceil(low), high) if high - low > 2.5 else MaxNLocator(5).tick_values(2**low, 2**high)
+    ticks = [float(np.log2(v)) for v in ratios if 2**low <= v <= 2**high]
+    axes.set_xticks(ticks, [f"{2**tick:.3g} x" for tick in ticks])
+
+
+def _frame(setter: Any, values: Floats, room: float) -> None:
+    pad = room * max(float(np.ptp(values)), 0.05)
+    setter(float(values.min()) - pad, float(values.max()) + pad)
+
+
+def _ellipse(points: Floats, fill: str, strong: bool) -> Ellipse:
+    values, vectors = np.linalg.eigh(np.cov(points.T))
+    width, height = 2 * np.sqrt(np.clip(values, 0, None))
+    angle = float(np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
+    centre = points.mean(axis=0)
+    return Ellipse(
+        (float(centre[0]), float(centre[1])),
+        float(width),
+        float(height),
+        angle=angle,
+        facecolor=fill,
+        edgecolor=fill,
+        alpha=0.16 if strong else 0.05,
+        linewidth=1.2,
+        zorder=2 if strong else 1,
+    )
+
+
+def _name_points(figure: Figure) -> None:
+    """Write each point's name beside it, where it covers the fewest other names and points."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        marks = [(str(c.get_label()), axes.transData.transform(c.get_offsets())[0]) for c in axes.collections]
+        taken: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
+        for scheme, (x, y) in sorted(marks, key=lambda mark: -mark[1][1]):
+            text = axes.text(0, 0, label(scheme), fontsize=10)
+            box = text.get_window_extent(renderer)
+            text.remove()
+            spots = [_spot(box, x, y, r, a) for r, a in product((9, 18, 30, 44), np.arange(0, 2 * np.pi, np.pi / 8))]
+            best = min(spots, key=lambda spot: (_covered(spot, taken, axes.bbox), _distance(spot, x, y)))
+            taken.append(best)
+            far = _distance(best, x, y) > 14
+            to_data = axes.transData.inverted().transform
+            place = to_data(((best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2))
+            policy = scheme.startswith(POLICY_PREFIX)
+            axes.annotate(
+                label(scheme),
+                tuple(to_data((x, y))),
+                xytext=tuple(place),
+                ha="center",
+                va="center",
+                fontsize=10,
+                color=POLICY if policy else INK,
+                fontweight="bold" if policy else "normal",
+                arrowprops={"arrowstyle": "-", "color": INK, "alpha": 0.35, "linewidth": 0.7} if far else None,
+                zorder=5,
+            )
+
+
+def _spot(box: Bbox, x: float, y: float, radius: float, angle: float) -> Bbox:
+    """Return a name's box whose edge nearest to (x, y) lies `radius` pixels away in the direction of `angle`."""
+    cx = x + np.cos(angle) * (radius + box.width / 2)
+    cy = y + np.sin(angle) * (radius + box.height / 2)
+    return Bbox.from_bounds(cx - box.width / 2, cy - box.height / 2, box.width, box.height)
+
+
+def _distance(box: Bbox, x: float, y: float) -> float:
+    return float(np.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1)))
+
+
+def _covered(spot: Bbox, taken: Sequence[Bbox], frame: Bbox) -> float:
+    shared = [Bbox.intersection(spot, other) for other in taken]
+    hidden = sum(b.width * b.height for b in shared if b is not None)
+    inside = Bbox.intersection(spot, frame)
+    return hidden + spot.width * spot.height - (inside.width * inside.height if inside else 0)
+
+
+@dataclass(frozen=True)
+class Track:
+    """One trajectory to draw: its name, its rows (schemas.raw.RAW_SCHEMA) and its colour."""
+
+    name: str
+    rows: pa.Table
+    colour: str
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A trajectory in equal bins: times (s), rates (Mbps), delay (ms, NaN where no packet left), cwnd, drops."""
+
+    t_s: Floats
+    goodput_mbps: Floats
+    capacity_mbps: Floats
+    delay_ms: Floats
+    cwnd_pkts: Floats
+    dropped: npt.NDArray[np.bool_]
+
+
+def plot_episode(rows: pa.Table, path: Path, title: str = "") -> None:
+    """Draw one raw trajectory (schemas.raw.RAW_SCHEMA) over time as PNG: goodput and capacity, delay, cwnd.
+
+    Raises SageccError when there are fewer than two rows.
+    """
+    name = str(rows["episode_id"][0]) if rows.num_rows else "episode"
+    save_png(trajectory_figure([Track("goodput", rows, HEURISTIC)], title or name), path)
+
+
+def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
+    """Draw trajectories of one environment over time, three panels: goodput and capacity, one-way delay, cwnd.
+
+    Ticks under the cwnd panel mark drops at the bottleneck. Raises SageccError for a track of fewer than two rows.
+    """
+    binned = [_bins(track) for track in tracks]
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=(9, 6.6), layout="constrained")
+        rate, delay, cwnd = figure.subplots(3, 1, sharex=True, height_ratios=[1.15, 1, 1])
+        widest = max(binned, key=lambda s: float(np.ptp(s.t_s)))
+        rate.fill_between(widest.t_s, widest.capacity_mbps, step="pre", color=SHADE, alpha=0.28, linewidth=0)
+        rate.step(widest.t_s, widest.capacity_mbps, where="pre", color=SHADE, linewidth=1.4, label="capacity")
+        for track, series, style in zip(tracks, binned, ("-", "--", ":", "-."), strict=False):
+            line = {"color": track.colour, "linestyle": style, "linewidth": 1.6}
+            rate.plot(series.t_s, series.goodput_mbps, label=track.name, **line)
+            delay.plot(series.t_s, series.delay_ms, **line)
+            cwnd.plot(series.t_s, series.cwnd_pkts, **line)
+        for row, (track, series) in enumerate(zip(tracks, binned, strict=True)):  # a rug of drops under the axis
+            lost = series.t_s[series.dropped]
+            cwnd.plot(
+                lost,
+                np.full(len(lost), -0.035 - 0.05 * row),
+                "|",
+                color=track.colour,
+                markersize=6,
+                transform=cwnd.get_xaxis_transform(),
+                clip_on=False,
+            )
+        # In-order goodput jumps when a hole is filled: such spikes would squash everything else.
+        rate.set_ylim(0, 1.2 * max(float(np.nanmax(s.capacity_mbps)) for s in binned))
+        delay.set_ylim(bottom=0)
+        largest = [float(s.cwnd_pkts.max()) for s in binned]
+        if max(largest) > 30 * min(float(np.median(s.cwnd_pkts)) for s in binned):
+            cwnd.set_yscale("log")  # a window that ran away would flatten the others
+            cwnd.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        else:
+            cwnd.set_ylim(bottom=0)
+        rate.set_ylabel("rate (Mbps)")
+        delay.set_ylabel("one-way delay (ms)")
+        cwnd.set_ylabel("cwnd (packets)")
+        drops = any(series.dropped.any() for series in binned)
+        cwnd.set_xlabel("time (s); marks below the axis: packets dropped" if drops else "time (s)")
+        cwnd.tick_params(axis="x", pad=4 + 6 * len(tracks))
+        cwnd.set_xlim(min(float(s.t_s[0]) for s in binned), max(float(s.t_s[-1]) for s in binned))
+        rate.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize=10, borderaxespad=0.1)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
+        figure.align_ylabels()
+    return figure
+
+
+_WIDTHS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_MOST_BINS = 250
+
+
+def _bins(track: Track) -> _Series:
+    rows = track.rows
+    if rows.num_rows < 2:
+        raise SageccError(f"{track.name}: a trajectory of {rows.num_rows} rows cannot be drawn, it needs two")
+    t = rows["t_s"].to_numpy()
+    width = next((w for w in _WIDTHS_S if (t[-1] - t[0]) / w <= _MOST_BINS), (t[-1] - t[0]) / _MOST_BINS)
+    inner = width * np.arange(np.ceil(t[0] / width + 0.5), t[-1] / width - 0.5)  # round times, as the rate's steps are
+    edges = np.concatenate([t[:1], inner, t[-1:]])
+    at = np.searchsorted(t, edges + 1e-6, side="right") - 1
+    at = at[np.append(True, np.diff(at) > 0)]
+    counters = ("received_bytes", "link_capacity_bytes", "link_packets", "link_delay_ns", "link_drops")
+    grown = {name: np.diff(rows[name].to_numpy()[at].astype(np.float64)) for name in counters}
+    seconds = np.diff(t[at])
+    packets = grown["link_packets"]
+    sums = np.add.reduceat(rows["cwnd_pkts"].to_numpy().astype(np.float64), at[:-1])
+    sums[-1] -= float(rows["cwnd_pkts"].to_numpy()[at[-1] :].sum())
+    delay = np.divide(grown["link_delay_ns"], packets * 1e6, out=np.full(len(packets), np.nan), where=packets > 0)
+    return _Series(
+        t_s=t[at[1:]],
+        goodput_mbps=grown["received_bytes"] / seconds / 125_000,
+        capacity_mbps=grown["link_capacity_bytes"] / seconds / 125_000,
+        delay_ms=delay,
+        cwnd_pkts=sums / np.diff(at),
+        dropped=grown["link_drops"] > 0,
+    )
+
+
+def _row(figure: Figure, count: int) -> list[Axes]:
+    return list(figure.subplots(1, count, squeeze=False)[0])

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How observations are scaled before a network sees them: one implementation, for training and for live flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from learner.config import InputTransform
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """(transform(x) - shift) / scale, clipped to plus or minus limit (0: no limit). shift, scale: float32 [F]."""
+
+    transform: InputTransform
+    shift: Floats
+    scale: Floats
+    limit: float
+
+    def __call__(self, observation: Floats) -> Floats:
+        """Scale observations [..., F] (float32), leaving the argument as it was."""
+        if self.transform == "none" and not self.limit:
+            return observation
+        x = symlog(observation) if self.transform == "symlog" else observation
+        scaled = (x - self.shift) / self.scale
+        return np.clip(scaled, -self.limit, self.limit) if self.limit else scaled
+
+
+def symlog(x: Floats) -> Floats:
+    """sign(x) * log(1 + |x|), element by element."""
+    return np.copysign(np.log1p(np.abs(x)), x)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation of each feature over the pool, as it is and after symlog. float64 [F] each."""
+
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
+    symlog_mean: npt.NDArray[np.float64]
+    symlog_deviation: npt.NDArray[np.float64]
+
+    def scaling(self, transform: InputTransform, limit: float) -> Scaling:
+        """Return the Scaling that gives each feature mean 0 and deviation 1; a constant feature keeps its scale."""
+        if transform == "none":
+            shift, scale = np.zeros_like(self.mean), np.ones_like(self.mean)
+        elif transform == "linear":
+            shift, scale = self.mean, self.deviation
+        else:
+            shift, scale = self.symlog_mean, self.symlog_deviation
+        scale = np.where(scale > 1e-6, scale, 1.0)
+        return Scaling(transform, shift.astype(np.float32), scale.astype(np.float32), limit)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `sagecc`: what a person or a DVC stage calls."""

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group of commands: finds them in sagecc/commands/, loads the one that runs, turns errors into one line."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import errno
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from schemas.errors import SageccError
+
+COMMANDS = Path(__file__).parent / "commands"
+ORDER = ("schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league")
+"""The order of work, for the help; commands not named here follow by name."""
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+GRACE_S = 10.0
+"""How long a terminated command may clean up."""
+
+MACHINE_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
+"""What the machine refused: reported in one line even where Python does not know the file."""
+
+PR_SET_PDEATHSIG = 1
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are the files of sagecc/commands/; each exposes one click command named `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands' names in the order of work."""
+        names = {path.stem.replace("_", "-") for path in COMMANDS.glob("[a-z]*.py")}
+        return [name for name in ORDER if name in names] + sorted(names - set(ORDER))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; None if there is none of that name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"sagecc.commands.{cmd_name.replace('-', '_')}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"sagecc/commands/{cmd_name}.py: `command` is not a click command")
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from their docstrings, without importing them."""
+        with formatter.section("Commands, in the order of work"):
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
+
+
+def _summary(name: str) -> str:
+    """Return the first sentence of a command's docstring, read from its source."""
+    source = (COMMANDS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    text = next((ast.get_docstring(node) or "" for node in functions if node.name == "command"), "")
+    return text.split("\n\n")[0].replace("\n", " ").rstrip(".")
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="sagecc", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Open policy pool, offline-RL learner and league for Internet congestion control.
+
+    Collect what kernel schemes do in emulated networks, train a policy from that pool alone, and rank it
+    beside the heuristics. `sagecc COMMAND --help` explains one command.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 done, 2 bad input or a failed run (one line), 130 Ctrl-C, 143 terminated.
+
+    Any other exception is a bug and keeps its traceback.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if "DVC_STAGE" in os.environ:
+        _die_with_parent()
+    with _errors_in_one_line():
+        status = cli.main(args, prog_name="sagecc", standalone_mode=False)
+        sys.stdout.flush()
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
+    """Let a terminated command clean up, for GRACE_S and no longer: an exit from anywhere can end in a deadlock."""
+    signal.signal(signum, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, GRACE_S)  # the alarm's default action ends the process
+    sys.exit(128 + signum)
+
+
+def _die_with_parent() -> None:
+    """A stage ends with its `dvc repro`: a second one could otherwise start beside what a killed one left running."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except SageccError as error:
+        _fail(str(error))
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "sagecc"
+        _fail(f"{error.format_message().rstrip('.')} (see '{path} --help')", prefix=path)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader went away: nothing to say, and Python must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None and error.errno not in MACHINE_ERRORS:
+            raise
+        _fail(f"{_named(error)}{error.strerror or error}")
+
+
+def _named(error: OSError) -> str:
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    return f"{' -> '.join(names)}: " if names else ""
+
+
+def _fail(text: str, status: int = EXIT_ERROR, prefix: str = "sagecc") -> NoReturn:
+    click.echo(f"{prefix}: {' '.join(text.split())}", err=True)
+    sys.exit(status)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc league`: score schemes over environments and rank them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from collector.grid import PROFILES, profile_environments
+from collector.schemes import POLICY_PREFIX
+from leagues.league import League, Rules, lab_runner, play, save
+from leagues.standings import FriendlyMargin, sets
+from sagecc.options import RAW, kernel_option, parse_schemes
+
+
+@click.command()
+@click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments.")
+@click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="PATH",
+    help="A policy that plays too: models/sage (repeatable).",
+)
+@click.option(
+    "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("leagues/results"), show_default=True)
+@click.option("--alpha", type=float, default=2.0, show_default=True, help="Weight of throughput in S_p = r^alpha / d.")
+@click.option("--margin", type=float, default=0.1, show_default=True, help="A winner is at most this much worse.")
+@click.option(
+    "--friendly-margin",
+    type=click.Choice(["score", "rate"]),
+    default="rate",
+    show_default=True,
+    help="What the margin means in Set II: on the distance from the fair share, or on the rate (see docs/leagues.md).",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes of policies at a time.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which episodes to score.")
+@click.option("--allow-missing", is_flag=True, help="A heuristic without an episode loses there, instead of an error.")
+@kernel_option()
+def command(
+    profile: str,
+    schemes: str,
+    policies: tuple[str, ...],
+    raw: Path,
+    out: Path,
+    alpha: float,
+    margin: float,
+    friendly_margin: FriendlyMargin,
+    jobs: int,
+    seed: int,
+    allow_missing: bool,
+    kernel: Path,
+) -> None:
+    """Rank schemes by winning rates over the environments of a profile.
+
+    The heuristics' trajectories are those that 'sagecc collect' left in --raw. Policies are run in the lab now, in the
+    same environments on the same kernel; what was run before with the same policy is kept. Tables, pictures and
+    report.html go to --out.
+    """
+    rules = Rules(alpha, margin, friendly_margin)
+    names = dict.fromkeys((*parse_schemes(schemes), *(f"{POLICY_PREFIX}{p.rstrip('/')}" for p in policies)))
+    environments = profile_environments(profile)
+    runner = lab_runner(kernel, jobs, seed)
+    league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing)
+    report = save(league, out)
+    click.echo(table(league))
+    click.echo(f"report: {report}")
+
+
+def table(league: League) -> str:
+    """Return the standings as text: rank, scheme, and each set's winning rate with its 95 % interval."""
+    names = sets(league.standings)
+    width = max(6, *(len(s) for s in league.schemes))
+    lines = [f"rank  {'scheme':<{width}}" + "".join(f"  {f'Set {n}':<22}" for n in names).rstrip()]
+    for rank, scheme, by_set in league.rows():
+        rates = (_rate(by_set[n]["winning_rate"], by_set[n]["low"], by_set[n]["high"]) for n in names)
+        lines.append(f"{rank:4}  {scheme:<{width}}" + "".join(f"  {rate:<22}" for rate in rates).rstrip())
+    lines += [
+        f"lost for want of an episode: {scheme} in {len(ids)} environments" for scheme, ids in league.missing.items()
+    ]
+    return "\n".join(lines)
+
+
+def _rate(rate: float, low: float, high: float) -> str:
+    return f"{100 * rate:5.1f} % [{100 * low:4.1f}, {100 * high:5.1f}]"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make repro` runs once set up: `dvc repro`, safe to kill at any moment and to start again; then the table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dvc.exceptions import DvcException
+from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+from dvc.utils import strictyaml
+
+from schemas.errors import SageccError
+from schemas.files import write_atomically
+from scripts.league_table import LEAGUE, read_league, text_table
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
+"""The configuration that each profile trains."""
+
+PATIENCE_S = 20.0
+"""How long what a killed run left behind may take to end."""
+
+STAGE_SHELL = "/bin/bash"
+"""What DVC runs a stage with: it puts the command in its own place, where dash stays as its parent and outlives DVC."""
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Run; return the exit status."""
+    parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
+    parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
+    arguments = parser.parse_args()
+    die_with_parent()
+    try:
+        with only_one(ROOT / ".dvc" / "tmp" / "repro.lock") as held:
+            remove_leftovers(ROOT)
+            if arguments.profile:
+                choose_profile(ROOT / "params.yaml", arguments.profile)
+            status = dvc_repro(ROOT, held)
+        if status == 0:
+            print(f"\n{text_table(read_league(ROOT / LEAGUE))}\nreport: leagues/results/report.html")
+    except SageccError as error:
+        print(f"make repro: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("make repro: interrupted; the next one goes on here", file=sys.stderr)
+        return 130
+    return status
+
+
+def die_with_parent() -> None:
+    """End with whoever started this process, even if that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def dvc_repro(root: Path, held: int) -> int:
+    """Run `dvc repro`, which keeps the lock `held` while it lives; return its status.
+
+    A Ctrl-C reaches DVC too: raised again here once it has ended.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro"],
+        cwd=root,
+        env={**os.environ, "SHELL": STAGE_SHELL},
+        pass_fds=(held,),
+        preexec_fn=die_with_parent,
+    ) as dvc:
+        while True:
+            try:
+                return dvc.wait()
+            except KeyboardInterrupt:
+                dvc.wait()
+                raise
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[int]:
+    """Hold a lock that dies with its holders and yield its descriptor; wait a little for a killed run to end.
+
+    Raises SageccError if another run goes on.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise SageccError("another 'make repro' runs in this folder; wait for it or end it") from None
+                time.sleep(0.2)
+        yield file.fileno()
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove what a killed DVC leaves half-written: it truncates these files before it writes them."""
+    holders = root / ".dvc" / "tmp" / "rwlock"
+    if holders.exists() and not any(is_dvc(pid) for pid in lock_holders(holders)):
+        holders.unlink()
+    lock = root / "dvc.lock"
+    if lock.exists() and not is_whole(lock):
+        print(
+            "make repro: dvc.lock was cut short by a killed run; DVC finds what was done in its cache", file=sys.stderr
+        )
+        lock.unlink()
+
+
+def lock_holders(path: Path) -> set[int]:
+    """Return the process ids in DVC's file of read and write locks; none if it was cut short."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        return set()
+    return {int(pid) for pid in re.findall(r'"pid": (\d+)', json.dumps(content))}
+
+
+def is_dvc(pid: int) -> bool:
+    """Tell a DVC that still runs from another process that was given the same id later."""
+    try:
+        return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def is_whole(lock: Path) -> bool:
+    """Tell whether DVC would accept its lock file."""
+    try:
+        strictyaml.load(str(lock), COMPILED_LOCKFILE_SCHEMA)
+    except DvcException:
+        return False
+    return True
+
+
+def choose_profile(params: Path, profile: str) -> None:
+    """Set `profile` and `train.config` in params.yaml, comments kept."""
+    before = params.read_text()
+    after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
+    after = re.sub(r"(?m)^(  config: )\S+", rf"\g<1>{CONFIGS[profile]}", after)
+    if after != before:
+        with write_atomically(params) as beside:
+            beside.write_text(after)
+        print(f"make repro: params.yaml now has the profile {profile}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

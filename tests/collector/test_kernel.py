@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from collector.kernel import build
+from collector.kernel.build import ensure_kernel
+from schemas.errors import SageccError
+from schemas.files import sha256_file
+
+
+def test_missing_tools_are_listed_as_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SageccError, match=r"apt-get install .*bison.*flex.*xz-utils"):
+        ensure_kernel(tmp_path / "linux", tmp_path / "build", 1)
+
+
+def test_no_source_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "PACKAGE", "linux-source-0.0")
+    with pytest.raises(SageccError, match=r"apt has no linux-source-0\.0: run 'apt-get update'"):
+        ensure_kernel(tmp_path / "linux", tmp_path / "build", 1)
+
+
+def test_a_damaged_download_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "PACKAGE", "linux-source-0.0")
+    package = tmp_path / "linux-source-0.0_1_all.deb"
+    package.write_bytes(b"!<arch>\ntruncated")
+    with pytest.raises(SageccError, match="the download was damaged and is removed"):
+        ensure_kernel(tmp_path / "linux", tmp_path, 1)
+    assert not package.exists()
+
+
+def test_a_built_kernel_is_only_verified(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kernel.stat().st_mtime_ns
+    monkeypatch.setenv("PATH", "/nowhere")  # no tool can be called
+    verified = ensure_kernel(kernel, kernel.parent / "kernel", 1)
+    assert verified.sha256 == sha256_file(kernel)
+    assert kernel.stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+def test_the_build_is_reproducible_from_another_folder(kernel: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "another" / "folder" / "of-another-length"
+    elsewhere.mkdir(parents=True)
+    for package in (kernel.parent / "kernel").glob("*.deb"):
+        shutil.copy2(package, elsewhere)
+    again = ensure_kernel(elsewhere / "linux", elsewhere, 2)
+    assert again.sha256 == sha256_file(kernel)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy in charge of windows: its arithmetic, its view of the flow, and its failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from collector.features import Windows, derive
+from execution.agent import PolicyAgent, policy_controller
+from learner.artefact import NetworkSizes, PolicyArtefact, write
+from learner.scaling import Scaling
+from schemas import wire
+from schemas.errors import SageccError
+from schemas.pool import FEATURE_NAMES
+from tests.collector.synthetic import samples, trajectory
+
+Floats = npt.NDArray[np.float32]
+
+
+def save_policy(folder: Path, seed: int = 0, provenance: dict[str, Any] | None = None) -> Path:
+    sizes = NetworkSizes(inputs=len(FEATURE_NAMES), width=8, gru=6, residual_blocks=1, mixture=3, min_scale=0.01)
+    random = np.random.default_rng(seed)
+    weights = {name: random.normal(0, 0.3, shape).astype(np.float32) for name, shape in sizes.shapes().items()}
+    ones = np.ones(len(FEATURE_NAMES), np.float32)
+    write(folder, weights, sizes, Scaling("none", 0 * ones, ones, 10.0), FEATURE_NAMES, provenance or {})
+    return folder
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    return save_policy(tmp_path / "policy")
+
+
+class Fixed:
+    """Stands in for an artefact: answers what it is told and keeps what it saw."""
+
+    def __init__(self, actions: list[float], observations: tuple[str, ...] = FEATURE_NAMES) -> None:
+        self.path, self.card = Path("models/fixed"), cast("dict[str, Any]", {})
+        self.observations, self.period_ms = observations, 10.0
+        self.actions, self.seen = list(actions), cast("list[Floats]", [])
+
+    def initial_state(self, batch: int = 1) -> Floats:
+        return np.zeros((batch, 2), np.float32)
+
+    def step(self, observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        self.seen.append(observation)
+        value = np.full((len(observation), 1), self.actions.pop(0), np.float32)
+        return np.zeros_like(value), value, np.ones_like(value), hidden + 1
+
+    def mean_action(self, logits: Floats, loc: Floats) -> Floats:
+        return loc[:, 0]
+
+
+def agent_of(fixed: Fixed, flows: int = 1) -> PolicyAgent:
+    return PolicyAgent(cast("PolicyArtefact", fixed), flows)
+
+
+def sample(tick: int, cwnd: int, srtt_us: int = 40_000) -> np.void:
+    record = np.zeros(1, wire.SAMPLE)
+    record["t_ns"], record["cwnd_pkts"], record["srtt_us"] = tick * 10_000_000, cwnd, srtt_us
+    record["min_rtt_us"], record["mss_bytes"] = 40_000, 1448
+    return cast("np.void", record[0])
+
+
+def drive(agent: PolicyAgent, ticks: int, cwnd: int = 10) -> list[int]:
+    """Run a kernel that obeys; return the windows it is given."""
+    given = []
+    for tick in range(ticks):
+        cwnd, _ = agent(sample(tick, cwnd))
+        given.append(cwnd)
+    return given
+
+
+def test_fractions_of_a_packet_add_up() -> None:
+    step = float(np.log2(1.04))
+    assert drive(agent_of(Fixed([step] * 6)), 6) == [10, 10, 11, 11, 12, 12]  # 10.4 10.82 11.25 11.70 12.17 12.65
+
+
+def test_window_stays_within_its_limits() -> None:
+    assert drive(agent_of(Fixed([2.0] * 7)), 7) == [40, 160, 640, 2560, 10240, 20000, 20000]
+    assert drive(agent_of(Fixed([-2.0] * 3)), 3) == [4, 4, 4]
+
+
+def test_starts_again_from_the_kernels_window_when_that_is_another() -> None:
+    agent = agent_of(Fixed([0.0, 0.5, 0.0, 0.0]))
+    assert agent(sample(0, 10))[0] == 10
+    assert agent(sample(1, 10))[0] == 14  # 14.14
+    assert agent(sample(2, 7))[0] == 7  # not the 14 it was given
+    assert agent(sample(3, 7))[0] == 7
+
+
+def test_paces_one_window_an_srtt_and_not_before_the_first_sample() -> None:
+    agent = agent_of(Fixed([0.0, 0.0, 1.0]))
+    assert agent(sample(0, 10, srtt_us=0)) == (10, 0)
+    assert agent(sample(1, 10)) == (10, 10 * 1448 * 25)  # 40 ms: 25 windows a second
+    assert agent(sample(2, 10, srtt_us=80_000)) == (20, 20 * 1448 * 1_000_000 // 80_000)
+
+
+def test_sees_what_the_pool_holds_in_the_order_the_card_asks_for() -> None:
+    columns = trajectory(400, seed=7, start_s=5)
+    features, _ = derive(columns, np.arange(400) == 0)
+    for names in (FEATURE_NAMES, ("pre_act", "srtt", "rtt_l.avg", "dr")):
+        fixed = Fixed([0.0] * 400, names)
+        agent = agent_of(fixed)
+        for record in samples(columns):
+            agent(record)
+        expected = features[[FEATURE_NAMES.index(name) for name in names]].T
+        np.testing.assert_array_equal(np.concatenate(fixed.seen), expected)
+
+
+def test_windows_are_those_of_the_pool_it_learned_from(tmp_path: Path) -> None:
+    columns = trajectory(60)
+    folder = save_policy(tmp_path / "small", provenance={"pool": {"windows": "10,10,10"}})
+    policy = PolicyArtefact.load(folder)
+    features, _ = derive(columns, np.arange(60) == 0, Windows(10, 10, 10))
+    agent, hidden = PolicyAgent(policy), policy.initial_state()
+    for tick, record in enumerate(samples(columns)):
+        agent(record)
+        hidden = policy.step(features[None, :, tick], hidden)[-1]
+    np.testing.assert_array_equal(agent.hidden, hidden)
+
+
+def test_many_flows_in_one_batch_are_as_many_single_ones(policy: Path) -> None:
+    flows = [samples(trajectory(80, rtt_ms=rtt, seed=rtt)) for rtt in (10, 40, 80)]
+    for seed in (None, 5):
+        together = PolicyAgent.load(policy, flows=3, seed=seed)
+        first = PolicyAgent.load(policy, seed=seed)
+        for tick in range(80):
+            rows = np.array([flow[tick] for flow in flows])
+            order = np.array([2, 0, 1]) if tick % 2 else np.array([0, 1, 2])
+            cwnd, pacing = together.step(rows[order], order)
+            alone = first(rows[0])
+            at = list(order).index(0)
+            assert abs(int(cwnd[at]) - alone[0]) <= 1  # a batched product may round the other way
+            assert pacing[at] == pytest.approx(alone[1], rel=0.3)
+        np.testing.assert_allclose(together.hidden[0], first.hidden[0], atol=1e-5)
+
+
+def test_a_slot_can_be_used_again(policy: Path) -> None:
+    rows = samples(trajectory(50))
+    fresh, used = PolicyAgent.load(policy, seed=1), PolicyAgent.load(policy, seed=1)
+    for row in samples(trajectory(30, rtt_ms=80)):
+        used(row)
+    used.reset()
+    assert [used(row) for row in rows] == [fresh(row) for row in rows]
+
+
+def test_same_seed_same_draws_and_none_by_default(policy: Path) -> None:
+    rows = samples(trajectory(120))
+
+    def run(seed: int | None) -> list[tuple[int, int]]:
+        agent = PolicyAgent.load(policy, seed=seed)
+        return [agent(row) for row in rows]
+
+    assert run(None) == run(None)
+    assert run(1) == run(1)
+    assert run(1) != run(2) != run(None)
+
+
+def test_draws_follow_the_mixture() -> None:
+    fixed = Fixed([])
+    agent = PolicyAgent(cast("PolicyArtefact", fixed), 1, seed=3)
+    logits = np.log(np.array([[0.25, 0.75]]))
+    loc, scale = np.array([[-1.0, 1.0]]), np.array([[0.01, 0.02]])
+    drawn = np.array([agent._draw(np.array([0]), logits, loc, scale)[0] for _ in range(4000)])
+    assert (drawn > 0).mean() == pytest.approx(0.75, abs=0.03)
+    assert drawn[drawn > 0].std() == pytest.approx(0.02, rel=0.1)
+    assert np.abs(agent._draw(np.array([0]), logits, 9 * loc, scale)) == 2  # clipped to what the learner saw
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_answer_that_is_no_number_names_the_policy(bad: float) -> None:
+    agent = agent_of(Fixed([0.1, bad]))
+    agent(sample(0, 10))
+    with pytest.raises(SageccError, match=r"models/fixed answered with something that is not a number \(flow 0\)"):
+        agent(sample(1, 10))
+
+
+def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> None:
+    assert policy_controller(f"policy:{policy}")(sample(0, 10))[0] >= 4
+    with pytest.raises(SageccError, match="no policy at"):
+        policy_controller(f"policy:{tmp_path}/none")
+    card = json.loads((policy / "card.json").read_text())
+    (policy / "card.json").write_text(json.dumps(card | {"period_ms": 20}))
+    with pytest.raises(SageccError, match="decides every 20 ms"):
+        policy_controller(f"policy:{policy}")
+
+
+def test_takes_rows_of_the_pools_own_making(policy: Path) -> None:
+    """Raw rows as a structured array with `t_s`: how a stock kernel's agent or an environment may hold them."""
+    columns = trajectory(20)
+    dtype = [("t_s", "<f8"), *((name, wire.SAMPLE[name]) for name in wire.SAMPLE.names or () if name in columns)]
+    rows = np.zeros(20, dtype)
+    for name in rows.dtype.names or ():
+        rows[name] = columns[name]
+    from_pool, from_lab = PolicyAgent.load(policy), PolicyAgent.load(policy)
+    assert [from_pool(row) for row in rows] == [from_lab(row) for row in samples(columns)]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import shutil
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import sagecc.commands.league as league_command
+from collector.store import SPOOL, partition
+from leagues.league import Rules, example, forget_changed_policies, play, policy_sha256, save
+from schemas.errors import SageccError
+from tests.leagues.synthetic import rows, set_one, set_two, write
+
+ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
+SCHEMES = ("cubic", "vegas")
+RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
+
+
+@pytest.fixture
+def raw(tmp_path):
+    write(tmp_path / "raw", {(e, s): rows(e, s, *RATES[s]) for e in ENVIRONMENTS for s in SCHEMES})
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def policy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/sage").mkdir(parents=True)
+    (tmp_path / "models/sage/weights").write_text("1")
+    return "policy:models/sage"
+
+
+class Lab:
+    """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
+
+    def __init__(self, mbps=8, delay_ms=11):
+        self.calls = []
+        self.figures = [mbps, mbps], [delay_ms, delay_ms]
+
+    def __call__(self, environments, policies, out):
+        self.calls.append(tuple(policies))
+        todo = {(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()}
+        write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})
+
+
+def no_lab(environments, policies, out):
+    raise AssertionError("a league of heuristics needs no lab")
+
+
+def test_league_by_hand(raw, tmp_path):
+    # Set I: 81/50 against 49/22: vegas alone wins. Set II (share 6): |6 - 9| against |6 - 7|: vegas alone wins.
+    league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab)
+    table = {(r["set"], r["scheme"]): (r["wins"], r["windows"]) for r in league.standings.to_dicts()}
+    assert table == {("I", "cubic"): (0, 4), ("I", "vegas"): (4, 4), ("II", "cubic"): (0, 2), ("II", "vegas"): (2, 2)}
+    assert league.ranking.rows() == [(1, "vegas", 1.0), (2, "cubic", 0.0)]
+
+
+def test_policy_plays_in_the_lab_and_wins(raw, tmp_path, policy):
+    lab = Lab()
+    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
+    assert lab.calls == [(policy,)]
+    # 64 / 21 = 3.05 in Set I, more than 49/22; in Set II |6 - 8| = 2 is worse than 1
+    assert league.standings.filter(pl.col("scheme") == policy)["wins"].to_list() == [4, 0]
+    assert league.policies == {policy: policy_sha256(policy)}
+
+
+def test_retrained_policy_is_run_again(raw, tmp_path, policy):
+    lab, better = Lab(), Lab(mbps=6)
+    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
+    play("smoke", *games, lab)
+    kept = play("smoke", *games, better)
+    assert kept.standings.filter(pl.col("scheme") == policy)["wins"].to_list() == [4, 0]
+    (tmp_path / "models/sage/weights").write_text("2")
+    fresh = play("smoke", *games, better)
+    assert fresh.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1] == 2
+
+
+def test_forgetting_leaves_other_policies(tmp_path):
+    for name in ("policy:a", "policy:b"):
+        partition(tmp_path, "I", name).mkdir(parents=True)
+        partition(tmp_path / SPOOL, "I", name).mkdir(parents=True)
+    forget_changed_policies(tmp_path, {"policy:a": "1", "policy:b": "1"})
+    for name in ("policy:a", "policy:b"):
+        partition(tmp_path, "I", name).mkdir()
+        partition(tmp_path / SPOOL, "I", name).mkdir()
+    forget_changed_policies(tmp_path, {"policy:a": "2"})
+    assert {p.name for p in tmp_path.rglob("scheme=*")} == {"scheme=policy:b"}
+    assert json.loads((tmp_path / "policies.json").read_text()) == {"policy:a": "2", "policy:b": "1"}
+
+
+def test_missing_policy(raw, tmp_path):
+    with pytest.raises(SageccError, match=r"no policy at .*nowhere"):
+        play("smoke", ENVIRONMENTS, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", Lab())
+
+
+def test_missing_heuristic_says_what_to_do(raw, tmp_path):
+    with pytest.raises(SageccError, match=r"3 of 9 episodes.*sagecc collect --profile smoke --schemes bic"):
+        play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
+
+
+def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
+    shutil.rmtree(partition(raw, "II", "vegas"))
+    league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
+    assert league.missing == {"vegas": [ENVIRONMENTS[2].id]}
+    lost = league.standings.filter((pl.col("set") == "II") & (pl.col("scheme") == "vegas")).to_dicts()[0]
+    assert (lost["wins"], lost["windows"], lost["missing"]) == (0, 2, 1)
+    assert "Missing episodes" in save(league, tmp_path / "out").read_text()
+
+
+def test_two_kernels_are_refused(raw, tmp_path):
+    write(raw, {(e, "bic"): rows(e, "bic", [5, 5], [20, 20]) for e in ENVIRONMENTS}, kernel="cd" * 32)
+    with pytest.raises(SageccError, match=r"different kernels \(cubic on abab.*bic on cdcd"):
+        play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"alpha": 0}, {"alpha": -1}, {"alpha": float("inf")}, {"alpha": float("nan")}, {"margin": 1}, {"margin": -0.1}],
+)
+def test_bad_rules(rules):
+    with pytest.raises(SageccError):
+        Rules(**rules)
+
+
+def test_saved_files(raw, tmp_path, policy):
+    out = tmp_path / "out"
+    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab())
+    report = save(league, out)
+    files = {p.name for p in out.iterdir() if p.is_file()}
+    tables = {"scores.parquet", "breakdown.parquet", "league.json", "metrics.json", "standings.csv"}
+    assert files == tables | {"standings.png", "plane.png", "example-I.png", "example-II.png", "report.html"}
+    before = {name: (out / name).read_bytes() for name in files}
+    save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab()), out)
+    assert {name: (out / name).read_bytes() for name in files} == before
+    summary = json.loads((out / "league.json").read_text())
+    assert summary["environments"] == {"I": 2, "II": 1}
+    assert summary["windows"] == {"I": 4, "II": 2}
+    assert summary["kernel_sha256"] == "ab" * 32
+    assert json.loads((out / "metrics.json").read_text()) == {
+        "models/sage": {"set_I": {"rank": 1, "winning_rate": 1.0}, "set_II": {"rank": 2, "winning_rate": 0.0}},
+        "best_heuristic": {"set_I": {"winning_rate": 0.0}, "set_II": {"winning_rate": 1.0}},
+    }
+    scores = pl.read_parquet(out / "scores.parquet")
+    assert len(scores) == 18
+    assert scores.filter("win")["scheme"].value_counts().sort("scheme").rows() == [(policy, 4), ("vegas", 2)]
+    assert report == out / "report.html"
+
+
+def test_no_set_two(raw, tmp_path):
+    out = tmp_path / "out"
+    save(play("smoke", ENVIRONMENTS, SCHEMES, raw, out, no_lab), out)
+    only = play("smoke", ENVIRONMENTS[:2], SCHEMES, raw, out, no_lab)
+    text = save(only, out).read_text()
+    assert "Set II:" not in text
+    assert (out / "example-I.png").exists()
+    assert not (out / "example-II.png").exists()
+
+
+def test_example_shows_the_policy_on_a_changing_link(raw, tmp_path, policy):
+    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", Lab())
+    assert example(league, "I") == (ENVIRONMENTS[1], policy, "vegas")
+    assert example(play("smoke", ENVIRONMENTS, ("cubic",), raw, tmp_path / "out", no_lab), "I") is None
+
+
+class _Page(HTMLParser):
+    """Notes unbalanced tags, headers without a scope, tables without a caption, and links to elsewhere."""
+
+    void = frozenset(("meta", "br", "img", "link", "use", "path", "rect"))
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.faults, self.counts = [], [], {}
+
+    def handle_starttag(self, tag, attrs):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        if tag not in self.void:
+            self.open.append(tag)
+        values = dict(attrs)
+        if tag == "th" and "scope" not in values:
+            self.faults.append("th without scope")
+        if tag in ("link", "script", "iframe") or any(k in ("src", "srcset") for k in values):
+            self.faults.append(f"loads something: {tag}")
+        if tag == "a" and not values.get("href", "#").startswith("#"):
+            self.faults.append(f"leads elsewhere: {values['href']}")
+
+    def handle_endtag(self, tag):
+        if tag not in self.void and self.open.pop() != tag:
+            self.faults.append(f"unbalanced {tag}")
+
+
+def test_report_is_one_sound_page(raw, tmp_path, policy):
+    out = tmp_path / "out"
+    text = save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab()), out).read_text()
+    page = _Page()
+    page.feed(text)
+    assert page.faults == []
+    assert page.open == []
+    assert page.counts["caption"] == page.counts["table"]
+    assert page.counts["svg"] == 3
+    assert "prefers-color-scheme: dark" in text
+    assert "url(http" not in text
+    assert "100.0 %" in text
+
+
+def test_command(raw, tmp_path, policy, monkeypatch):
+    monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(league_command, "lab_runner", lambda kernel, jobs, seed: Lab())
+    options = [
+        "--schemes",
+        "cubic,vegas",
+        "--policy",
+        "models/sage/",
+        "--raw",
+        str(raw),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    result = CliRunner().invoke(league_command.command, options, catch_exceptions=False)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].split() == ["rank", "scheme", "Set", "I", "Set", "II"]
+    assert lines[1].split()[:4] == ["1", "policy:models/sage", "100.0", "%"]
+    assert [line.split()[1] for line in lines[2:4]] == ["vegas", "cubic"]
+    assert lines[-1] == f"report: {tmp_path / 'out/report.html'}"

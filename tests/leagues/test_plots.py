@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from leagues.plots import INK, Track, label, plane_figure, plot_episode, standings_figure, to_svg, trajectory_figure
+from leagues.scores import find_episodes, score
+from leagues.standings import mark_winners, standings
+from schemas.errors import SageccError
+from tests.leagues.synthetic import rows, set_one, set_two, write
+
+POLICY = "policy:models/sage"
+
+
+@pytest.fixture
+def wins(tmp_path):
+    environments = [set_one(12), set_one(24), set_one(48), set_two(12), set_two(24), set_two(48)]
+    games = {
+        (e, scheme): rows(e, scheme, [rate + i / 10, rate], [delay + i, delay])
+        for i, e in enumerate(environments)
+        for scheme, rate, delay in (("cubic", 9, 40), ("vegas", 7, 15), (POLICY, 8, 20))
+    }
+    write(tmp_path / "raw", games)
+    schemes = ["cubic", "vegas", POLICY]
+    return mark_winners(score(environments, schemes, find_episodes([tmp_path / "raw"], environments, schemes)))
+
+
+def test_standings_bars_are_the_rates(wins):
+    table = standings(wins)
+    figure = standings_figure(table)
+    for axes, set_name in zip(figure.axes, ("I", "II"), strict=True):
+        own = [row for row in table.to_dicts() if row["set"] == set_name]
+        bars = [patch.get_width() for patch in axes.patches]
+        assert bars == pytest.approx([row["winning_rate"] for row in own])
+        assert [t.get_text() for t in axes.get_yticklabels()] == [label(row["scheme"]) for row in own]
+
+
+def test_one_set_only(wins):
+    only = wins.filter(wins["set"] == "II")
+    assert len(standings_figure(standings(only)).axes) == 1
+    assert len(plane_figure(only).axes) == 1
+
+
+def test_plane_points(wins):
+    one, two = plane_figure(wins).axes
+    points = {c.get_label(): c.get_offsets()[0] for c in one.collections}
+    assert points["cubic"][1] == pytest.approx(1, abs=1e-6)  # the highest goodput everywhere
+    assert points["vegas"][0] == pytest.approx(0, abs=1e-6)  # log2 of the smallest delay over itself
+    assert points[POLICY][0] > 0
+    share = {c.get_label(): c.get_offsets()[0] for c in two.collections}
+    # set II environments: goodput 7 (and 7 + i/10) of fair shares 6, 12, 24
+    expected = np.mean([(7 + i / 10 + 7) / 2 / f for i, f in zip((3, 4, 5), (6, 12, 24), strict=True)])
+    assert share["vegas"][1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_trajectory_lines(tmp_path):
+    env = set_one(24, step=2)
+    figure = trajectory_figure([Track("goodput", rows(env, "cubic", [6, 9], [20, 40]), "#000000")], "title")
+    rate, delay, cwnd = figure.axes
+    goodput = next(line for line in rate.lines if line.get_label() == "goodput")
+    t, mbps = goodput.get_data()
+    assert mbps[(t > 1.05) & (t < 1.95)] == pytest.approx(6, rel=0.01)
+    assert mbps[(t > 2.15)] == pytest.approx(9, rel=0.01)
+    capacity = next(line for line in rate.lines if line.get_label() == "capacity").get_data()[1]
+    assert (capacity[0], capacity[-1]) == pytest.approx((24, 48), rel=0.01)
+    t, ms = delay.lines[0].get_data()
+    assert ms[(t > 2.15)] == pytest.approx(40, rel=0.01)
+    assert cwnd.lines[0].get_data()[1] == pytest.approx(10)
+    assert [a.get_ylabel() for a in figure.axes] == ["rate (Mbps)", "one-way delay (ms)", "cwnd (packets)"]
+
+
+def test_plot_episode_writes_a_png(tmp_path):
+    path = tmp_path / "episode.png"
+    plot_episode(rows(set_two(), "cubic", [6, 3], [20, 40]), path)
+    assert matplotlib.image.imread(path).shape[:2] == (990, 1350)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_row_cannot_be_drawn(tmp_path):
+    path = tmp_path / "episode.png"
+    with pytest.raises(SageccError, match="1 rows cannot be drawn"):
+        plot_episode(rows(set_one(), "cubic", [6, 3], [20, 40]).slice(0, 1), path)
+    assert not path.exists()
+
+
+def test_svg_is_inline_and_repeatable(wins):
+    first, second = (to_svg(plane_figure(wins), "plane") for _ in range(2))
+    assert first == second
+    assert INK not in first
+    root = ElementTree.fromstring(first)
+    ids = [e.get("id") for e in root.iter() if e.get("id")]
+    assert all(i.startswith("plane-") for i in ids)
+    assert len(ids) == len(set(ids))
+    used = {a.split("#")[1].rstrip(")") for e in root.iter() for a in e.attrib.values() if "#plane" in a}
+    assert used <= set(ids)
+    assert "“sage”" in "".join(root.itertext())
+
+
+def test_names():
+    assert label("cubic") == "cubic"
+    assert label("policy:models/sage/") == "“sage”"

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leagues.scores import SCORE_SCHEMA
+from leagues.standings import breakdown, mark_winners, missing, overall, standings
+from schemas.errors import SageccError
+from tests.leagues.synthetic import set_one, set_two
+
+
+def league(scores, metric="power", fair=None, set_name="I"):
+    """Build a score table from {(environment, window): {scheme: score}}; a score of None is a missing episode.
+
+    With `fair` the figures are goodputs in Mbps and the score is the distance from it.
+    """
+    table = []
+    for (environment, window), by_scheme in scores.items():
+        for scheme, figure in by_scheme.items():
+            lost = figure is None
+            score = (0.0 if metric == "power" else math.inf) if lost else abs(fair - figure) if fair else figure
+            table.append(
+                dict.fromkeys(SCORE_SCHEMA)
+                | {
+                    "set": set_name,
+                    "environment_id": environment,
+                    "window": window,
+                    "scheme": scheme,
+                    "status": "missing" if lost else "ok",
+                    "metric": metric,
+                    "goodput_mbps": figure if fair else None,
+                    "fair_share_mbps": fair,
+                    "score": score,
+                }
+            )
+    return pl.DataFrame(table, schema=SCORE_SCHEMA)
+
+
+def winners(table, **options):
+    return set(mark_winners(table, **options).filter("win")["scheme"])
+
+
+def test_power_within_ten_percent_wins():
+    table = league({("e", 0): {"a": 10.0, "b": 9.0, "c": 8.99, "d": None}})
+    assert winners(table) == {"a", "b"}
+    assert winners(table, margin=0.05) == {"a"}
+    assert winners(table, margin=0.0) == {"a"}
+    assert mark_winners(table)["best"].unique().to_list() == [10.0]
+
+
+def test_friendliness_at_most_best_over_nine_tenths_wins():
+    table = league({("e", 0): {"a": 0.9, "b": 1.0, "c": 1.01, "d": None}}, "friendliness")
+    assert winners(table, friendly_margin="score") == {"a", "b"}
+    assert winners(table, margin=0.05, friendly_margin="score") == {"a"}
+
+
+def test_friendliness_margin_on_the_rate():
+    # f = 24, best distance 1: rates from 0.9 * 23 = 20.7 to 1.1 * 25 = 27.5 win.
+    table = league({("e", 0): {"a": 23.0, "b": 20.7, "c": 20.6, "d": 27.5, "e": 27.6, "f": None}}, "friendliness", 24.0)
+    assert winners(table) == {"a", "b", "d"}
+    assert winners(table, friendly_margin="score") == {"a"}
+
+
+def test_ties_all_win():
+    assert winners(league({("e", 0): {"a": 5.0, "b": 5.0}})) == {"a", "b"}
+    assert winners(league({("e", 0): {"a": 0.0, "b": 0.0, "c": 0.1}}, "friendliness"), friendly_margin="score") == {
+        "a",
+        "b",
+    }
+
+
+@pytest.mark.parametrize("metric", ["power", "friendliness"])
+def test_nobody_wins_where_all_are_missing(metric):
+    assert winners(league({("e", 0): {"a": None, "b": None}}, metric)) == set()
+
+
+@pytest.mark.parametrize("margin", [-0.1, 1.0, math.nan])
+def test_bad_margin(margin):
+    with pytest.raises(SageccError, match="margin"):
+        mark_winners(league({("e", 0): {"a": 1.0}}), margin)
+
+
+GOLDEN = league(
+    {
+        ("e1", 0): {"a": 10.0, "b": 9.5, "c": 1.0},  # a, b
+        ("e1", 1): {"a": 10.0, "b": 5.0, "c": 1.0},  # a
+        ("e2", 0): {"a": 1.0, "b": 5.0, "c": None},  # b
+        ("e2", 1): {"a": 4.6, "b": 5.0, "c": None},  # a, b
+    }
+)
+
+
+def test_winning_rates_by_hand():
+    table = standings(mark_winners(GOLDEN))
+    columns = ["set", "rank", "scheme", "wins", "windows", "winning_rate", "environments", "missing"]
+    assert table.select(columns).rows() == [
+        ("I", 1, "a", 3, 4, 0.75, 2, 0),
+        ("I", 1, "b", 3, 4, 0.75, 2, 0),
+        ("I", 3, "c", 0, 4, 0.0, 2, 1),
+    ]
+    assert missing(GOLDEN) == {"c": ["e2"]}
+
+
+def test_interval_by_hand():
+    # a wins 2 of 2 windows in e1 and 1 of 2 in e2: a draw of two environments gives 1/2, 3/4 or 1,
+    # with chances 1/4, 1/2, 1/4; the 2.5 % and 97.5 % points are 1/2 and 1. c never wins.
+    table = standings(mark_winners(GOLDEN))
+    assert table.filter(pl.col("scheme") == "a").select("low", "high").row(0) == (0.5, 1.0)
+    assert table.filter(pl.col("scheme") == "c").select("low", "high").row(0) == (0.0, 0.0)
+
+
+def test_interval_narrows_with_environments():
+    def width(count):
+        table = league({(f"e{i}", 0): {"a": 10.0 if i % 2 else 1.0, "b": 5.0} for i in range(count)})
+        row = standings(mark_winners(table)).filter(pl.col("scheme") == "a").to_dicts()[0]
+        assert row["low"] < 0.5 < row["high"]
+        return row["high"] - row["low"]
+
+    # 1.96 standard errors of a share of a half on each side
+    assert width(400) == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.15)
+    assert width(25) > width(100) > width(400)
+
+
+def test_same_seed_same_table():
+    assert standings(mark_winners(GOLDEN), 1).equals(standings(mark_winners(GOLDEN), 1))
+
+
+def test_overall_is_the_mean_over_sets():
+    both = pl.concat(
+        [
+            GOLDEN,
+            league({("e3", 0): {"a": 1.0, "b": 9.0, "c": 1.0}}, "friendliness", set_name="II"),
+        ]
+    )
+    table = standings(mark_winners(both, friendly_margin="score"))
+    assert table["set"].unique(maintain_order=True).to_list() == ["I", "II"]
+    assert overall(table).rows() == [(1, "a", 0.875), (2, "c", 0.5), (3, "b", 0.375)]
+
+
+def test_breakdown_by_hand():
+    one, other = set_one(12.0), set_one(24.0, step=2, rtt_ms=40)
+    table = league(
+        {
+            (one.id, 0): {"a": 10.0, "b": 1.0},
+            (one.id, 1): {"a": 10.0, "b": 1.0},
+            (other.id, 0): {"a": 10.0, "b": 1.0},
+            (other.id, 1): {"a": 1.0, "b": 10.0},
+        }
+    )
+    classes = breakdown(mark_winners(table), [one, other])
+    rate = {(r["class"], r["value"], r["scheme"]): r["winning_rate"] for r in classes.to_dicts()}
+    assert rate["bandwidth_mbps", 12.0, "a"] == 1.0
+    assert rate["bandwidth_mbps", 24.0, "a"] == 0.5
+    assert rate["min_rtt_ms", 40.0, "b"] == 0.5
+    assert rate["step", 1.0, "b"] == 0.0
+    assert rate["step", 2.0, "a"] == 0.5
+    assert rate["queue_bdp", 1.0, "a"] == 0.75
+    assert rate["window", 1.0, "b"] == 0.5
+    assert classes.filter((pl.col("class") == "step") & (pl.col("value") == 2.0))["windows"].to_list() == [2, 2]
+
+
+SCORES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=8)
+METRICS = st.sampled_from(["power", "friendliness"])
+
+
+@given(SCORES, METRICS, st.floats(0, 0.5))
+def test_the_best_always_wins_and_no_loser_beats_a_winner(scores, metric, margin):
+    table = mark_winners(league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric), margin, "score")
+    won = table.filter("win")["score"].to_list()
+    lost = table.filter(~pl.col("win"))["score"].to_list()
+    assert (max if metric == "power" else min)(scores) in won
+    assert all((min(won) > s) if metric == "power" else (max(won) < s) for s in lost)
+
+
+@given(SCORES, METRICS, st.floats(0, 0.5), st.floats(0, 0.4))
+def test_a_wider_margin_never_has_fewer_winners(scores, metric, margin, more):
+    table = league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric)
+    assert winners(table, margin=margin, friendly_margin="score") <= winners(
+        table, margin=margin + more, friendly_margin="score"
+    )
+
+
+@given(st.lists(st.floats(0, 48), min_size=1, max_size=8), st.floats(0, 0.5))
+def test_the_rate_nearest_the_fair_share_always_wins(rates, margin):
+    table = league({("e", 0): {f"s{i}": rate for i, rate in enumerate(rates)}}, "friendliness", 24.0)
+    nearest = min(rates, key=lambda rate: abs(24.0 - rate))
+    won = winners(table, margin=margin + 1e-9)
+    assert {f"s{i}" for i, rate in enumerate(rates) if rate == nearest} <= won
+
+
+@given(SCORES, METRICS, st.integers(-8, 8))
+def test_winners_do_not_depend_on_the_unit(scores, metric, power):
+    # a power of two scales a float exactly
+    plain, scaled = (
+        league({("e", 0): {f"s{i}": s * unit for i, s in enumerate(scores)}}, metric) for unit in (1.0, 2.0**power)
+    )
+    assert winners(plain, friendly_margin="score") == winners(scaled, friendly_margin="score")
+
+
+@given(st.lists(SCORES.filter(lambda s: len(s) >= 3).map(lambda s: s[:3]), min_size=1, max_size=6))
+def test_rates_and_intervals_are_shares(games):
+    table = league({(f"e{i}", 0): dict(zip("abc", g, strict=True)) for i, g in enumerate(games)})
+    result = standings(mark_winners(table))
+    for row in result.to_dicts():
+        assert 0 <= row["low"] <= row["winning_rate"] <= row["high"] <= 1
+    assert result["wins"].sum() >= len(games)
+
+
+def test_set_two_environment_is_scored_by_friendliness():
+    assert set_two().reward == "friendliness"

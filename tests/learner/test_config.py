@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from learner.artefact import NetworkSizes
+from learner.config import Config, from_dict, load, shipped
+from schemas.errors import SageccError
+
+SMALLEST = {
+    "width": 8,
+    "gru": 8,
+    "batch": 2,
+    "window": 4,
+    "steps": 1,
+    "policy_rate": "1e-3",
+    "critic_rate": 1e-3,
+}
+
+
+def test_shipped_configurations_load() -> None:
+    assert shipped() == ("paper", "small", "tiny")
+    assert all(isinstance(load(name), Config) for name in shipped())
+
+
+def test_paper_has_the_published_constants() -> None:
+    paper = load("paper")
+    assert NetworkSizes.of(paper, 69).parameters == 4_550_415
+    assert (paper.batch, paper.window, paper.steps) == (256, 50, 10_000_000)
+    assert (paper.policy_rate, paper.critic_rate) == (5e-6, 5e-5)
+    assert (paper.discount, paper.beta, paper.ratio_cap, paper.gradient_clip) == (0.95, 1.0, 20.0, 40.0)
+    assert (paper.value_samples, paper.td_samples, paper.target_period) == (4, 1, 100)
+    assert (paper.atoms, paper.value_range, paper.mixture, paper.min_scale) == (101, (0.0, 500.0), 5, 1e-4)
+    assert (paper.input_transform, paper.filter, paper.burn_in) == ("none", "exp", 0)
+
+
+def test_every_field_is_documented() -> None:
+    text = Config.__doc__ or ""
+    missing = [f.name for f in fields(Config) if not re.search(rf"^    (\w+, )*{f.name}(, \w+)*: ", text, re.MULTILINE)]
+    assert not missing
+
+
+def test_overrides_and_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("\n".join(f"{k}: {v}" for k, v in SMALLEST.items()))
+    assert load(str(path), steps=7).steps == 7
+    assert load(str(path)).policy_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learning_rate": 1}, "unknown field learning_rate; known are width,"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 1.5}, "steps must be of type int"),
+        ({"width": True}, "width must be of type int"),
+        ({"beta": -1}, "beta must be above 0"),
+        ({"beta": float("nan")}, "beta must be of type float"),
+        ({"beta": "hot"}, "beta must be of type float, not 'hot'"),
+        ({"filter": "soft"}, "filter must be one of exp, binary, identity"),
+        ({"discount": 1}, "discount must be from 0 to below 1"),
+        ({"value_range": [5, 5]}, "low < high"),
+        ({"value_range": 500}, r"must be null or \[low, high\]"),
+        ({"burn_in": 3}, "burn_in must leave a transition of the window's 3"),
+        ({"window": 1}, "burn_in must leave a transition"),
+        ({"atoms": 1}, "atoms must be at least 2"),
+        ({"reward_before_action": 1}, "reward_before_action must be of type bool"),
+    ],
+)
+def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) -> None:
+    with pytest.raises(SageccError, match=message) as caught:
+        from_dict({**SMALLEST, **change})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(SageccError, match="field gru, batch is missing"):
+        from_dict({k: v for k, v in SMALLEST.items() if k not in ("gru", "batch")})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("a: [", "is not YAML"), ("just words", "expected 'field: value' lines")]
+)
+def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(SageccError, match=message):
+        load(str(path))
+
+
+def test_no_such_configuration() -> None:
+    with pytest.raises(SageccError, match="no training configuration 'huge': give a file or one of paper, small, tiny"):
+        load("huge")

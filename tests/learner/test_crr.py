@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learner import acme_compat, crr
+from learner.config import Config
+from learner.networks import Mixture
+from learner.tensorflow_runtime import snt, tf
+
+l2_project = importlib.import_module("acme.tf.losses.distributional").l2_project
+
+CONFIG = Config(
+    width=16, gru=12, batch=4, window=7, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=11, value_samples=3
+)
+RANGE = (-20.0, 60.0)
+
+
+def batch(config: Config = CONFIG, features: int = 5, seed: int = 0) -> crr.Batch:
+    generator = np.random.default_rng(seed)
+    shape = (config.window, config.batch)
+    return crr.Batch(
+        tf.constant(generator.normal(size=(*shape, features)), tf.float32),
+        tf.constant(generator.normal(size=shape), tf.float32),
+        tf.constant(generator.uniform(-5, 10, size=shape), tf.float32),
+    )
+
+
+def learner(config: Config = CONFIG, seed: int = 0) -> crr.Crr:
+    tf.random.set_seed(seed)
+    return crr.Crr(config, 5, RANGE, seed)
+
+
+def test_projection_by_hand() -> None:
+    """Support 0, 1, 2. From r = 0.5, discount 0.5: the points go to 0.5, 1, 1.5."""
+    values = tf.constant([0.0, 1.0, 2.0])
+    projected = crr.project(tf.constant([0.5]), 0.5, tf.constant([[0.2, 0.3, 0.5]]), values)
+    np.testing.assert_allclose(projected, [[0.1, 0.1 + 0.3 + 0.25, 0.25]], atol=1e-6)
+
+
+@pytest.mark.parametrize(("reward", "end"), [(-100.0, 0), (100.0, 2)])
+def test_projection_clips_to_the_support(reward: float, end: int) -> None:
+    projected = crr.project(tf.constant([reward]), 0.9, tf.constant([[0.2, 0.3, 0.5]]), tf.constant([0.0, 1.0, 2.0]))
+    np.testing.assert_allclose(projected, [np.eye(3)[end]], atol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    reward=st.floats(-50, 50, width=32),
+    discount=st.floats(0, 0.99),
+    low=st.floats(-100, 0),
+    width=st.floats(1, 500),
+    atoms=st.integers(2, 101),
+    seed=st.integers(0, 99),
+)
+def test_projection_agrees_with_acmes(
+    reward: float, discount: float, low: float, width: float, atoms: int, seed: int
+) -> None:
+    values = tf.linspace(tf.constant(low, tf.float32), tf.constant(low + width, tf.float32), atoms)
+    probabilities = np.random.default_rng(seed).dirichlet(np.ones(atoms), size=2).astype(np.float32)
+    rewards = tf.constant([reward, -reward], tf.float32)
+    ours = crr.project(rewards, discount, probabilities, values).numpy()
+    theirs = l2_project(rewards[:, None] + discount * values, probabilities, values)
+    np.testing.assert_allclose(ours, theirs, atol=2e-4)
+    np.testing.assert_allclose(ours.sum(axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("exp", [np.exp(-1), 1, 20]), ("binary", [0, 0, 1]), ("identity", [1, 1, 1])]
+)
+def test_filters(kind: str, expected: list[float]) -> None:
+    config = replace(CONFIG, filter=kind, beta=2.0)  # type: ignore[arg-type]
+    np.testing.assert_allclose(learner(config)._filter(tf.constant([-2.0, 0.0, 50.0])), expected, rtol=1e-6)
+
+
+class _Fixed(snt.Module):  # type: ignore[misc]
+    """Our head as Acme's learner wants it: a distribution whose samples are its components' means in turn."""
+
+    def __init__(self, head: snt.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def __call__(self, hidden: tf.Tensor) -> object:
+        return _Distribution(self.head(hidden))
+
+
+class _Distribution:
+    def __init__(self, mixture: Mixture) -> None:
+        self.mixture, self.batch_shape = mixture, mixture.loc.shape[:1]
+
+    def sample(self, count: int) -> tf.Tensor:
+        return fixed_sample(self.mixture, count, None)[..., None]
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        return self.mixture.log_prob(action[:, 0])
+
+
+def fixed_sample(mixture: Mixture, count: int, seed: object) -> tf.Tensor:
+    return tf.stack([mixture.loc[..., i] + 0.3 * i for i in range(count)])
+
+
+class _Multiplexer(snt.Module):  # type: ignore[misc]
+    def __init__(self, encoder: snt.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return self.encoder(tf.concat([observation, action], -1))
+
+
+class _Values(snt.Module):  # type: ignore[misc]
+    def __init__(self, head: snt.Linear, values: tf.Tensor) -> None:
+        super().__init__()
+        self.head, self.values = head, values
+
+    def __call__(self, hidden: tf.Tensor) -> object:
+        distribution = acme_compat.networks.DiscreteValuedDistribution
+        return distribution(values=self.values, logits=self.head(hidden))
+
+
+class _Recorder:
+    """An optimizer that keeps the gradients it is given and changes nothing."""
+
+    def apply(self, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
+        self.gradients = {v.ref(): g for v, g in zip(variables, gradients, strict=True)}
+
+
+def _as_acme_policy(policy: snt.Module) -> snt.Module:
+    trunk = policy.trunk
+    return snt.DeepRNN([trunk.encoder, trunk.gru.core, trunk.encoder2, trunk.fc, *trunk.blocks, _Fixed(policy.head)])
+
+
+def _as_acme_critic(critic: snt.Module, values: tf.Tensor) -> snt.Module:
+    trunk = critic.trunk
+    return acme_compat.networks.CriticDeepRNN(
+        [
+            _Multiplexer(trunk.encoder),
+            trunk.gru.core,
+            trunk.encoder2,
+            trunk.fc,
+            *trunk.blocks,
+            _Values(critic.head, values),
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", ["exp", "binary", "identity"])
+def test_losses_and_gradients_agree_with_acmes_learner(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same weights, same batch, same actions drawn: Acme's RCRRLearner, unrolled tick by tick, is the reference.
+
+    Acme divides its sums over T-1 transitions by T, and clips gradients at 40; neither changes what is compared.
+    """
+    config = replace(CONFIG, filter=kind, td_samples=1, beta=3.0)  # type: ignore[arg-type]
+    ours = learner(config)
+    # Different targets and an uneven policy, so that no term of the losses vanishes or coincides.
+    for i, variable in enumerate(
+        v for n in (ours.policy, ours.critic, ours.target_policy, ours.target_critic) for v in n.weights().values()
+    ):
+        variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.1))
+    data = batch(config)
+    monkeypatch.setattr(crr, "sample", fixed_sample)
+    with tf.GradientTape(persistent=True) as tape:
+        losses = ours.losses(data, tf.constant([0, 0]))
+    scale = (config.window - 1) / config.window
+
+    transition = tree.map_structure(
+        lambda x: tf.transpose(x, [1, 0, *range(2, x.shape.rank)]),
+        {"o": data.observation, "a": data.action[..., None], "r": data.reward},
+    )
+    dataset = tf.data.Dataset.from_tensors(
+        acme_compat.types.Transition(
+            transition["o"], transition["a"], transition["r"], tf.ones_like(transition["r"]), ()
+        )
+    ).repeat()
+    recorders = (_Recorder(), _Recorder())
+    reference = acme_compat.reference_learner().RCRRLearner(
+        policy_network=_as_acme_policy(ours.policy),
+        critic_network=_as_acme_critic(ours.critic, ours.values),
+        target_policy_network=_as_acme_policy(ours.target_policy),
+        target_critic_network=_as_acme_critic(ours.target_critic, ours.values),
+        dataset=dataset,
+        policy_optimizer=recorders[0],
+        critic_optimizer=recorders[1],
+        discount=config.discount,
+        num_action_samples_policy_weight=config.value_samples,
+        policy_improvement_modes={"identity": "all"}.get(kind, kind),
+        beta=config.beta,
+        clipping=False,
+    )
+    reported = reference._step(next(reference._iterator))
+    assert float(losses.critic) * scale == pytest.approx(float(reported["critic_loss"]), rel=1e-4)
+    assert float(losses.policy) * scale == pytest.approx(float(reported["policy_loss"]), rel=1e-4)
+    for network, loss, recorder in (
+        (ours.policy, losses.policy, recorders[0]),
+        (ours.critic, losses.critic, recorders[1]),
+    ):
+        variables = list(network.weights().values())
+        assert len(variables) == len(recorder.gradients)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            np.testing.assert_allclose(gradient * scale, recorder.gradients[variable.ref()], atol=1e-4, rtol=1e-4)
+
+
+def test_reward_before_action_pairs_as_the_public_code_does() -> None:
+    config = replace(CONFIG, reward_before_action=True)
+    data, seed = batch(config), tf.constant([0, 0])
+    shifted = crr.Batch(data.observation[1:], data.action[1:], data.reward[:-1])
+    before = learner(config).losses(data, seed)
+    by_hand = learner(CONFIG).losses(shifted, seed)
+    assert float(before.critic) == pytest.approx(float(by_hand.critic), rel=1e-6)
+
+
+def test_burn_in_rows_warm_the_state_but_carry_no_loss() -> None:
+    warm = learner(replace(CONFIG, burn_in=3))
+    data, seed = batch(), tf.constant([0, 0])
+    losses = warm.losses(data, seed)
+    assert losses.q.shape == (3, 4)
+    full = learner(CONFIG).losses(data, seed)
+    np.testing.assert_allclose(losses.q, full.q[3:], atol=1e-5)
+    other_rewards = crr.Batch(data.observation, data.action, data.reward + tf.constant([9.0] * 3 + [0.0] * 4)[:, None])
+    assert float(warm.losses(other_rewards, seed).critic) == pytest.approx(float(losses.critic), rel=1e-6)
+
+
+def test_targets_follow_every_period() -> None:
+    ours = learner(replace(CONFIG, target_period=2))
+    weight, copy = ours.policy.weights()["fc.w"], ours.target_policy.weights()["fc.w"]
+    before = weight.numpy()
+    ours.step(*batch())
+    np.testing.assert_array_equal(copy, before)
+    assert not np.array_equal(weight, before)
+    ours.step(*batch())
+    np.testing.assert_array_equal(copy, weight)
+
+
+def test_adam_moves_by_the_rate_at_first() -> None:
+    """Adam's first update is the rate times the gradient's sign."""
+    variable = tf.Variable([1.0, 1.0])
+    crr.Adam([variable], 0.1).apply([tf.constant([3.0, -0.2])], tf.constant(1))
+    np.testing.assert_allclose(variable, [0.9, 1.1], atol=1e-5)
+
+
+def test_steps_are_a_function_of_the_seed() -> None:
+    runs = []
+    for seed in (0, 0, 1):
+        ours = learner(seed=seed)
+        ours.step(*batch())
+        runs.append(ours.step(*batch(seed=1)).numpy())
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+    assert runs[0].shape == (len(crr.METRICS),)

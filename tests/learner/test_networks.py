@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow_probability as tfp
+
+from learner import config, networks
+from learner.artefact import NetworkSizes
+from learner.gru import Gru
+from learner.tensorflow_runtime import snt, tf
+
+SMALL = config.Config(width=12, gru=10, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=7)
+
+
+def normal(seed: int, *shape: int) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(seed).normal(size=shape), tf.float32)
+
+
+def test_gru_unrolls_like_sonnets_with_the_same_gradients() -> None:
+    gru = Gru(5, 4)
+    inputs, state, upstream = normal(0, 7, 3, 5), normal(1, 3, 4), normal(2, 7, 3, 4)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([inputs, state])
+        ours = gru.unroll(inputs, state)
+        theirs, _ = snt.static_unroll(gru.core, inputs, state)
+        ours_loss, theirs_loss = (tf.reduce_sum(x * upstream) for x in (ours, theirs))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    wanted = (inputs, state, *gru.core.trainable_variables)
+    for mine, other in zip(tape.gradient(ours_loss, wanted), tape.gradient(theirs_loss, wanted), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+
+
+def test_gru_step_serves_alternatives_from_one_state() -> None:
+    gru = Gru(5, 4)
+    inputs, state = normal(0, 2, 3, 5), normal(1, 3, 4)
+    stepped = gru.step(inputs, state)
+    for i in range(2):
+        np.testing.assert_allclose(stepped[i], gru.core(inputs[i], state)[0], atol=1e-6)
+
+
+def test_mixture_agrees_with_tensorflow_probability() -> None:
+    mixture = networks.Mixture(normal(0, 4, 5), normal(1, 4, 5), tf.exp(normal(2, 4, 5)))
+    other = tfp.distributions.MixtureSameFamily(
+        tfp.distributions.Categorical(logits=mixture.logits),
+        tfp.distributions.Normal(mixture.loc, mixture.scale),
+    )
+    action = normal(3, 4)
+    np.testing.assert_allclose(mixture.log_prob(action), other.log_prob(action), atol=1e-5)
+    np.testing.assert_allclose(mixture.mean(), other.mean(), atol=1e-5)
+
+
+def test_samples_follow_the_mixture_and_its_seed() -> None:
+    mixture = networks.Mixture(tf.math.log([[0.7, 0.3]]), tf.constant([[-1.0, 2.0]]), tf.constant([[0.1, 0.5]]))
+    drawn = networks.sample(mixture, 20_000, [1, 2]).numpy()
+    assert drawn.shape == (20_000, 1)
+    np.testing.assert_array_equal(drawn, networks.sample(mixture, 20_000, [1, 2]))
+    assert not np.array_equal(drawn, networks.sample(mixture, 20_000, [1, 3]))
+    low = drawn[drawn < 0.4]
+    assert len(low) / 20_000 == pytest.approx(0.7, abs=0.015)
+    assert low.std() == pytest.approx(0.1, rel=0.05)
+    assert drawn.mean() == pytest.approx(0.7 * -1 + 0.3 * 2, abs=0.05)
+
+
+def test_policy_has_the_papers_layers_and_no_others() -> None:
+    policy = networks.Policy(69, SMALL)
+    shapes = {name: tuple(v.shape) for name, v in policy.weights().items()}
+    assert shapes == NetworkSizes.of(SMALL, 69).shapes()
+    assert len(policy.trainable_variables) == len(shapes)
+    assert sum(math.prod(v.shape) for v in policy.trainable_variables) == NetworkSizes.of(SMALL, 69).parameters
+
+
+def test_same_shaped_layers_start_different() -> None:
+    weights = networks.Policy(69, SMALL).weights()
+    same = [weights[n].numpy() for n in ("fc.w", "residual0.linear0.w", "residual0.linear1.w", "residual1.linear0.w")]
+    assert all(not np.allclose(a, b) for i, a in enumerate(same) for b in same[i + 1 :])
+    assert not np.allclose(weights["head.logits.w"], weights["head.loc.w"])
+
+
+def test_unrolling_at_once_is_unrolling_in_pieces() -> None:
+    policy = networks.Policy(4, SMALL)
+    observation, state = normal(0, 6, 3, 4), tf.zeros([3, 10])
+    whole, states = policy.unroll(observation, state)
+    first, middle = policy.unroll(observation[:2], state)
+    second, _ = policy.unroll(observation[2:], middle[-1])
+    np.testing.assert_allclose(whole.loc, tf.concat([first.loc, second.loc], 0), atol=1e-6)
+    assert states.shape == (6, 3, 10)
+
+
+@pytest.mark.parametrize("action_scale", [0.0, 0.01])
+def test_the_critic_judges_the_taken_action_as_it_does_alternatives(action_scale: float) -> None:
+    critic = networks.Critic(4, replace(SMALL, action_scale=action_scale))
+    observation, action = normal(0, 6, 3, 4), normal(1, 6, 3)
+    states = critic.states(observation, action, tf.zeros([3, 10]))
+    before = tf.concat([tf.zeros([1, 3, 10]), states[:-1]], 0)
+    others = critic.alternatives(observation, tf.stack([action, action + 1]), before)
+    assert others.shape == (2, 6, 3, 7)
+    np.testing.assert_allclose(critic.logits(states), others[0], atol=1e-5)
+    assert not np.allclose(others[0], others[1])

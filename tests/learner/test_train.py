@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from learner.artefact import PolicyArtefact
+from learner.crr import METRICS
+from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
+
+ROOT = Path(__file__).parents[2]
+CONFIG = {
+    "width": 16,
+    "gru": 16,
+    "batch": 16,
+    "window": 8,
+    "steps": 60,
+    "policy_rate": 1e-3,
+    "critic_rate": 1e-3,
+    "atoms": 21,
+    "target_period": 5,
+    "input_transform": "symlog",
+    "input_limit": 5,
+}
+
+
+def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 0, **changes: Any) -> list[str]:
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump({**CONFIG, **changes}))
+    places = {"pool": pool, "out": folder / "models" / name, "logs": folder / "logs" / name, "cache": folder / "cache"}
+    options = [text for key, value in places.items() for text in (f"--{key}", str(value))]
+    start = [sys.executable, "-m", "sagecc", "train", "--config", str(config)]
+    return [*start, *options, "--checkpoint-every", str(checkpoint_every)]
+
+
+def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def digest(folder: Path, name: str = "a") -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (folder / "models" / name).iterdir()}
+
+
+def curve(folder: Path, name: str = "a") -> list[list[float]]:
+    lines = (folder / "logs" / name / "metrics.jsonl").read_text().splitlines()
+    return [[json.loads(line)[key] for key in ("step", *METRICS)] for line in lines]
+
+
+def steps_logged(folder: Path) -> int:
+    path = folder / "logs" / "a" / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
+    make_pool: PoolMaker, tmp_path: Path
+) -> None:
+    pool = make_pool()
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    done = run(command(whole, pool))
+    assert done.returncode == 0, done.stderr
+    assert "60 steps in" in done.stdout
+    assert done.stderr == ""
+
+    process = subprocess.Popen(command(killed, pool), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while steps_logged(killed) < 6 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (killed / "models" / "a" / "card.json").exists()
+
+    again = run(command(killed, pool))
+    assert again.returncode == 0, again.stderr
+    continued = int(again.stdout.split()[0])
+    assert 0 < continued < 60
+    assert curve(killed) == curve(whole)
+    assert digest(killed) == digest(whole)
+    assert set(digest(whole)) == {"card.json", "policy.safetensors", "metrics.json"}
+
+    once_more = run(command(killed, pool))
+    assert once_more.returncode == 0, once_more.stderr
+    assert "nothing to do" in once_more.stdout
+    assert digest(killed) == digest(whole)
+
+    card = PolicyArtefact.load(killed / "models" / "a").card
+    metrics = json.loads((killed / "models" / "a" / "metrics.json").read_text())
+    assert card["metrics"] == {k: v for k, v in metrics.items() if k != "parameters"}
+    assert metrics["step"] == 60
+    assert not {"steps_per_s", "waiting_share"} & set(metrics)
+    assert list((killed / "logs" / "a").glob("events.out.tfevents.*"))
+
+    # A lost artefact comes back from the checkpoint, without training; another configuration sets the run aside.
+    (killed / "models" / "a" / "card.json").unlink()
+    assert run(command(killed, pool)).returncode == 0
+    assert digest(killed) == digest(whole)
+    other = run([*command(killed, pool), "--steps", "3"])
+    assert other.returncode == 0, other.stderr
+    assert len(list((killed / "logs" / "a").glob("earlier-*/checkpoint.safetensors"))) == 1
+
+    # A corrupt checkpoint of this very run is named, and not overwritten.
+    checkpoint = killed / "logs" / "a" / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    (killed / "models" / "a" / "card.json").unlink()
+    refused = run([*command(killed, pool), "--steps", "3"])
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("sagecc: ")
+    assert "cannot be continued" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert checkpoint.stat().st_size == 1000
+
+
+def preferred(folder: Path, name: str) -> tuple[float, float]:
+    """Mean action of the policy where srtt is low and where it is high, along one made-up flow."""
+    policy = PolicyArtefact.load(folder / "models" / name)
+    generator = np.random.default_rng(99)
+    observation = np.stack(list(observations(200, generator).values()), axis=1)
+    low = observation[:, 0] < 1
+    hidden, actions = policy.initial_state(), []
+    for row in observation:
+        logits, loc, _, hidden = policy.step(row[None], hidden)
+        actions.append(policy.mean_action(logits, loc)[0])
+    return float(np.mean(np.array(actions)[low])), float(np.mean(np.array(actions)[~low]))
+
+
+def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """The pool takes each action half of the time; only the reward says which is better in which state."""
+    pool = make_pool((2000, 2000))
+    for name in ("exp", "identity"):
+        changes = {"filter": name, "steps": 600, "batch": 32, "discount": 0.5, "min_scale": 0.05}
+        done = run(command(tmp_path, pool, name, checkpoint_every=60, **changes))
+        assert done.returncode == 0, done.stderr
+    low, high = preferred(tmp_path, "exp")
+    assert low > 0.6 * GOOD
+    assert high < 0.6 * BAD
+    assert max(map(abs, preferred(tmp_path, "identity"))) < 0.5 * GOOD
+
+
+def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:
+    done = run(command(tmp_path, make_pool(), policy_rate=1e12))
+    assert done.returncode == 2
+    assert "training diverged at step" in done.stderr
+    assert "lower the learning rates" in done.stderr
+    assert (tmp_path / "logs" / "a" / "diverged.npz").exists()
+    assert not (tmp_path / "models").exists()
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "huge"], "no training configuration 'huge'"),
+        (["--pool", "nowhere"], "no pool at nowhere"),
+        (["--steps", "0"], "--steps"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+    places = ["--out", str(tmp_path / "m"), "--logs", str(tmp_path / "l"), "--cache", str(tmp_path / "c")]
+    done = run([sys.executable, "-m", "sagecc", "train", *places, *arguments])
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_count_parameters() -> None:
+    done = run([sys.executable, "-m", "sagecc", "train", "--config", "paper", "--count-parameters"])
+    assert done.stdout == "4550415\n"

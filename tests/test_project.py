@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for the repository as a whole: licences, layers, stages, documents."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+LAYERS = {
+    "schemas": set(),
+    "collector": {"schemas"},
+    "learner": {"schemas"},
+    "execution": {"schemas", "collector", "learner"},
+    "leagues": {"schemas", "collector", "learner", "execution"},
+    "sagecc": {"schemas", "collector", "learner", "execution", "leagues"},
+}
+"""What each package may import beside itself."""
+
+PLUMBING = {"schemas/errors.py", "schemas/files.py"}
+"""Code that every stage uses and that decides no byte of its output."""
+
+LIMIT_BYTES = 20 * 2**20
+SOURCES = re.compile(r".*\.(py|c|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
+
+
+def tracked() -> list[str]:
+    return subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Yield the dotted names that a file imports, wherever in the file it does."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def code_behind(file: Path, seen: set[Path]) -> set[Path]:
+    """Return the project's own modules that a module reaches, itself included."""
+    if file not in seen:
+        seen.add(file)
+        for name in imported(file):
+            target = ROOT / f"{name.replace('.', '/')}.py"
+            if name.split(".")[0] in LAYERS and target.exists():
+                code_behind(target, seen)
+    return seen
+
+
+def stages() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    return found
+
+
+@pytest.mark.parametrize("file", [name for name in tracked() if SOURCES.match(name) and (ROOT / name).exists()])
+def test_every_source_file_names_its_licence(file: str) -> None:
+    text = (ROOT / file).read_text()
+    if not text:
+        return
+    licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
+    assert licence, f"{file}: no SPDX line"
+    kernel_code = file.startswith("collector/kernel/") and not file.endswith(".py")
+    assert ("GPL-2.0-only" if kernel_code else "Apache-2.0") in licence[1].split(" OR "), licence[1]
+
+
+def test_licences_are_the_full_texts() -> None:
+    assert "Version 2.0, January 2004" in (ROOT / "LICENSES/Apache-2.0.txt").read_text()
+    assert "Version 2, June 1991" in (ROOT / "LICENSES/GPL-2.0-only.txt").read_text()
+
+
+def test_the_repository_stays_small() -> None:
+    sizes = {name: (ROOT / name).stat().st_size for name in tracked() if (ROOT / name).is_file()}
+    assert sum(sizes.values()) < LIMIT_BYTES, sorted(sizes.items(), key=lambda item: -item[1])[:5]
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_imports_go_downwards_only(package: str) -> None:
+    upwards = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules(package)
+        for name in imported(file)
+        if name.split(".")[0] in LAYERS.keys() - LAYERS[package] - {package}
+    }
+    assert not upwards
+
+
+@pytest.mark.parametrize("stage", stages())
+def test_a_stage_depends_on_all_of_its_code(stage: str) -> None:
+    deps = [ROOT / dep.replace("${train.config}", "small") for dep in stages()[stage]["deps"]]
+    assert not [dep for dep in deps if dep.suffix in {".py", ".yaml"} and not dep.exists()]
+    reached = code_behind(ROOT / "sagecc" / "commands" / f"{stage}.py", set())
+    needed = {str(file.relative_to(ROOT)) for file in reached if not file.is_relative_to(ROOT / "sagecc")} - PLUMBING
+    covered = {name for name in needed if any((ROOT / name).is_relative_to(dep) for dep in deps)}
+    assert needed == covered, f"dvc.yaml: add to {stage}: {sorted(needed - covered)}"
+    listed = {str(dep.relative_to(ROOT)) for dep in deps if dep.suffix == ".py"}
+    assert listed <= needed, f"dvc.yaml: {stage} does not use {sorted(listed - needed)}"
+
+
+def test_stages_call_commands_that_exist() -> None:
+    for name, stage in stages().items():
+        command, sub = stage["cmd"].split()[:2]
+        assert (command, sub) == ("sagecc", name)
+        assert (ROOT / "sagecc" / "commands" / f"{sub}.py").exists()
+
+
+def test_every_direct_dependency_is_explained_and_locked() -> None:
+    explained = (ROOT / "docs" / "dependencies.md").read_text()
+    for stem in ("requirements", "bootstrap"):
+        wanted = re.findall(r"^([a-zA-Z0-9-]+)", (ROOT / f"requirements/{stem}.in").read_text(), re.MULTILINE)
+        locked = (ROOT / f"requirements/{stem}.txt").read_text().lower()
+        for name in wanted:
+            assert f"`{name}`" in explained, f"docs/dependencies.md: what is {name} for?"
+            assert re.search(rf"^{name.lower()}==[^ ]+ \\\n    --hash=sha256:", locked, re.MULTILINE), (
+                f"{name}: not locked"
+            )
+
+
+def test_every_system_package_is_explained() -> None:
+    explained = (ROOT / "docs" / "dependencies.md").read_text()
+    for name in (ROOT / "scripts/apt-packages.txt").read_text().split():
+        assert f"`{name}`" in explained, f"docs/dependencies.md: what is {name} for?"
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = set(re.findall(r"(?:^|`)make ([a-z-]+)", readme, re.MULTILINE))
+    assert {"repro", "test"} <= made <= targets
+    called = set(re.findall(r"(?:^|`)sagecc ([a-z-]+)", readme, re.MULTILINE))
+    commands = {path.stem for path in (ROOT / "sagecc" / "commands").glob("[a-z]*.py")}
+    assert {"run", "collect", "pool", "train", "league", "sql"} <= called <= commands
+    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- league:begin -->")
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
