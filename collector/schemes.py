@@ -16,7 +16,7 @@ SCHEMES: Mapping[str, str] = MappingProxyType(
         "cubic": "TCP Cubic (RFC 9438): the default of most systems",
         "vegas": "TCP Vegas: holds a few packets in the queue, by delay",
         "yeah": "YeAH: Scalable TCP while the queue is short, Reno-like precaution else",
-        "bbr": "BBR v1: paces at the measured bottleneck rate (stands in for BBR2)",
+        "bbr2": "BBRv2: paces at the measured bottleneck rate, bounds what is in flight by losses",
         "reno": "NewReno (RFC 5681, RFC 6582): additive increase, multiplicative decrease",
         "illinois": "TCP Illinois: AIMD whose constants follow the delay",
         "veno": "TCP Veno: Reno that tells random from congestion losses by delay",
@@ -27,10 +27,11 @@ SCHEMES: Mapping[str, str] = MappingProxyType(
         "hybla": "TCP Hybla: Reno made independent of the RTT",
     }
 )
-"""The 13 schemes of the paper's pool (section 5), in its order; BBR v1 stands in for BBR2."""
+"""The 13 schemes of the paper's pool (section 5), in its order."""
 
 OTHERS: Mapping[str, str] = MappingProxyType(
     {
+        "bbr": "BBR v1: paces at the measured bottleneck rate, whatever is lost",
         "dctcp": "DCTCP (RFC 8257): for data centres with ECN marks",
         "scalable": "Scalable TCP: multiplicative increase",
         "nv": "TCP-NV: Vegas's heir for data centres",

@@ -47,8 +47,9 @@ enum bbr2_state {
 };
 
 static const u16 pacing_gain[] = {
-	[STARTUP] = 2770, [DRAIN] = 500, [DOWN] = 900, [CRUISE] = 1000, [REFILL] = 1000, [UP] = 1250,
-	[PROBE_RTT] = 1000,
+	[STARTUP] = 2770, /* the least that doubles the rate each round */
+	[DRAIN] = 500, /* the inverse of the window's gain */
+	[DOWN] = 900,	  [CRUISE] = 1000, [REFILL] = 1000, [UP] = 1250, [PROBE_RTT] = 1000,
 };
 
 static const u32 cwnd_gain = 2000;
@@ -105,26 +106,26 @@ struct bbr2 {
 	u32 prior_cwnd;
 	u32 probe_up_cnt; /* ACKed packets for one more in inflight_hi */
 	u32 probe_up_acks;
-	u32 state : 3,
-	    prev_ca_state : 3,
-	    has_seen_rtt : 1,
-	    round_start : 1,
-	    loss_round_start : 1,
-	    loss_in_round : 1,
-	    loss_events : 2, /* of this round, in STARTUP */
-	    filled_pipe : 1,
-	    full_bw_count : 2,
-	    packet_conservation : 1,
-	    idle_restart : 1,
-	    probe_samples : 1, /* ACKs are of packets sent while probing, no reaction to them yet */
-	    probe_stopping : 1, /* this round's ACKs are the last of the probe */
-	    probe_rtt_at_target : 1,
-	    probe_rtt_round_done : 1,
-	    extra_acked_now : 1,
-	    extra_acked_age : 3; /* rounds */
-	u32 probe_wait_ms : 12,
-	    rounds_since_probe : 7,
-	    probe_up_rounds : 5;
+	u32 state : 3;
+	u32 prev_ca_state : 3;
+	u32 has_seen_rtt : 1;
+	u32 round_start : 1;
+	u32 loss_round_start : 1;
+	u32 loss_in_round : 1;
+	u32 loss_events : 2; /* of this round, in STARTUP */
+	u32 filled_pipe : 1;
+	u32 full_bw_count : 2;
+	u32 packet_conservation : 1;
+	u32 idle_restart : 1;
+	u32 probe_samples : 1; /* ACKs are of packets sent while probing, no reaction to them yet */
+	u32 probe_stopping : 1; /* this round's ACKs are the last of the probe */
+	u32 probe_rtt_at_target : 1;
+	u32 probe_rtt_round_done : 1;
+	u32 extra_acked_now : 1; /* the window that is being filled */
+	u32 extra_acked_age : 3; /* of that window, in rounds */
+	u32 probe_wait_ms : 12;
+	u32 rounds_since_probe : 7;
+	u32 probe_up_rounds : 5;
 };
 
 /* What one ACK says; no delivery rate if `bw` is 0. */
@@ -277,8 +278,8 @@ static u32 lost_at(const struct bbr2 *b, u32 delivered)
 		return from->lost;
 	if (!before(delivered, to->delivered))
 		return to->lost;
-	return from->lost + div_u64((u64)(to->lost - from->lost) * (delivered - from->delivered),
-				    to->delivered - from->delivered);
+	return from->lost +
+	       div_u64((u64)(to->lost - from->lost) * (delivered - from->delivered), to->delivered - from->delivered);
 }
 
 static struct bbr2_ack read_ack(const struct sock *sk, const struct bbr2 *b, const struct rate_sample *rs)
@@ -371,8 +372,7 @@ static void update_aggregation(struct sock *sk, struct bbr2 *b, const struct bbr
 	}
 	b->extra_acked_delivered += a->rs->acked_sacked;
 	extra = min_t(u64, b->extra_acked_delivered - expected, tcp_snd_cwnd(tcp_sk(sk)));
-	b->extra_acked[b->extra_acked_now] =
-		min_t(u32, max_t(u32, extra, b->extra_acked[b->extra_acked_now]), U16_MAX);
+	b->extra_acked[b->extra_acked_now] = min_t(u32, max_t(u32, extra, b->extra_acked[b->extra_acked_now]), U16_MAX);
 }
 
 /* Returns whether the minimum of the last 5 s is due for another look. */
@@ -527,8 +527,7 @@ static void check_high_loss(struct sock *sk, struct bbr2 *b, const struct bbr2_a
 		b->loss_events = min(b->loss_events + 1U, startup_loss_events);
 	if (!b->round_start)
 		return;
-	if (b->prev_ca_state == TCP_CA_Recovery && b->loss_events >= startup_loss_events &&
-	    inflight_too_high(a)) {
+	if (b->prev_ca_state == TCP_CA_Recovery && b->loss_events >= startup_loss_events && inflight_too_high(a)) {
 		b->filled_pipe = 1;
 		b->inflight_hi = max(bbr2_inflight(sk, b, bbr2_max_bw(b), GAIN_UNIT), b->inflight_latest);
 	}
@@ -545,8 +544,7 @@ static void check_startup_done(struct sock *sk, struct bbr2 *b, const struct bbr
 		tcp_sk(sk)->snd_ssthresh = bbr2_inflight(sk, b, bbr2_max_bw(b), GAIN_UNIT);
 		b->state = DRAIN;
 	}
-	if (b->state == DRAIN &&
-	    tcp_packets_in_flight(tcp_sk(sk)) <= bbr2_inflight(sk, b, bbr2_max_bw(b), GAIN_UNIT))
+	if (b->state == DRAIN && tcp_packets_in_flight(tcp_sk(sk)) <= bbr2_inflight(sk, b, bbr2_max_bw(b), GAIN_UNIT))
 		start_down(sk, b);
 }
 
