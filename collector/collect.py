@@ -19,6 +19,7 @@ from tqdm import tqdm
 from collector.episode import run_episode
 from collector.lab import Controller
 from collector.schemes import POLICY_PREFIX, check_scheme
+from collector.spec import episode_spec
 from collector.store import SPOOL, Partition, partition
 from schemas.environment import Environment
 from schemas.errors import SageccError
@@ -47,6 +48,11 @@ class Task:
     def episode_id(self) -> str:
         """Environment, scheme and seed."""
         return f"{self.environment.id}.{self.scheme}.{self.seed}"
+
+    @property
+    def spec_sha256(self) -> str:
+        """What the guest would be started with."""
+        return episode_spec(self.environment, self.scheme, self.seed).sha256
 
     @property
     def cost(self) -> float:
@@ -90,9 +96,10 @@ def collect(
     for group in groups:
         target = group[0].partition()
         stored, spooled = target.stored(), target.spooled()
+        kept = stored | spooled
         wanted = {task.episode_id for task in group}
-        todo += [task for task in group if task.episode_id not in stored | spooled]
-        plans.append((target, wanted if prune else wanted | stored | spooled))
+        todo += [task for task in group if kept.get(task.episode_id) != task.spec_sha256]
+        plans.append((target, wanted if prune else wanted | kept.keys()))
     failures = _run_all(sorted(todo, key=lambda task: -task.cost), jobs, progress)
     failed = {episode for episode, _ in failures}
     for target, wanted in plans:
@@ -170,7 +177,10 @@ def _results(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, int | Sag
                     yield task, future.result()
                 except SageccError as error:
                     yield task, error
+        pool.shutdown()
     except BrokenProcessPool:
         raise SageccError("a worker was killed; finished episodes are kept: start again to go on") from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    except BaseException:
+        for worker in multiprocessing.active_children():  # a polite shutdown can wait for ever for one that is starting
+            worker.kill()
+        raise

@@ -48,6 +48,7 @@ class Episode:
     rows: pa.Table
     flows: tuple[FlowSummary, ...]
     sha256: str
+    spec_sha256: str
 
     def summary_row(self) -> dict[str, object]:
         """Return the row of EPISODE_SCHEMA."""
@@ -59,6 +60,7 @@ class Episode:
             "scheme": self.scheme,
             "seed": self.seed,
             "environment": self.environment.to_json(),
+            "spec_sha256": self.spec_sha256,
             "rows": self.rows.num_rows,
             "goodput_mbps": own.goodput_mbps,
             "delay_mean_ms": own.delay_mean_ms,
@@ -93,7 +95,7 @@ def run_episode(
         for flow, (name, start) in enumerate(zip(schemes, starts, strict=True))
     )
     digest = hashlib.sha256(own.tobytes()).hexdigest()
-    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest)
+    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest, spec.sha256)
 
 
 def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,11 @@ class EpisodeSpec:
     seed: int
     memory_mb: int
     lockstep: tuple[int, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Digest of everything that decides the run, but for the kernel and a policy."""
+        return hashlib.sha256(f"{self.seed} {self.memory_mb} ".encode() + self.wire).hexdigest()
 
 
 def _ns(seconds: float) -> int:

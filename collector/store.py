@@ -41,26 +41,27 @@ class Partition:
         self._fresh = self._folder.with_name(f".tmp-{self._folder.name}")
         self._kernel = kernel_sha256.encode()
 
-    def stored(self) -> set[str]:
-        """Return the ids of the episodes in the partition's files; none if another kernel ran them."""
+    def stored(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
         if not self._folder.exists() and (self._fresh / EPISODES).exists():
             self._fresh.rename(self._folder)  # killed between the two renames of assemble()
         path = self._folder / EPISODES
         if not path.exists():
-            return set()
+            return {}
         table = read_table(path)
-        if (table.schema.metadata or {}).get(KERNEL) != self._kernel:
-            return set()
-        return set(table["episode_id"].to_pylist())
+        if (table.schema.metadata or {}).get(KERNEL) != self._kernel or "spec_sha256" not in table.column_names:
+            return {}
+        return dict(zip(table["episode_id"].to_pylist(), table["spec_sha256"].to_pylist(), strict=True))
 
-    def spooled(self) -> set[str]:
-        """Return the ids of finished episodes that wait to be assembled; drop those of another kernel."""
-        found = set()
+    def spooled(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of finished episodes that wait to be assembled; drop those of another kernel."""
+        found = {}
         for path in self._spool.glob("[!.]*.arrow"):
             with pa.memory_map(str(path)) as source:
                 meta = pa.ipc.open_file(source).schema.metadata or {}
             if meta.get(KERNEL) == self._kernel:
-                found.add(json.loads(meta[SUMMARY])["episode_id"])
+                summary = json.loads(meta[SUMMARY])
+                found[summary["episode_id"]] = summary["spec_sha256"]
             else:
                 path.unlink()
         return found
@@ -88,11 +89,11 @@ class Partition:
         """
         ids = sorted(wanted)
         stored = self.stored()
-        if set(ids) == stored and not any(self._spool.glob("*.arrow")):
+        if set(ids) == stored.keys() and not any(self._spool.glob("*.arrow")):
             return
         shutil.rmtree(self._fresh, ignore_errors=True)
         try:
-            self._write(ids, stored)
+            self._write(ids)
         except BaseException:
             shutil.rmtree(self._fresh, ignore_errors=True)
             raise
@@ -104,9 +105,9 @@ class Partition:
         shutil.rmtree(previous, ignore_errors=True)
         shutil.rmtree(self._spool, ignore_errors=True)
 
-    def _write(self, ids: Sequence[str], stored: set[str]) -> None:
+    def _write(self, ids: Sequence[str]) -> None:
         self._fresh.mkdir(parents=True)
-        old = _OldRows(self._folder, stored)
+        old = _OldRows(self._folder)
         summaries = []
         with _Parts(self._fresh, self._kernel) as parts:
             for name in ids:
@@ -130,11 +131,11 @@ class Partition:
 class _OldRows:
     """Episodes of the partition as it was, read file by file as they are asked for (in sorted order)."""
 
-    def __init__(self, folder: Path, stored: set[str]) -> None:
-        self._summaries: dict[str, dict[str, object]] = {}
-        self._rows = self._each(folder) if stored else iter(())
-        if stored:
-            self._summaries = {row["episode_id"]: row for row in read_table(folder / EPISODES).to_pylist()}
+    def __init__(self, folder: Path) -> None:
+        path = folder / EPISODES
+        rows = read_table(path).to_pylist() if path.exists() else []
+        self._summaries: dict[str, dict[str, object]] = {row["episode_id"]: row for row in rows}
+        self._rows = self._each(folder)
 
     @staticmethod
     def _each(folder: Path) -> Iterator[tuple[str, pa.Table]]:

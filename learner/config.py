@@ -52,6 +52,9 @@ class Config:
     ratio_cap: largest weight of `exp`.
     value_samples: actions drawn from the policy to estimate V(s) in A = Q(s, a) - V(s) (m of Eq. 6).
     td_samples: actions drawn from the target policy for the temporal-difference target.
+    average: decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights,
+        as in `paper`. A policy acts a hundred times a second, so a bias of its mean far below the noise of single steps
+        starves or floods a link.
     target_period: steps between copies of both networks to their targets.
     value_range: lowest and highest return that the critic can represent. Null, the default, takes them from the
         discounted returns found in the pool: the highest, and the one that a thousandth lies below (a rare burst
@@ -90,6 +93,7 @@ class Config:
     ratio_cap: float = 20.0
     value_samples: int = 4
     td_samples: int = 1
+    average: float = 0.0
     target_period: int = 100
     value_range: tuple[float, float] | None = None
     reward_before_action: bool = False
@@ -108,6 +112,7 @@ class Config:
             (self.residual_blocks >= 0, "residual_blocks cannot be negative"),
             (self.input_limit >= 0, "input_limit cannot be negative (0 is no limit)"),
             (self.action_scale >= 0, "action_scale cannot be negative (0 leaves actions as they are)"),
+            (0 <= self.average < 1, "average must be from 0 to below 1"),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (low < high, "value_range must be [low, high] with low < high"),
             (0 <= self.burn_in < transitions, f"burn_in must leave a transition of the window's {transitions}"),

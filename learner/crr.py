@@ -63,11 +63,13 @@ class Crr:
         self.critic = Critic(observations, config)
         self.target_policy = Policy(observations, config, name="target_policy")
         self.target_critic = Critic(observations, config, name="target_critic")
+        self.average_policy = Policy(observations, config, name="average_policy")
         self.values = tf.linspace(tf.constant(value_range[0]), tf.constant(value_range[1]), config.atoms)
         self.policy_optimizer = Adam(list(self.policy.weights().values()), config.policy_rate)
         self.critic_optimizer = Adam(list(self.critic.weights().values()), config.critic_rate)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self.copy_to_targets()
+        self._follow(0.0)
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def step(self, observation: Any, action: Any, reward: Any) -> Any:
@@ -85,6 +87,9 @@ class Crr:
         self.steps.assign_add(1)
         self.policy_optimizer.apply(policy_gradient, self.steps)
         self.critic_optimizer.apply(critic_gradient, self.steps)
+        count = tf.cast(self.steps, tf.float32)
+        # The average is over the steps there are until they outnumber what the decay remembers.
+        self._follow(tf.minimum(self.config.average, count / (count + 1)))
         tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
         return tf.stack(
             [
@@ -150,15 +155,24 @@ class Crr:
             for variable, copy in zip(source.weights().values(), target.weights().values(), strict=True):
                 copy.assign(variable)
 
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average over the last steps (Config.average)."""
+        return self.average_policy.weights()
+
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        networks = ("policy", "critic", "target_policy", "target_critic")
+        networks = ("policy", "critic", "target_policy", "target_critic", "average_policy")
         named = {f"{n}/{k}": v for n in networks for k, v in getattr(self, n).weights().items()}
         for name in ("policy", "critic"):
             optimizer = getattr(self, f"{name}_optimizer")
             for weight, m, v in zip(getattr(self, name).weights(), optimizer.m, optimizer.v, strict=True):
                 named |= {f"{name}_adam_m/{weight}": m, f"{name}_adam_v/{weight}": v}
         return {**named, "steps": self.steps}
+
+    def _follow(self, decay: Any) -> None:
+        """Move the averaged policy towards the policy."""
+        for source, average in zip(self.policy.weights().values(), self.average_policy.weights().values(), strict=True):
+            average.assign(source + decay * (average - source))
 
     def _filter(self, advantage: Any) -> Any:
         """f(A) of Eq. 6."""

@@ -59,7 +59,7 @@ def run(
     with Prefetch(sampler.batch, range(begin, config.steps)) as batches:
         _loop(config, crr, batches, journal, begin, checkpoint_s)
     seconds = time.perf_counter() - begun
-    weights = {name: variable.numpy() for name, variable in crr.policy.weights().items()}
+    weights = {name: variable.numpy() for name, variable in crr.exported().items()}
     return Result(weights, journal.last(), config.steps - begin, seconds, batches.waited_s / seconds)
 
 

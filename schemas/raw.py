@@ -63,6 +63,7 @@ EPISODE_SCHEMA = pa.schema(
         pa.field("scheme", pa.string()),
         pa.field("seed", pa.int64()),
         pa.field("environment", pa.string(), metadata={"meaning": "Environment.to_json"}),
+        pa.field("spec_sha256", pa.string(), metadata={"meaning": "of what the guest was started with"}),
         pa.field("rows", pa.int64()),
         pa.field("goodput_mbps", pa.float64(), metadata={"unit": "Mbps", "meaning": "in-order bytes at the receiver"}),
         pa.field("delay_mean_ms", pa.float64(), metadata={"unit": "ms", "meaning": "one-way, data packets"}),

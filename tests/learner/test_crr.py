@@ -238,6 +238,21 @@ def test_targets_follow_every_period() -> None:
     np.testing.assert_array_equal(copy, weight)
 
 
+@pytest.mark.parametrize(
+    ("decay", "share"), [(0.0, (0.0, 0.0, 1.0)), (0.9, (1 / 3, 1 / 3, 1 / 3)), (0.5, (0.25, 0.25, 0.5))]
+)
+def test_exported_weights_are_the_average_of_the_steps(decay: float, share: tuple[float, ...]) -> None:
+    """Step n leaves min(decay, n / (n + 1)) of the average before it: a plain mean until the decay remembers less."""
+    ours = learner(replace(CONFIG, average=decay))
+    weight, exported = ours.policy.weights()["fc.w"], ours.exported()["fc.w"]
+    seen = [weight.numpy()]
+    for i in range(2):
+        ours.step(*batch(seed=i))
+        seen.append(weight.numpy())
+    assert not np.array_equal(seen[1], seen[2])
+    np.testing.assert_allclose(exported, sum(s * w for s, w in zip(share, seen, strict=True)), atol=1e-6)
+
+
 def test_adam_moves_by_the_rate_at_first() -> None:
     """Adam's first update is the rate times the gradient's sign."""
     variable = tf.Variable([1.0, 1.0])

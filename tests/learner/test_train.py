@@ -32,6 +32,8 @@ CONFIG = {
     "target_period": 5,
     "input_transform": "symlog",
     "input_limit": 5,
+    "action_scale": 0.01,
+    "average": 0.9,
 }
 
 
