@@ -22,10 +22,11 @@
  *    reports a loss is checked instead, of a packet sent just after the lost one.
  *  - the lost ranges of a round. ACKs that report losses are counted.
  *
- * Where the draft is silent or of two minds: extra_acked counts once the pipe is filled, as in BBRv1;
- * leaving STARTUP on losses sets inflight_hi to what was delivered in a round, the BDP at least; an
- * undone recovery takes the short-term bounds with it; DRAIN is capped by inflight_hi (4.6.1). bw_hi,
- * which nothing in the draft ever lowers, and ECN, which it does not specify, are left out.
+ * Where the draft is silent or of two minds: the round after UP ends the probe for good (its filter
+ * step and its reaction to losses); extra_acked counts once the pipe is filled, as in BBRv1; leaving
+ * STARTUP on losses sets inflight_hi to what was delivered in a round, the BDP at least; an undone
+ * recovery takes the short-term bounds with it; DRAIN is capped by inflight_hi (4.6.1). bw_hi, which
+ * nothing in the draft ever lowers, and ECN, which it does not specify, are left out.
  */
 #include <linux/math64.h>
 #include <linux/module.h>
