@@ -49,7 +49,7 @@ def main() -> None:
         fixed_s = median(cpu_s(flat(12, 0.05), "cubic", out)[0] for _ in range(10))
         result["fixed_s"] = fixed_s
         rows = []
-        for scheme in ("cubic", "bbr"):
+        for scheme in ("cubic", "bbr2"):
             for rate in tqdm(RATES_MBPS, desc=scheme):
                 spent, packets = [], 0
                 for _ in range(REPEATS):

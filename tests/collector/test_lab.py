@@ -184,45 +184,59 @@ def test_unprivileged_user_runs_an_episode(kernel: Path) -> None:
         binary.unlink()
 
 
-def guests() -> set[int]:
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def guests(runner: int) -> set[int]:
+    """The guest that `runner` started and its processes; other runners' guests are none of our business."""
     found = set()
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and b"time-travel=inf-cpu" in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
-        except OSError:
+                pid = int(entry.name)
+                if runner in (parent(pid), parent(parent(pid))):
+                    found.add(pid)
+        except (OSError, ValueError):
             continue
     return found
 
 
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
 def test_a_killed_guest_is_named_and_leaves_nothing(kernel: Path) -> None:
-    before = guests()
+    seen: set[int] = set()
 
     def kill(sample: np.void) -> tuple[int, int]:
-        for pid in guests() - before:
-            os.kill(pid, signal.SIGKILL)
+        seen.update(guests(os.getpid()))
+        os.kill(min(seen), signal.SIGKILL)
         return 10, 0
 
     spec = episode_spec(network(duration_s=5), "policy:victim", 3)
     with pytest.raises(SageccError, match=r"policy:victim\.3: the guest died in mid-episode"):
         run_guest(kernel, spec, {0: kill})
-    time.sleep(0.2)
-    assert guests() <= before
+    time.sleep(0.5)
+    assert len(seen) > 1
+    assert not alive(seen)
 
 
 def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
-    before = guests()
+    seen: set[int] = set()
     spec = episode_spec(network(duration_s=5), "policy:stuck", 0)
 
     def stop(sample: np.void) -> tuple[int, int]:
-        for pid in guests() - before:
+        seen.update(guests(os.getpid()))
+        for pid in seen:
             os.kill(pid, signal.SIGSTOP)
         return 10, 0
 
     with pytest.raises(SageccError, match=r"policy:stuck\.0: the guest said nothing for 1 s and was ended"):
         run_guest(kernel, spec, {0: stop}, watchdog_s=1)
-    time.sleep(0.2)
-    assert guests() <= before
+    time.sleep(0.5)
+    assert seen
+    assert not alive(seen)
 
 
 def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
@@ -233,16 +247,16 @@ def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
         "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, {{0: forever}})\n"
     )
     spec = episode_spec(network(duration_s=5), "policy:x", 0)
-    before = guests()
     with subprocess.Popen(
         [sys.executable, "-c", code.format(spec.wire.hex(), str(kernel))], stdout=subprocess.PIPE, text=True
     ) as runner:
         assert runner.stdout is not None
         assert runner.stdout.readline() == "up\n"
-        assert guests() - before
+        seen = guests(runner.pid)
+        assert seen
         runner.kill()
     time.sleep(0.5)
-    assert guests() <= before
+    assert not alive(seen)
 
 
 def test_unknown_scheme_is_named_by_the_guest(run: Run) -> None:
