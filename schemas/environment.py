@@ -5,17 +5,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from schemas.errors import SageccError
 
 Reward = Literal["power", "friendliness"]
+Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]
 
 MTU_BYTES = 1500
 """Size of a full data packet on the link (IP header included), as in Mahimahi's traces."""
+
+TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0})
+"""Default delay target (ms): CoDel RFC 8289 section 4.2, PIE RFC 8033 section 4.2; BoDe's bound is ours."""
+
+INTERVAL_MS = MappingProxyType({"codel": 100.0, "pie": 15.0})
+"""Default interval (ms): CoDel's sliding minimum (RFC 8289 section 4.3), PIE's update period (RFC 8033 section 4.2)."""
+
+MAX_FLOWS = 64
+MAX_LINKS = 8
+"""What the guest kernel has room for (lab.h), with an access cable for every flow."""
 
 
 @dataclass(frozen=True)
@@ -27,78 +40,217 @@ class RateStep:
 
 
 @dataclass(frozen=True)
-class Link:
-    """The bottleneck: a rate schedule, then a propagation delay, behind a tail-drop queue.
+class DelayStep:
+    """From `t_s` on the propagation takes `delay_ms`."""
 
-    `rates` starts at t_s = 0 and is strictly increasing in time; `queue_bytes` counts IP bytes,
-    the packet being sent included.
+    t_s: float
+    delay_ms: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Moments (ms since the episode began) at which 1500 bytes may leave; repeated from the last one on.
+
+    Mahimahi's packet-delivery trace, but fractions of a millisecond are kept.
     """
 
-    rates: tuple[RateStep, ...]
-    delay_ms: float
-    queue_bytes: int
+    name: str
+    opportunities_ms: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        moments = self.opportunities_ms
+        _require(bool(moments) and moments[-1] > 0, f"trace {self.name}: it must last longer than 0 ms")
+        _require(
+            moments[0] >= 0 and all(a <= b for a, b in pairwise(moments)),
+            f"trace {self.name}: its times must not be negative and must not decrease",
+        )
+
+    @cached_property
+    def mean_mbps(self) -> float:
+        """Mean rate over one period (Mbps)."""
+        return len(self.opportunities_ms) * MTU_BYTES * 8 / 1000 / self.opportunities_ms[-1]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a link: random loss, a queue, a transmitter, then the propagation.
+
+    rates: its schedule, from t_s = 0; empty for no limit. trace: delivery opportunities instead of rates.
+    delay_ms: propagation; delays: its later changes.
+    queue_bytes, queue_packets: limits of the queue (IP bytes, the packet being sent included); None: no limit.
+    discipline: what is dropped; target_ms and interval_ms are the parameters of CoDel, PIE and BoDe (its bound).
+    loss: probability that a packet is lost before the queue.
+    jitter_ms: each packet's propagation differs by up to +- this, uniformly; packets stay in order unless
+    `jitter_reorders`. grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
+    """
+
+    rates: tuple[RateStep, ...] = ()
+    delay_ms: float = 0.0
+    queue_bytes: int | None = None
+    queue_packets: int | None = None
+    discipline: Discipline = "tail-drop"
+    target_ms: float | None = None
+    interval_ms: float | None = None
+    trace: Trace | None = None
+    delays: tuple[DelayStep, ...] = ()
+    loss: float = 0.0
+    jitter_ms: float = 0.0
+    jitter_reorders: bool = False
+    grain_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        rates, delays = self.rates, self.delays
+        _require(not rates or rates[0].t_s == 0, "the rate schedule must start at 0 s")
+        _require(all(a.t_s < b.t_s for a, b in pairwise(rates)), "rate steps must increase in time")
+        _require(all(0 < r.rate_mbps <= 10_000 for r in rates), "bandwidth must be above 0 and at most 10000 Mbps")
+        _require(not (rates and self.trace), "a link has either a rate or a trace, not both")
+        _require(
+            self.delay_ms >= 0 and all(d.delay_ms >= 0 for d in delays) and self.jitter_ms >= 0 and self.grain_ms >= 0,
+            "a delay cannot be negative",
+        )
+        _require(all(d.t_s > 0 for d in delays[:1]), "a change of delay must come after 0 s: delay_ms is the first")
+        _require(all(a.t_s < b.t_s for a, b in pairwise(delays)), "changes of delay must increase in time")
+        _require(
+            self.queue_bytes is None or self.queue_bytes >= MTU_BYTES,
+            f"the queue must hold at least one packet of {MTU_BYTES} bytes, not {self.queue_bytes}",
+        )
+        _require(self.queue_packets is None or self.queue_packets >= 1, "the queue must hold at least one packet")
+        _require(self.discipline in get_args(Discipline), f"unknown discipline '{self.discipline}'")
+        _require(
+            self.target_ms is None or (self.discipline in TARGET_MS and self.target_ms > 0),
+            f"target_ms must be above 0 and belongs to {', '.join(TARGET_MS)}, not to {self.discipline}",
+        )
+        _require(
+            self.interval_ms is None or (self.discipline in INTERVAL_MS and self.interval_ms > 0),
+            f"interval_ms must be above 0 and belongs to {', '.join(INTERVAL_MS)}, not to {self.discipline}",
+        )
+        _require(0 <= self.loss < 1, "the loss probability must be at least 0 and below 1")
 
     def rate_mbps_at(self, t_s: float) -> float:
-        """Return the rate (Mbps) in force at `t_s` seconds."""
+        """Return the rate (Mbps) in force at `t_s` seconds; a trace's mean; infinity without a limit."""
+        if not self.rates:
+            return self.mean_mbps
         return next(step.rate_mbps for step in reversed(self.rates) if step.t_s <= t_s)
+
+    @property
+    def mean_mbps(self) -> float:
+        """Base rate (Mbps), a trace's mean, or infinity without a limit."""
+        if self.trace:
+            return self.trace.mean_mbps
+        return self.rates[0].rate_mbps if self.rates else float("inf")
+
+    @property
+    def peak_mbps(self) -> float:
+        """Highest rate of the schedule (Mbps); a trace's busiest second."""
+        if self.trace:
+            return _busiest_second_mbps(self.trace)
+        return max((step.rate_mbps for step in self.rates), default=float("inf"))
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow's life and path: when it starts and ends, which links it crosses, how much longer its RTT is.
+
+    stop_s: None for the episode's end. links: (first, last) of the chain, both included; None for all.
+    extra_rtt_ms: on top of the links' own delays, half in each direction, before the first link.
+    """
+
+    start_s: float = 0.0
+    stop_s: float | None = None
+    extra_rtt_ms: float = 0.0
+    links: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class CrossFlow:
-    """A competing flow of a kernel scheme, from `start_s` to the episode's end."""
+    """A competing flow of a kernel scheme."""
 
     scheme: str
-    start_s: float = 0.0
+    flow: Flow = Flow()
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One dumbbell network and what is measured on it.
+    """One network and what is measured on it: a chain of links, one for a dumbbell, three for a parking lot.
 
     set: `I` (single flow), `II` (against Cubic) or `custom`.
-    bottleneck: the data direction; the way back has no limit and `return_delay_ms` of propagation.
-    cross: the competing flows. start_s: when the scheme under test starts.
+    links: the data direction, in order; return_links: the way back, one for each (acknowledgements cross them
+    in reverse order). flow: the one under test. cross: its competitors.
     duration_s: the episode's virtual length. windows_s: scoring windows (start, end) in seconds.
     reward: which reward the pool derives (design: `power` for Set I, `friendliness` for Set II).
     """
 
     set: str
-    bottleneck: Link
-    return_delay_ms: float
+    links: tuple[Link, ...]
+    return_links: tuple[Link, ...]
     duration_s: float
     windows_s: tuple[tuple[float, float], ...]
     reward: Reward = "power"
     cross: tuple[CrossFlow, ...] = ()
-    start_s: float = 0.0
+    flow: Flow = Flow()
 
     def __post_init__(self) -> None:
-        rates = self.bottleneck.rates
-        checks = (
-            (bool(rates) and rates[0].t_s == 0, "the rate schedule must start at 0 s"),
-            (all(a.t_s < b.t_s for a, b in pairwise(rates)), "rate steps must increase in time"),
-            (all(0 < r.rate_mbps <= 10_000 for r in rates), "bandwidth must be above 0 and at most 10000 Mbps"),
-            (self.bottleneck.delay_ms >= 0 and self.return_delay_ms >= 0, "a delay cannot be negative"),
-            (0 < self.min_rtt_ms <= 10_000, "minimum RTT must be above 0 and at most 10000 ms"),
-            (
-                self.bottleneck.queue_bytes >= MTU_BYTES,
-                f"the queue must hold at least one packet of {MTU_BYTES} bytes, not {self.bottleneck.queue_bytes}",
-            ),
-            (0 <= self.start_s < self.duration_s <= 86_400, "0 <= start < duration <= 86400 s must hold"),
-            (all(0 <= c.start_s < self.duration_s for c in self.cross), "a cross flow must start within the episode"),
+        _require(0 < self.duration_s <= 86_400, "0 < duration <= 86400 s must hold")
+        _require(
+            1 <= len(self.links) == len(self.return_links) <= MAX_LINKS,
+            f"there must be 1 to {MAX_LINKS} links, each with its return link",
         )
-        for holds, text in checks:
-            if not holds:
-                raise SageccError(f"environment: {text}")
+        _require(self.flows <= MAX_FLOWS, f"at most {MAX_FLOWS} flows, not {self.flows}")
+        for name, flow in (("the flow", self.flow), *(("a cross flow", c.flow) for c in self.cross)):
+            self._check_flow(name, flow)
+        own = self.path(self.flow)
+        _require(any(self.links[i].mean_mbps < float("inf") for i in own), "the flow must cross a link with a rate")
+        _require(0 < self.min_rtt_ms <= 10_000, "minimum RTT must be above 0 and at most 10000 ms")
+        _require(
+            all(0 <= a < b <= self.duration_s for a, b in self.windows_s), "scoring windows must lie in the episode"
+        )
+        _require(self.reward in get_args(Reward), f"unknown reward '{self.reward}'")
+
+    def _check_flow(self, name: str, flow: Flow) -> None:
+        stop_s = self.duration_s if flow.stop_s is None else flow.stop_s
+        _require(0 <= flow.start_s < stop_s <= self.duration_s, f"{name} must start and stop within the episode")
+        _require(flow.extra_rtt_ms >= 0, f"{name}: extra_rtt_ms cannot be negative")
+        first, last = flow.links or (0, len(self.links) - 1)
+        _require(0 <= first <= last < len(self.links), f"{name} crosses links that are not there")
+
+    def path(self, flow: Flow) -> range:
+        """Return the indices of the links that `flow` crosses."""
+        first, last = flow.links or (0, len(self.links) - 1)
+        return range(first, last + 1)
+
+    def narrowest(self, flow: Flow) -> int:
+        """Return the index of the flow's bottleneck: the link of its path with the lowest base rate."""
+        return min(self.path(flow), key=lambda index: self.links[index].mean_mbps)
+
+    @property
+    def bottleneck(self) -> Link:
+        """The narrowest link of the flow under test."""
+        return self.links[self.narrowest(self.flow)]
+
+    @property
+    def start_s(self) -> float:
+        """When the scheme under test starts (s)."""
+        return self.flow.start_s
+
+    @property
+    def stop_s(self) -> float:
+        """When the scheme under test stops (s)."""
+        return self.duration_s if self.flow.stop_s is None else self.flow.stop_s
+
+    @property
+    def return_delay_ms(self) -> float:
+        """Propagation that a data packet's one-way delay at the links does not hold (ms)."""
+        return sum(self.return_links[index].delay_ms for index in self.path(self.flow)) + self.flow.extra_rtt_ms
 
     @property
     def min_rtt_ms(self) -> float:
-        """Propagation there and back (ms)."""
-        return self.bottleneck.delay_ms + self.return_delay_ms
+        """Propagation there and back of the flow under test (ms)."""
+        return sum(self.links[index].delay_ms for index in self.path(self.flow)) + self.return_delay_ms
 
     @property
     def bandwidth_mbps(self) -> float:
         """Base rate of the bottleneck (Mbps)."""
-        return self.bottleneck.rates[0].rate_mbps
+        return self.bottleneck.mean_mbps
 
     @property
     def step(self) -> float:
@@ -112,39 +264,129 @@ class Environment:
         return bdp_bytes(self.bandwidth_mbps, self.min_rtt_ms)
 
     @property
+    def queue_bytes(self) -> int | None:
+        """Queue limit of the bottleneck (bytes; full packets where it counts packets); None without one."""
+        link = self.bottleneck
+        limits = [link.queue_bytes, link.queue_packets and link.queue_packets * MTU_BYTES]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
     def queue_bdp(self) -> float:
-        """Queue limit in units of the BDP."""
-        return self.bottleneck.queue_bytes / self.bdp_bytes
+        """Queue limit in units of the BDP; infinity without one."""
+        return float("inf") if self.queue_bytes is None else self.queue_bytes / self.bdp_bytes
 
     @property
     def flows(self) -> int:
-        """Flows that share the bottleneck, the one under test included."""
+        """Flows in the network, the one under test included."""
         return 1 + len(self.cross)
+
+    @property
+    def competitors(self) -> int:
+        """Flows that cross the bottleneck of the one under test, itself included."""
+        bottleneck = self.narrowest(self.flow)
+        return 1 + sum(bottleneck in self.path(cross.flow) for cross in self.cross)
 
     @cached_property
     def id(self) -> str:
         """Readable and unique: set, base rate, step, RTT, queue, and six hex digits over every field."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+        digest = hashlib.sha256(self.to_json().encode()).hexdigest()[:6]
+        link = self.bottleneck
+        rate = link.trace.name if link.trace else f"{self.bandwidth_mbps:g}mbps"
         shape = "" if self.step == 1 else f"x{self.step:g}"
-        queue = round(self.queue_bdp, 2)
-        return f"{self.set}-{self.bandwidth_mbps:g}mbps{shape}-{self.min_rtt_ms:g}ms-{queue:g}bdp-{digest}"
+        kind = "" if link.discipline == "tail-drop" else f"-{link.discipline}"
+        chain = "" if len(self.links) == 1 else f"-{len(self.links)}links"
+        queue = f"{round(self.queue_bdp, 2):g}bdp"
+        return f"{self.set}-{rate}{shape}-{self.min_rtt_ms:g}ms-{queue}{kind}{chain}-{digest}"
 
     def to_json(self) -> str:
-        """Canonical JSON of every field; `from_json` reads it back."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """Canonical JSON of every field that differs from its default; `from_json` reads it back."""
+        return json.dumps(_plain(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Environment:
         """Rebuild an Environment from `to_json` text."""
         raw: dict[str, Any] = json.loads(text)
-        link = raw.pop("bottleneck")
-        rates = tuple(RateStep(**r) for r in link.pop("rates"))
-        cross = tuple(CrossFlow(**c) for c in raw.pop("cross"))
-        windows = tuple((float(a), float(b)) for a, b in raw.pop("windows_s"))
-        return cls(bottleneck=Link(rates=rates, **link), cross=cross, windows_s=windows, **raw)
+        return cls(
+            links=tuple(_link(link) for link in raw.pop("links")),
+            return_links=tuple(_link(link) for link in raw.pop("return_links")),
+            windows_s=tuple((float(a), float(b)) for a, b in raw.pop("windows_s")),
+            cross=tuple(CrossFlow(c["scheme"], _flow(c.get("flow", {}))) for c in raw.pop("cross", ())),
+            flow=_flow(raw.pop("flow", {})),
+            **raw,
+        )
+
+
+def dumbbell(
+    set_name: str,
+    bottleneck: Link,
+    return_delay_ms: float,
+    duration_s: float,
+    windows_s: tuple[tuple[float, float], ...],
+    reward: Reward = "power",
+    cross: Iterable[CrossFlow] = (),
+    start_s: float = 0.0,
+) -> Environment:
+    """Return the environment of one bottleneck whose way back only takes time."""
+    return Environment(
+        set=set_name,
+        links=(bottleneck,),
+        return_links=(Link(delay_ms=return_delay_ms),),
+        duration_s=duration_s,
+        windows_s=windows_s,
+        reward=reward,
+        cross=tuple(cross),
+        flow=Flow(start_s=start_s),
+    )
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> float:
     """Bandwidth-delay product (bytes): Mbps x ms = kbit, and 125 bytes a kbit."""
     return bandwidth_mbps * rtt_ms * 125
+
+
+def episode_id(environment_id: str, scheme: str, seed: int) -> str:
+    """Name of an episode: environment, scheme and seed."""
+    return f"{environment_id}.{scheme}.{seed}"
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise SageccError(f"environment: {text}")
+
+
+def _busiest_second_mbps(trace: Trace) -> float:
+    moments, first, most = trace.opportunities_ms, 0, 0
+    for last, moment in enumerate(moments):
+        while moments[first] < moment - 1000:
+            first += 1
+        most = max(most, last - first + 1)
+    return max(most * MTU_BYTES * 8 / 1e6, trace.mean_mbps)
+
+
+def _plain(value: Any) -> Any:
+    """Nested dicts and lists without the fields that have their default: a new field changes no old id."""
+    if is_dataclass(value):
+        own = ((f, getattr(value, f.name)) for f in fields(value))
+        return {f.name: _plain(v) for f, v in own if f.default is MISSING or v != f.default}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 30 and 30.0 are one value and must have one text
+    return value
+
+
+def _link(raw: dict[str, Any]) -> Link:
+    own = dict(raw)
+    trace = own.pop("trace", None)
+    return Link(
+        rates=tuple(RateStep(**r) for r in own.pop("rates", ())),
+        delays=tuple(DelayStep(**d) for d in own.pop("delays", ())),
+        trace=Trace(trace["name"], tuple(trace["opportunities_ms"])) if trace else None,
+        **own,
+    )
+
+
+def _flow(raw: dict[str, Any]) -> Flow:
+    own = dict(raw)
+    links = own.pop("links", None)
+    return Flow(links=tuple(links) if links else None, **own)

@@ -5,8 +5,8 @@
 here are what the host reads. The first record in either direction carries MAGIC and VERSION.
 
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 a cable
-(towards node b, towards node a), RATE x rates, ROUTE x routes, FLOW x flows. In lockstep, one ACTION
-a controlled flow after each tick.
+(towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
+ROUTE x routes, FLOW x flows. In lockstep, one ACTION a controlled flow after each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 MAGIC = 0x31434347_53  # "SGCC1" read as a little-endian number
-VERSION = 1
+VERSION = 2
 
 NO_LIMIT = 2**64 - 1
 """A rate without limit, an unlimited queue, an unlimited pacing rate."""
@@ -25,6 +25,15 @@ FIRST_PORT = 10_000
 
 DELAY_UNIT_NS = 100
 """Unit of a packet's delay on the wire: 32 bits of 100 ns hold 429 s."""
+
+OPPORTUNITY_BYTES = 1500
+"""What may leave at one moment of a trace."""
+
+LOSS_ONE = 2**32
+"""A link's loss probability is a share of this."""
+
+DISCIPLINES = ("tail-drop", "head-drop", "codel", "pie", "bode")
+"""A link's discipline is an index into these (schemas.environment.Discipline)."""
 
 KIND_SAMPLE, KIND_PACKETS, KIND_TICK, KIND_END, KIND_ERROR = range(1, 6)
 
@@ -39,6 +48,8 @@ SPEC_FIELDS: Fields = (
     ("nodes", "u32"),
     ("cables", "u32"),
     ("rates", "u32"),
+    ("delays", "u32"),
+    ("opportunities", "u32"),
     ("routes", "u32"),
     ("flows", "u32"),
     ("packet_delays", "u32"),  # 1: stream the delay of every data packet
@@ -46,11 +57,26 @@ SPEC_FIELDS: Fields = (
 CABLE_FIELDS: Fields = (("node_a", "u32"), ("node_b", "u32"))
 LINK_FIELDS: Fields = (
     ("first_rate", "u32"),
-    ("rates", "u32"),  # 0: no rate limit
-    ("delay_ns", "u64"),
+    ("rates", "u32"),  # 0: no rate limit, unless there is a trace
+    ("first_delay", "u32"),
+    ("delays", "u32"),  # at least 1
+    ("first_opportunity", "u32"),
+    ("opportunities", "u32"),  # 0: no trace
+    ("period_ns", "u64"),  # after which the trace repeats
     ("limit_bytes", "u64"),
+    ("limit_packets", "u64"),
+    ("target_ns", "u64"),
+    ("interval_ns", "u64"),
+    ("jitter_ns", "u64"),
+    ("grain_ns", "u64"),
+    ("seed", "u64"),  # of loss, jitter and PIE
+    ("loss", "u32"),  # share of LOSS_ONE
+    ("discipline", "u16"),
+    ("reorder", "u16"),  # 1: jitter may reorder packets
 )
 RATE_FIELDS: Fields = (("t_ns", "u64"), ("bits_per_s", "u64"))
+DELAY_FIELDS: Fields = (("t_ns", "u64"), ("delay_ns", "u64"))
+OPPORTUNITY_FIELDS: Fields = (("t_ns", "u64"),)
 ROUTE_FIELDS: Fields = (("node", "u32"), ("destination", "u32"), ("cable", "u32"), ("pad", "u32"))
 FLOW_FIELDS: Fields = (
     ("scheme", "char16"),
@@ -60,7 +86,9 @@ FLOW_FIELDS: Fields = (
     ("stop_ns", "u64"),
     ("sndbuf_bytes", "u32"),
     ("lockstep", "u32"),  # 1: the host answers every sample of this flow with an ACTION
-    ("bottleneck", "u32"),  # the link whose counters go into this flow's samples
+    ("first_cable", "u32"),  # the cables whose counters go into this flow's samples: a chain, towards node b
+    ("last_cable", "u32"),
+    ("bottleneck", "u32"),  # the one of them whose capacity is reported
     ("sampled", "u32"),  # 1: send a sample each tick
 )
 HELLO_FIELDS: Fields = (("magic", "u64"), ("version", "u32"), ("sample_bytes", "u32"))
@@ -108,6 +136,8 @@ _STRUCTS: dict[str, Fields] = {
     "cable": CABLE_FIELDS,
     "link": LINK_FIELDS,
     "rate": RATE_FIELDS,
+    "delay": DELAY_FIELDS,
+    "opportunity": OPPORTUNITY_FIELDS,
     "route": ROUTE_FIELDS,
     "flow": FLOW_FIELDS,
     "hello": HELLO_FIELDS,
@@ -128,6 +158,8 @@ SPEC = _dtype(SPEC_FIELDS)
 CABLE = _dtype(CABLE_FIELDS)
 LINK = _dtype(LINK_FIELDS)
 RATE = _dtype(RATE_FIELDS)
+DELAY = _dtype(DELAY_FIELDS)
+OPPORTUNITY = _dtype(OPPORTUNITY_FIELDS)
 ROUTE = _dtype(ROUTE_FIELDS)
 FLOW = _dtype(FLOW_FIELDS)
 HELLO = _dtype(HELLO_FIELDS)
@@ -151,7 +183,10 @@ def c_header() -> str:
         f"#define WIRE_NO_LIMIT {NO_LIMIT:#x}ULL",
         f"#define WIRE_FIRST_PORT {FIRST_PORT}",
         f"#define WIRE_DELAY_UNIT_NS {DELAY_UNIT_NS}",
+        f"#define WIRE_OPPORTUNITY_BYTES {OPPORTUNITY_BYTES}",
     ]
+    names = (name.upper().replace("-", "_") for name in DISCIPLINES)
+    lines.append(f"enum wire_discipline {{ {', '.join(f'WIRE_{name}' for name in names)} }};")
     kinds = (("SAMPLE", KIND_SAMPLE), ("PACKETS", KIND_PACKETS), ("TICK", KIND_TICK), ("END", KIND_END))
     lines += [f"#define WIRE_KIND_{name} {value}" for name, value in (*kinds, ("ERROR", KIND_ERROR))]
     for name, fields in _STRUCTS.items():
