@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from collector.episode import Episode, FlowSummary, run_episode
 from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Environment, Link, RateStep
+from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
 from schemas.files import write_atomically
 
 KERNEL = Path("build/sagecc-linux")
@@ -34,7 +34,7 @@ Cell = Callable[[Episode], str]
 def network(link: Link, duration_s: float, cross: tuple[str, ...] = (), start_s: float = 0) -> Environment:
     """Return a dumbbell of 40 ms round `link`."""
     flows = tuple(CrossFlow(scheme) for scheme in cross)
-    return Environment("custom", link, RTT_MS / 2, duration_s, ((start_s, duration_s),), cross=flows, start_s=start_s)
+    return dumbbell("custom", link, RTT_MS / 2, duration_s, ((start_s, duration_s),), cross=flows, start_s=start_s)
 
 
 def flat(rate_mbps: float, queue_bdp: float) -> Link:

@@ -20,7 +20,7 @@ from collector.episode import Episode, run_episode
 from collector.grid import bottleneck, profile_environments
 from collector.schemes import SCHEMES
 from collector.store import Partition
-from schemas.environment import Environment
+from schemas.environment import Environment, dumbbell
 
 KERNEL = Path("build/sagecc-linux")
 RATES_MBPS = (12, 24, 48, 96, 192)
@@ -29,7 +29,7 @@ REPEATS = 3
 
 def flat(rate_mbps: float, duration_s: float) -> Environment:
     """Return the benchmark's link: flat, 40 ms, 1 BDP."""
-    return Environment("custom", bottleneck(rate_mbps, 1, 40, 1, duration_s), 20, duration_s, ((0, duration_s),))
+    return dumbbell("custom", bottleneck(rate_mbps, 1, 40, 1, duration_s), 20, duration_s, ((0, duration_s),))
 
 
 def cpu_s(environment: Environment, scheme: str, out: Path) -> tuple[float, Episode]:

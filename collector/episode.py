@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +22,14 @@ from schemas.raw import COUNTERS, RAW_SCHEMA
 
 @dataclass(frozen=True)
 class FlowSummary:
-    """One flow over its life. delay: one way, data packets (queue, transmission, propagation)."""
+    """One flow over its life of `life_s` seconds.
+
+    delay: one way over the links of its path, data packets (queue, transmission, propagation).
+    sent, lost: data packets that its links took and dropped.
+    """
 
     scheme: str
+    life_s: float
     goodput_mbps: float
     delay_mean_ms: float
     delay_p95_ms: float
@@ -33,13 +39,17 @@ class FlowSummary:
 
     @property
     def loss_rate(self) -> float:
-        """Dropped over sent data packets, at the bottleneck."""
+        """Dropped over sent data packets, at all links of its path."""
         return self.lost_packets / max(self.sent_packets, 1)
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: rows of the flow under test, a summary of every flow (the one under test first)."""
+    """A finished episode: rows of the flow under test, a summary of every flow (the one under test first).
+
+    jain_index: over the flows whose path is that of the one under test, while all of them run; None where they never
+    do or nothing arrives meanwhile.
+    """
 
     id: str
     environment: Environment
@@ -47,6 +57,7 @@ class Episode:
     seed: int
     rows: pa.Table
     flows: tuple[FlowSummary, ...]
+    jain_index: float | None
     sha256: str
     spec_sha256: str
 
@@ -88,14 +99,43 @@ def run_episode(
     own = recording.samples[recording.samples["flow"] == 0]
     if not len(own):
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
-    schemes = (scheme, *(cross.scheme for cross in environment.cross))
-    starts = (environment.start_s, *(cross.start_s for cross in environment.cross))
+    lives = [(scheme, environment.flow), *((cross.scheme, cross.flow) for cross in environment.cross)]
     flows = tuple(
-        _summary(recording, flow, name, environment.duration_s - start)
-        for flow, (name, start) in enumerate(zip(schemes, starts, strict=True))
+        _summary(recording, number, name, environment.stop_of(flow) - flow.start_s)
+        for number, (name, flow) in enumerate(lives)
     )
+    jain = jain_index(_shared_bytes(recording, environment))
     digest = hashlib.sha256(own.tobytes()).hexdigest()
-    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest, spec.sha256)
+    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, jain, digest, spec.sha256)
+
+
+def jain_index(rates: Sequence[float]) -> float | None:
+    """Return Jain's fairness index, (sum x)^2 / (n sum x^2): 1 for equal rates, 1/n for one that takes all.
+
+    None where there is no rate above 0.
+    """
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else None
+
+
+def _shared_bytes(recording: Recording, environment: Environment) -> list[float]:
+    """Return the bytes that each flow on the tested one's path received while all of them ran; [] if they never did."""
+    everyone = [environment.flow, *(cross.flow for cross in environment.cross)]
+    own_path = environment.path(environment.flow)
+    peers = {number: flow for number, flow in enumerate(everyone) if environment.path(flow) == own_path}
+    begin_s = max(flow.start_s for flow in peers.values())
+    end_s = min(environment.stop_of(flow) for flow in peers.values())
+    if begin_s >= end_s:
+        return []
+    return [_received(recording, number, begin_s, end_s) for number in peers]
+
+
+def _received(recording: Recording, flow: int, begin_s: float, end_s: float) -> float:
+    samples = recording.samples[recording.samples["flow"] == flow]
+    t_s, received = samples["t_ns"] / 1e9, samples["received_bytes"]
+    at = [np.searchsorted(t_s, moment + 1e-9) - 1 for moment in (begin_s, end_s)]  # the last row up to then
+    first, last = (float(received[index]) if index >= 0 else 0.0 for index in at)
+    return last - first
 
 
 def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
@@ -112,13 +152,14 @@ def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> Flo
     samples = recording.samples[recording.samples["flow"] == flow]
     delays = recording.packets["delay"][recording.packets["flow"] == flow]
     if not len(samples) or not len(delays):
-        return FlowSummary(scheme, 0.0, 0.0, 0.0, 0, 0, 0.0)
+        return FlowSummary(scheme, life_s, 0.0, 0.0, 0.0, 0, 0, 0.0)
     last = samples[-1]
     to_ms = wire.DELAY_UNIT_NS / 1e6
     return FlowSummary(
         scheme=scheme,
+        life_s=life_s,
         goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
-        delay_mean_ms=float(last["link_delay_ns"]) / float(last["link_packets"]) / 1e6,
+        delay_mean_ms=float(last["link_delay_ns"]) / max(float(last["link_packets"]), 1) / 1e6,
         delay_p95_ms=float(np.percentile(delays, 95)) * to_ms,
         sent_packets=int(last["link_packets"]) + int(last["link_drops"]),
         lost_packets=int(last["link_drops"]),

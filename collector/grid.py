@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes
+from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
 from schemas.errors import SageccError
 
 PROFILES = ("smoke", "small", "full")
@@ -50,9 +50,9 @@ def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: flo
 
 def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float) -> Environment:
     """Return a single-flow environment: 34 s, of which the first 10 are not scored."""
-    return Environment(
-        set="I",
-        bottleneck=bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, SET_I_DURATION_S),
+    return dumbbell(
+        "I",
+        bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, SET_I_DURATION_S),
         return_delay_ms=rtt_ms / 2,
         duration_s=SET_I_DURATION_S,
         windows_s=SET_I_WINDOWS_S,
@@ -61,9 +61,9 @@ def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float)
 
 def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environment:
     """Return a two-flow environment: Cubic from 0 s, the scheme under test from 5 s, 125 s in all."""
-    return Environment(
-        set="II",
-        bottleneck=bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, SET_II_DURATION_S),
+    return dumbbell(
+        "II",
+        bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, SET_II_DURATION_S),
         return_delay_ms=rtt_ms / 2,
         duration_s=SET_II_DURATION_S,
         windows_s=SET_II_WINDOWS_S,

@@ -330,7 +330,7 @@ class _Partition:
         """Return the reward measured at each row [n]."""
         environments = [self._environments[self._environment_of[name]] for name in runs.ids]
         rate, loss, capacity, rtt_rate = measured
-        flows = np.repeat([float(environment.flows) for environment in environments], runs.lengths)
+        flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
         single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
         return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
 
@@ -479,8 +479,8 @@ def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float)
         "step": environment.step,
         "rtt_ms": environment.min_rtt_ms,
         "queue_bdp": environment.queue_bdp,
-        "queue_bytes": environment.bottleneck.queue_bytes,
-        "flows": environment.flows,
+        "queue_bytes": environment.queue_bytes,
+        "flows": environment.competitors,
         "start_s": environment.start_s,
         "duration_s": environment.duration_s,
         "reward_kind": environment.reward,

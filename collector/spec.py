@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an Environment and a scheme to the bytes that a guest is started with."""
+"""From an Environment and a scheme to the bytes that a guest is started with.
+
+Nodes 0 to L are the chain of L links, cable i runs from node i to node i + 1: its first LINK is the data
+direction, its second the way back. A flow with an RTT of its own sends from a host of its own, a node
+after the chain's, whose access cable only takes time; every other flow sends from its first link's node.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,26 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from collector.schemes import POLICY_PREFIX
+from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 from schemas import wire
-from schemas.environment import Environment
+from schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
+from schemas.errors import SageccError
 from schemas.raw import TICK_S
 
 NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
 BASE_MEMORY_MB = 96
 """What a guest needs without any queue."""
 
-SENDER, RECEIVER = 0, 1
+MULTI_LINK_FLOW_BYTES = 512 << 10
+"""What the guest keeps of a flow over several links: when each packet entered the first."""
+
+UNLIMITED_QUEUE_BYTES = 64 << 20
+"""What a flow may have in a queue without limit: its host's socket buffer ends there."""
+
+MAX_SNDBUF_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -36,55 +50,155 @@ class EpisodeSpec:
         return hashlib.sha256(f"{self.seed} {self.memory_mb} ".encode() + self.wire).hexdigest()
 
 
-def _ns(seconds: float) -> int:
-    return round(seconds * NS_PER_S)
+@dataclass(frozen=True)
+class _Cable:
+    node_a: int
+    node_b: int
+    towards_b: Link
+    towards_a: Link
 
 
 def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays: bool = True) -> EpisodeSpec:
     """Describe one episode; flow 0 is the scheme under test, the others are the cross flows.
 
     A policy runs as the kernel scheme `pure`, whose window the host sets after every sample.
+    Raises SageccError for a cross flow whose scheme the kernel does not have.
     """
     lockstep = scheme.startswith(POLICY_PREFIX)
-    link = environment.bottleneck
-    top_rate = max(step.rate_mbps for step in link.rates)
-    in_flight = top_rate * environment.min_rtt_ms * 125 + link.queue_bytes
-    sndbuf = int(min(4 * in_flight + (1 << 20), 1 << 30))  # never the limit: twice the window, twice for overhead
+    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+    cables, sources, routes = _topology(environment, everyone)
+    links, rates, delays, opportunities = _links(cables, seed)
+    sndbufs = [_sndbuf_bytes(environment, flow) for flow in everyone]
 
-    rates = np.zeros(len(link.rates), wire.RATE)
-    rates["t_ns"] = [_ns(step.t_s) for step in link.rates]
-    rates["bits_per_s"] = [round(step.rate_mbps * 1e6) for step in link.rates]
+    ends = np.zeros(len(cables), wire.CABLE)
+    ends["node_a"], ends["node_b"] = [c.node_a for c in cables], [c.node_b for c in cables]
 
-    links = np.zeros(2, wire.LINK)
-    links["rates"] = [len(rates), 0]
-    links["delay_ns"] = [round(link.delay_ms * 1e6), round(environment.return_delay_ms * 1e6)]
-    links["limit_bytes"] = [link.queue_bytes, wire.NO_LIMIT]
-
-    cables = np.zeros(1, wire.CABLE)
-    cables["node_a"], cables["node_b"] = SENDER, RECEIVER
-    routes = np.zeros(2, wire.ROUTE)
-    routes["node"], routes["destination"] = [SENDER, RECEIVER], [RECEIVER, SENDER]
-
-    flows = np.zeros(environment.flows, wire.FLOW)
-    flows["scheme"] = ["pure" if lockstep else scheme, *(cross.scheme for cross in environment.cross)]
-    flows["source"], flows["destination"] = SENDER, RECEIVER
-    flows["start_ns"] = [_ns(environment.start_s), *(_ns(cross.start_s) for cross in environment.cross)]
-    flows["stop_ns"] = _ns(environment.duration_s)
-    flows["sndbuf_bytes"] = sndbuf
+    flows = np.zeros(len(everyone), wire.FLOW)
+    flows["scheme"] = ["pure" if lockstep else scheme, *(_kernel_scheme(cross.scheme) for cross in environment.cross)]
+    flows["source"] = sources
+    flows["destination"] = [environment.path(flow).stop for flow in everyone]
+    flows["start_ns"] = [_ns(flow.start_s) for flow in everyone]
+    flows["stop_ns"] = [_ns(environment.stop_of(flow)) for flow in everyone]
+    flows["sndbuf_bytes"] = sndbufs
     flows["lockstep"][0] = lockstep
+    flows["first_cable"] = [environment.path(flow)[0] for flow in everyone]
+    flows["last_cable"] = [environment.path(flow)[-1] for flow in everyone]
+    flows["bottleneck"] = [environment.narrowest(flow) for flow in everyone]
     flows["sampled"] = 1
 
     head = np.zeros(1, wire.SPEC)
     head["magic"], head["version"] = wire.MAGIC, wire.VERSION
     head["tick_ns"], head["duration_ns"] = _ns(TICK_S), _ns(environment.duration_s)
-    head["nodes"], head["cables"], head["rates"] = 2, 1, len(rates)
+    head["nodes"], head["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
+    head["rates"], head["delays"], head["opportunities"] = len(rates), len(delays), len(opportunities)
     head["routes"], head["flows"], head["packet_delays"] = len(routes), len(flows), packet_delays
-    body = b"".join(part.tobytes() for part in (cables, links, rates, routes, flows))
+    body = b"".join(part.tobytes() for part in (ends, links, rates, delays, opportunities, routes, flows))
     head["bytes"] = head.nbytes + len(body)
     return EpisodeSpec(
-        name=f"{environment.id}.{scheme}.{seed}",
+        name=episode_id(environment.id, scheme, seed),
         wire=head.tobytes() + body,
         seed=seed,
-        memory_mb=BASE_MEMORY_MB + int(6 * in_flight) // (1 << 20),
+        memory_mb=_memory_mb(environment, everyone, sndbufs),
         lockstep=(0,) if lockstep else (),
     )
+
+
+def link_seed(seed: int, index: int) -> int:
+    """Return the seed of LINK `index` in an episode: the first 8 bytes of SHA-256("<seed> <index>"), little-endian."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8], "little")
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * NS_PER_S)
+
+
+def _ms_to_ns(milliseconds: float) -> int:
+    return round(milliseconds * NS_PER_MS)
+
+
+def _kernel_scheme(name: str) -> str:
+    if name in SCHEMES or name in OTHERS:
+        return name
+    raise SageccError(f"cross flow: '{name}' is no kernel scheme; 'sagecc schemes' lists them")
+
+
+def _topology(
+    environment: Environment, flows: tuple[Flow, ...]
+) -> tuple[list[_Cable], list[int], npt.NDArray[np.void]]:
+    """Return the cables, the node that each flow sends from, and every route that the flows need."""
+    chain = zip(environment.links, environment.return_links, strict=True)
+    cables = [_Cable(node, node + 1, there, back) for node, (there, back) in enumerate(chain)]
+    nodes = len(cables) + 1
+    sources, routes = [], set()
+    for flow in flows:
+        path = environment.path(flow)
+        source, destination = path.start, path.stop
+        if flow.extra_rtt_ms:
+            source, nodes = nodes, nodes + 1
+            routes |= {(source, destination, len(cables)), (path.start, source, len(cables))}
+            access = Link(delay_ms=flow.extra_rtt_ms / 2)
+            cables.append(_Cable(source, path.start, access, access))
+        routes |= {(cable, destination, cable) for cable in path}
+        routes |= {(cable + 1, source, cable) for cable in path}
+        sources.append(source)
+    array = np.zeros(len(routes), wire.ROUTE)
+    array["node"], array["destination"], array["cable"] = zip(*sorted(routes), strict=True)
+    return cables, sources, array
+
+
+def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
+    """Return LINK (two a cable), and the RATE, DELAY and OPPORTUNITY arrays they point into."""
+    directions = [link for cable in cables for link in (cable.towards_b, cable.towards_a)]
+    array = np.zeros(len(directions), wire.LINK)
+    rates: list[tuple[int, int]] = []
+    delays: list[tuple[int, int]] = []
+    opportunities: list[int] = []
+    for index, (record, link) in enumerate(zip(array, directions, strict=True)):
+        record["first_rate"], record["rates"] = len(rates), len(link.rates)
+        record["first_delay"], record["delays"] = len(delays), 1 + len(link.delays)
+        record["first_opportunity"] = len(opportunities)
+        rates += [(_ns(step.t_s), round(step.rate_mbps * 1e6)) for step in link.rates]
+        delays += [(0, _ms_to_ns(link.delay_ms))]
+        delays += [(_ns(step.t_s), _ms_to_ns(step.delay_ms)) for step in link.delays]
+        if link.trace:
+            moments = [_ms_to_ns(moment) for moment in link.trace.opportunities_ms]
+            record["opportunities"], record["period_ns"] = len(moments), moments[-1]
+            opportunities += moments
+        record["limit_bytes"] = wire.NO_LIMIT if link.queue_bytes is None else link.queue_bytes
+        record["limit_packets"] = wire.NO_LIMIT if link.queue_packets is None else link.queue_packets
+        target_ms = TARGET_MS.get(link.discipline, 0) if link.target_ms is None else link.target_ms
+        interval_ms = INTERVAL_MS.get(link.discipline, 0) if link.interval_ms is None else link.interval_ms
+        record["target_ns"], record["interval_ns"] = _ms_to_ns(target_ms), _ms_to_ns(interval_ms)
+        record["jitter_ns"], record["grain_ns"] = _ms_to_ns(link.jitter_ms), _ms_to_ns(link.grain_ms)
+        record["loss"] = min(round(link.loss * wire.LOSS_ONE), wire.LOSS_ONE - 1)
+        record["discipline"] = wire.DISCIPLINES.index(link.discipline)
+        record["reorder"] = link.jitter_reorders
+        random = link.loss or link.jitter_ms or link.discipline == "pie"
+        record["seed"] = link_seed(seed, index) if random else 0
+    return array, np.array(rates, wire.RATE), np.array(delays, wire.DELAY), np.array(opportunities, wire.OPPORTUNITY)
+
+
+def _in_flight_bytes(environment: Environment, flow: Flow) -> float:
+    """Return the most that the flow can have on its way: what its path and its queues hold at their fullest."""
+    links = [environment.links[index] for index in environment.path(flow)]
+    back = [environment.return_links[index] for index in environment.path(flow)]
+    rtt_ms = flow.extra_rtt_ms + sum(link.peak_delay_ms for link in (*links, *back))
+    queues = (UNLIMITED_QUEUE_BYTES if link.limit_bytes is None else link.limit_bytes for link in links if link.limited)
+    return bdp_bytes(min(link.peak_mbps for link in links), rtt_ms) + sum(queues)
+
+
+def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:
+    """Return a send buffer that is never the limit: twice the window, twice for the kernel's overhead."""
+    return int(min(4 * _in_flight_bytes(environment, flow) + (1 << 20), MAX_SNDBUF_BYTES))
+
+
+def _memory_mb(environment: Environment, flows: tuple[Flow, ...], sndbufs: list[int]) -> int:
+    """Return the guest's memory: full queues and the buffers of every flow.
+
+    Flows share the queues: the largest of them pays for those, the others for what waits in their buffers, of
+    which headers and bookkeeping are less than half (the payload is one page, sent over and over).
+    """
+    in_flight = max(_in_flight_bytes(environment, flow) for flow in flows)
+    buffers = sum(sorted(sndbufs)[:-1]) // 2
+    several = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
+    return BASE_MEMORY_MB + int(6 * in_flight + buffers + several) // (1 << 20)

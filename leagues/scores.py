@@ -144,7 +144,7 @@ def _plan(
                         "seed": episode.seed if episode else None,
                         "metric": environment.reward,
                         "episode_id": episode.id if episode else None,
-                        "flows": environment.flows,
+                        "flows": environment.competitors,
                         "return_delay_ms": environment.return_delay_ms,
                     }
                 )

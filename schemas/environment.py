@@ -146,6 +146,22 @@ class Link:
             return _busiest_second_mbps(self.trace)
         return max((step.rate_mbps for step in self.rates), default=float("inf"))
 
+    @property
+    def peak_delay_ms(self) -> float:
+        """Longest propagation (ms), jitter included."""
+        return max(self.delay_ms, *(step.delay_ms for step in self.delays), 0) + self.jitter_ms
+
+    @property
+    def limited(self) -> bool:
+        """Whether it has a rate or a trace, so that packets can wait."""
+        return bool(self.rates or self.trace)
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Queue limit (bytes; full packets where it counts packets); None without one."""
+        limits = [self.queue_bytes, self.queue_packets and self.queue_packets * MTU_BYTES]
+        return min((limit for limit in limits if limit is not None), default=None)
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -198,8 +214,6 @@ class Environment:
         _require(self.flows <= MAX_FLOWS, f"at most {MAX_FLOWS} flows, not {self.flows}")
         for name, flow in (("the flow", self.flow), *(("a cross flow", c.flow) for c in self.cross)):
             self._check_flow(name, flow)
-        own = self.path(self.flow)
-        _require(any(self.links[i].mean_mbps < float("inf") for i in own), "the flow must cross a link with a rate")
         _require(0 < self.min_rtt_ms <= 10_000, "minimum RTT must be above 0 and at most 10000 ms")
         _require(
             all(0 <= a < b <= self.duration_s for a, b in self.windows_s), "scoring windows must lie in the episode"
@@ -207,16 +221,25 @@ class Environment:
         _require(self.reward in get_args(Reward), f"unknown reward '{self.reward}'")
 
     def _check_flow(self, name: str, flow: Flow) -> None:
-        stop_s = self.duration_s if flow.stop_s is None else flow.stop_s
-        _require(0 <= flow.start_s < stop_s <= self.duration_s, f"{name} must start and stop within the episode")
+        _require(
+            0 <= flow.start_s < self.stop_of(flow) <= self.duration_s, f"{name} must start and stop within the episode"
+        )
         _require(flow.extra_rtt_ms >= 0, f"{name}: extra_rtt_ms cannot be negative")
         first, last = flow.links or (0, len(self.links) - 1)
         _require(0 <= first <= last < len(self.links), f"{name} crosses links that are not there")
+        _require(
+            any(link.limited for link in self.links[first : last + 1]),
+            f"{name} must cross a link with a rate or a trace: nothing else would hold it back",
+        )
 
     def path(self, flow: Flow) -> range:
         """Return the indices of the links that `flow` crosses."""
         first, last = flow.links or (0, len(self.links) - 1)
         return range(first, last + 1)
+
+    def stop_of(self, flow: Flow) -> float:
+        """Return when `flow` stops (s)."""
+        return self.duration_s if flow.stop_s is None else flow.stop_s
 
     def narrowest(self, flow: Flow) -> int:
         """Return the index of the flow's bottleneck: the link of its path with the lowest base rate."""
@@ -235,7 +258,7 @@ class Environment:
     @property
     def stop_s(self) -> float:
         """When the scheme under test stops (s)."""
-        return self.duration_s if self.flow.stop_s is None else self.flow.stop_s
+        return self.stop_of(self.flow)
 
     @property
     def return_delay_ms(self) -> float:
@@ -266,9 +289,7 @@ class Environment:
     @property
     def queue_bytes(self) -> int | None:
         """Queue limit of the bottleneck (bytes; full packets where it counts packets); None without one."""
-        link = self.bottleneck
-        limits = [link.queue_bytes, link.queue_packets and link.queue_packets * MTU_BYTES]
-        return min((limit for limit in limits if limit is not None), default=None)
+        return self.bottleneck.limit_bytes
 
     @property
     def queue_bdp(self) -> float:

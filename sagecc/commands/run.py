@@ -16,7 +16,7 @@ from collector.schemes import POLICY_PREFIX, check_scheme
 from execution.agent import policy_controller
 from leagues.plots import plot_episode
 from sagecc.options import kernel_option
-from schemas.environment import CrossFlow, Environment
+from schemas.environment import CrossFlow, dumbbell
 from schemas.errors import SageccError
 from schemas.files import write_atomically
 from schemas.raw import RAW_VERSION
@@ -67,9 +67,9 @@ def command(
     for path in (out, plot):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
-    environment = Environment(
-        set="custom",
-        bottleneck=bottleneck(bandwidth, step, rtt, queue_bdp, duration),
+    environment = dumbbell(
+        "custom",
+        bottleneck(bandwidth, step, rtt, queue_bdp, duration),
         return_delay_ms=rtt / 2,
         duration_s=duration,
         windows_s=((start, duration),),
@@ -93,8 +93,6 @@ def command(
 
 def _result(episode: Episode, wall_s: float) -> dict[str, object]:
     own = episode.flows[0]
-    rates = [flow.goodput_mbps for flow in episode.flows]
-    squares = sum(rate * rate for rate in rates)
     return {
         "episode_id": episode.id,
         "goodput_mbps": own.goodput_mbps,
@@ -106,7 +104,7 @@ def _result(episode: Episode, wall_s: float) -> dict[str, object]:
         "wall_s": wall_s,
         "virtual_s": episode.environment.duration_s,
         "sha256": episode.sha256,
-        "jain_index": sum(rates) ** 2 / (len(rates) * squares) if squares else 0.0,
+        "jain_index": episode.jain_index,
         "flows": [
             {
                 "scheme": flow.scheme,

@@ -8,7 +8,7 @@ import pytest
 
 from collector.episode import Episode, run_episode
 from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Environment
+from schemas.environment import CrossFlow, Environment, dumbbell
 
 Run = Callable[..., Episode]
 
@@ -22,9 +22,9 @@ def network(
     cross: tuple[str, ...] = (),
     start_s: float = 0.0,
 ) -> Environment:
-    return Environment(
-        set="custom",
-        bottleneck=bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, duration_s),
+    return dumbbell(
+        "custom",
+        bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, duration_s),
         return_delay_ms=rtt_ms / 2,
         duration_s=duration_s,
         windows_s=((start_s, duration_s),),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from collector.grid import bottleneck
 from schemas import wire
-from schemas.environment import CrossFlow, Environment
+from schemas.environment import CrossFlow, Environment, dumbbell
 from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION, TICK_S
 
 MSS = 1448
@@ -130,9 +130,9 @@ META = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel_sha256": b"
 
 def network(set_name: str, mbps: float, queue_bdp: float = 1.0) -> Environment:
     multi = set_name == "II"
-    return Environment(
-        set=set_name,
-        bottleneck=bottleneck(mbps, 1.0, 40, queue_bdp, 30),
+    return dumbbell(
+        set_name,
+        bottleneck(mbps, 1.0, 40, queue_bdp, 30),
         return_delay_ms=20,
         duration_s=30,
         windows_s=((0, 30),),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 
 from collector.episode import Episode, run_episode
-from schemas.environment import Environment, Link, RateStep
+from schemas.environment import Environment, Link, RateStep, dumbbell
 
 from .conftest import Run, network
 
@@ -74,9 +74,7 @@ class Trace:
 def steps(rates: tuple[tuple[float, float], ...], queue_bdp: float, duration_s: float) -> Environment:
     """Return a link of 40 ms whose rate (Mbps) changes at the given times."""
     queue = int(queue_bdp * rates[0][1] * 40 * 125)
-    return Environment(
-        "custom", Link(tuple(RateStep(*r) for r in rates), 20, queue), 20, duration_s, ((0, duration_s),)
-    )
+    return dumbbell("custom", Link(tuple(RateStep(*r) for r in rates), 20, queue), 20, duration_s, ((0, duration_s),))
 
 
 Play = Callable[[Environment, str], Episode]

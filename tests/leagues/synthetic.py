@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collector.store import partition
-from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes
+from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
 from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 KERNEL = "ab" * 32
@@ -25,12 +25,12 @@ def set_one(
     """4 s, scored in [1, 2) and [2, 4); the rate changes at 2 s."""
     rates = (RateStep(0.0, bandwidth_mbps),) + ((RateStep(2.0, bandwidth_mbps * step),) if step != 1 else ())
     queue = int(bdp_bytes(bandwidth_mbps, rtt_ms) * queue_bdp)
-    return Environment("I", Link(rates, rtt_ms / 2, queue), rtt_ms / 2, 4.0, ((1.0, 2.0), (2.0, 4.0)))
+    return dumbbell("I", Link(rates, rtt_ms / 2, queue), rtt_ms / 2, 4.0, ((1.0, 2.0), (2.0, 4.0)))
 
 
 def set_two(bandwidth_mbps: float = 12.0, rtt_ms: float = 20.0) -> Environment:
     """4 s, the flow from 1 s on beside one Cubic flow, scored in [1, 2) and [2, 4)."""
-    return Environment(
+    return dumbbell(
         "II",
         Link((RateStep(0.0, bandwidth_mbps),), rtt_ms / 2, int(bdp_bytes(bandwidth_mbps, rtt_ms))),
         rtt_ms / 2,
