@@ -22,14 +22,13 @@ from schemas.raw import COUNTERS, RAW_SCHEMA
 
 @dataclass(frozen=True)
 class FlowSummary:
-    """One flow over its life of `life_s` seconds.
+    """One flow over its life.
 
     delay: one way over the links of its path, data packets (queue, transmission, propagation).
     sent, lost: data packets that its links took and dropped.
     """
 
     scheme: str
-    life_s: float
     goodput_mbps: float
     delay_mean_ms: float
     delay_p95_ms: float
@@ -57,9 +56,9 @@ class Episode:
     seed: int
     rows: pa.Table
     flows: tuple[FlowSummary, ...]
-    jain_index: float | None
     sha256: str
     spec_sha256: str
+    jain_index: float | None = None
 
     def summary_row(self) -> dict[str, object]:
         """Return the row of EPISODE_SCHEMA."""
@@ -80,6 +79,19 @@ class Episode:
             "lost_packets": own.lost_packets,
             "cwnd_mean": own.cwnd_mean,
         }
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a flow's receiver had (bytes) at each moment t_ns, both [rows]."""
+
+    t_ns: npt.NDArray[np.integer]
+    received_bytes: npt.NDArray[np.integer]
+
+    def by(self, t_s: float) -> float:
+        """Return the last count at or before `t_s` (bytes)."""
+        rows = int(np.searchsorted(self.t_ns, round(t_s * 1e9), side="right"))
+        return float(self.received_bytes[rows - 1]) if rows else 0.0
 
 
 def run_episode(
@@ -104,38 +116,35 @@ def run_episode(
         _summary(recording, number, name, environment.stop_of(flow) - flow.start_s)
         for number, (name, flow) in enumerate(lives)
     )
-    jain = jain_index(_shared_bytes(recording, environment))
+    counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flows))
+    jain = shared_jain_index(environment, [Received(rows["t_ns"], rows["received_bytes"]) for rows in counts])
     digest = hashlib.sha256(own.tobytes()).hexdigest()
-    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, jain, digest, spec.sha256)
+    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest, spec.sha256, jain)
 
 
 def jain_index(rates: Sequence[float]) -> float | None:
     """Return Jain's fairness index, (sum x)^2 / (n sum x^2): 1 for equal rates, 1/n for one that takes all.
 
-    None where there is no rate above 0.
+    None where no rate is above 0.
     """
     squares = sum(rate * rate for rate in rates)
     return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
-def _shared_bytes(recording: Recording, environment: Environment) -> list[float]:
-    """Return the bytes that each flow on the tested one's path received while all of them ran; [] if they never did."""
+def shared_jain_index(environment: Environment, received: Sequence[Received]) -> float | None:
+    """Return Jain's index of the flows on the tested one's path, over the time in which all of them run.
+
+    received: of every flow, the one under test first, when it was looked at and what it had received by then.
+    None where they never run together, or nothing arrives meanwhile.
+    """
     everyone = [environment.flow, *(cross.flow for cross in environment.cross)]
     own_path = environment.path(environment.flow)
     peers = {number: flow for number, flow in enumerate(everyone) if environment.path(flow) == own_path}
     begin_s = max(flow.start_s for flow in peers.values())
     end_s = min(environment.stop_of(flow) for flow in peers.values())
     if begin_s >= end_s:
-        return []
-    return [_received(recording, number, begin_s, end_s) for number in peers]
-
-
-def _received(recording: Recording, flow: int, begin_s: float, end_s: float) -> float:
-    samples = recording.samples[recording.samples["flow"] == flow]
-    t_s, received = samples["t_ns"] / 1e9, samples["received_bytes"]
-    at = [np.searchsorted(t_s, moment + 1e-9) - 1 for moment in (begin_s, end_s)]  # the last row up to then
-    first, last = (float(received[index]) if index >= 0 else 0.0 for index in at)
-    return last - first
+        return None
+    return jain_index([received[number].by(end_s) - received[number].by(begin_s) for number in peers])
 
 
 def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
@@ -152,12 +161,11 @@ def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> Flo
     samples = recording.samples[recording.samples["flow"] == flow]
     delays = recording.packets["delay"][recording.packets["flow"] == flow]
     if not len(samples) or not len(delays):
-        return FlowSummary(scheme, life_s, 0.0, 0.0, 0.0, 0, 0, 0.0)
+        return FlowSummary(scheme, 0.0, 0.0, 0.0, 0, 0, 0.0)
     last = samples[-1]
     to_ms = wire.DELAY_UNIT_NS / 1e6
     return FlowSummary(
         scheme=scheme,
-        life_s=life_s,
         goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
         delay_mean_ms=float(last["link_delay_ns"]) / max(float(last["link_packets"]), 1) / 1e6,
         delay_p95_ms=float(np.percentile(delays, 95)) * to_ms,
