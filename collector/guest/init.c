@@ -35,14 +35,7 @@ enum {
 	PAYLOAD_BYTES = 1 << 20, /* one file of zeros, sent over and over without copying */
 	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
 	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
-	NETLINK_BYTES = 1 << 16,
-};
-
-/* Must match struct link_options of the kernel's lab.h. */
-struct link_options {
-	__u32 id;
-	__u32 pad;
-	struct wire_link link;
+	NETLINK_BYTES = 1 << 10,
 };
 
 struct flow {
@@ -85,45 +78,25 @@ static void write_file(const char *path, const char *text)
 
 /* ---- the specification ---- */
 
-struct episode {
-	struct wire_spec head;
-	const struct wire_cable *cables;
-	const struct wire_link *links;
-	const struct wire_rate *rates;
-	const struct wire_route *routes;
-	const struct wire_flow *flows;
-};
-
 static void read_all(void *to, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;)
 		done += must(read(lab, (char *)to + done, bytes - done), "reading the specification");
 }
 
-static struct episode read_episode(void)
+/* The kernel has checked it already. */
+static struct lab_layout read_episode(void)
 {
-	struct episode e;
-	size_t bytes, expected;
-	char *body;
+	struct wire_spec head;
+	char *all;
 
-	read_all(&e.head, sizeof(e.head));
-	if (e.head.magic != WIRE_MAGIC || e.head.version != WIRE_VERSION)
-		fail("the specification has version %u, this guest speaks %u", e.head.version, WIRE_VERSION);
-	expected = e.head.cables * (sizeof(*e.cables) + 2 * sizeof(*e.links)) + e.head.rates * sizeof(*e.rates) +
-		   e.head.routes * sizeof(*e.routes) + e.head.flows * sizeof(*e.flows);
-	bytes = e.head.bytes - sizeof(e.head);
-	if (bytes != expected)
-		fail("the specification has %zu bytes, its counts say %zu", bytes, expected);
-	body = malloc(bytes);
-	if (!body)
+	read_all(&head, sizeof(head));
+	all = malloc(head.bytes);
+	if (!all)
 		fail("no memory for the specification");
-	read_all(body, bytes);
-	e.cables = (const void *)body;
-	e.links = (const void *)(e.cables + e.head.cables);
-	e.rates = (const void *)(e.links + 2 * e.head.cables);
-	e.routes = (const void *)(e.rates + e.head.rates);
-	e.flows = (const void *)(e.routes + e.head.routes);
-	return e;
+	memcpy(all, &head, sizeof(head));
+	read_all(all + sizeof(head), head.bytes - sizeof(head));
+	return lab_layout(all);
 }
 
 /* ---- netlink ---- */
@@ -141,7 +114,7 @@ static void *append(const void *data, size_t bytes)
 	char *to = (char *)n + NLMSG_ALIGN(n->nlmsg_len);
 
 	if (NLMSG_ALIGN(n->nlmsg_len) + bytes > sizeof(request))
-		fail("the rate schedule is too long: netlink takes %d bytes", NETLINK_BYTES);
+		fail("a netlink request longer than %d bytes", NETLINK_BYTES);
 	if (bytes)
 		memcpy(to, data, bytes);
 	n->nlmsg_len = NLMSG_ALIGN(n->nlmsg_len) + bytes;
@@ -257,10 +230,10 @@ static unsigned int device_index(__u32 cable)
 	return index;
 }
 
-static void make_end(const struct episode *e, __u32 cable, __u32 end, const int *nodes)
+static void make_end(const struct lab_layout *e, __u32 cable, __u32 end, const int *nodes)
 {
 	__u32 node = end ? e->cables[cable].node_b : e->cables[cable].node_a;
-	struct link_options options = { .id = 2 * cable + end, .link = e->links[2 * cable + end] };
+	__u32 link = 2 * cable + end;
 	struct in_addr local = address(node);
 	unsigned int index;
 
@@ -277,9 +250,7 @@ static void make_end(const struct episode *e, __u32 cable, __u32 end, const int 
 	};
 	begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &tc, sizeof(tc));
 	attribute(TCA_KIND, "sagelink", sizeof("sagelink"));
-	struct rtattr *nest = attribute(TCA_OPTIONS, &options, sizeof(options));
-	append(e->rates + options.link.first_rate, options.link.rates * sizeof(*e->rates));
-	end_nest(nest);
+	attribute(TCA_OPTIONS, &link, sizeof(link));
 	commit("attaching the link");
 
 	const struct ifinfomsg up = { .ifi_index = index,
@@ -311,21 +282,21 @@ static void make_route(const struct wire_route *route, const int *nodes)
 	commit("adding a route");
 }
 
-static int *build_topology(const struct episode *e)
+static int *build_topology(const struct lab_layout *e)
 {
-	int *nodes = calloc(e->head.nodes, sizeof(int));
+	int *nodes = calloc(e->head->nodes, sizeof(int));
 
 	if (!nodes)
 		fail("no memory for the nodes");
 	write_file("/proc/sys/net/ipv4/tcp_mem", "4000000 6000000 8000000"); /* pages: never the limit */
-	for (__u32 i = 0; i < e->head.nodes; i++)
+	for (__u32 i = 0; i < e->head->nodes; i++)
 		nodes[i] = make_node();
-	for (__u32 i = 0; i < e->head.cables; i++) {
+	for (__u32 i = 0; i < e->head->cables; i++) {
 		make_cable(&e->cables[i], i, nodes);
 		make_end(e, i, 0, nodes);
 		make_end(e, i, 1, nodes);
 	}
-	for (__u32 i = 0; i < e->head.routes; i++)
+	for (__u32 i = 0; i < e->head->routes; i++)
 		make_route(&e->routes[i], nodes);
 	return nodes;
 }
@@ -387,6 +358,15 @@ static int start_sender(const struct wire_flow *spec, __u32 id, const int *nodes
 	return fd;
 }
 
+/* What is not sent yet is gone: the flow ends now, not when its buffer is empty. */
+static void stop_sender(int fd)
+{
+	const struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	epoll_ctl(poller, EPOLL_CTL_DEL, fd, NULL);
+	must(connect(fd, &nobody, sizeof(nobody)), "ending a flow");
+}
+
 static void send_more(int fd, int payload)
 {
 	for (;;) {
@@ -404,9 +384,9 @@ static void receive_more(int fd)
 {
 	ssize_t got = recv(fd, NULL, 1 << 30, MSG_TRUNC);
 
-	if (got < 0 && errno != EAGAIN)
+	if (got < 0 && errno != EAGAIN && errno != ECONNRESET)
 		fail("receiving: %s", strerror(errno));
-	if (got == 0)
+	if (!got || (got < 0 && errno == ECONNRESET))
 		epoll_ctl(poller, EPOLL_CTL_DEL, fd, NULL);
 }
 
@@ -419,30 +399,26 @@ static void set_timer(__u64 at_ns, enum event event, __u32 flow)
 	watch(fd, EPOLLIN | EPOLLONESHOT, event, flow);
 }
 
-static void run(const struct episode *e, const int *nodes)
+static void run(const struct lab_layout *e, const int *nodes)
 {
-	struct lab_start start = { .tick_ns = e->head.tick_ns,
-				   .duration_ns = e->head.duration_ns,
-				   .spec = e->flows,
-				   .flows = e->head.flows,
-				   .packet_delays = e->head.packet_delays };
-	struct flow *flows = calloc(e->head.flows, sizeof(*flows));
+	__u64 epoch_ns;
+	struct flow *flows = calloc(e->head->flows, sizeof(*flows));
 	int payload = must(memfd_create("payload", 0), "memfd");
 
 	if (!flows)
 		fail("no memory for the flows");
 	must(ftruncate(payload, PAYLOAD_BYTES), "ftruncate");
 	poller = must(epoll_create1(0), "epoll");
-	for (__u32 i = 0; i < e->head.flows; i++)
+	for (__u32 i = 0; i < e->head->flows; i++)
 		flows[i].listener = make_listener(&e->flows[i], i, nodes);
-	must(ioctl(lab, LAB_START, &start), "starting the episode");
-	for (__u32 i = 0; i < e->head.flows; i++) {
+	must(ioctl(lab, LAB_START, &epoch_ns), "starting the episode");
+	for (__u32 i = 0; i < e->head->flows; i++) {
 		if (!e->flows[i].start_ns)
 			flows[i].sender = start_sender(&e->flows[i], i, nodes);
 		else
-			set_timer(start.epoch_ns + e->flows[i].start_ns, EVENT_START, i);
-		if (e->flows[i].stop_ns < e->head.duration_ns)
-			set_timer(start.epoch_ns + e->flows[i].stop_ns, EVENT_STOP, i);
+			set_timer(epoch_ns + e->flows[i].start_ns, EVENT_START, i);
+		if (e->flows[i].stop_ns < e->head->duration_ns)
+			set_timer(epoch_ns + e->flows[i].stop_ns, EVENT_STOP, i);
 	}
 	for (;;) {
 		struct epoll_event events[64];
@@ -457,9 +433,8 @@ static void run(const struct episode *e, const int *nodes)
 				flow->sender = start_sender(&e->flows[id], id, nodes);
 				break;
 			case EVENT_STOP:
-				flow->running = 0;
-				shutdown(flow->sender, SHUT_WR);
-				epoll_ctl(poller, EPOLL_CTL_DEL, flow->sender, NULL);
+				stop_sender(flow->sender);
+				flow->sender = -1;
 				break;
 			case EVENT_LISTENER:
 				flow->receiver = must(accept4(flow->listener, NULL, NULL, SOCK_NONBLOCK), "accept");
@@ -471,6 +446,8 @@ static void run(const struct episode *e, const int *nodes)
 				receive_more(flow->receiver);
 				break;
 			case EVENT_SENDER:
+				if (flow->sender < 0)
+					break; /* stopped while this event waited */
 				if (events[k].events & (EPOLLERR | EPOLLHUP))
 					fail("flow %u: its connection broke", id);
 				if (!flow->running) {
@@ -486,7 +463,7 @@ static void run(const struct episode *e, const int *nodes)
 
 int main(void)
 {
-	struct episode e;
+	struct lab_layout e;
 
 	lab = open("/dev/lab", O_RDWR);
 	if (lab < 0)

@@ -19,20 +19,19 @@
 #include <os.h>
 
 #include "lab.h"
-#include "lab_ioctl.h"
 
 #define OUT_BYTES (256 << 10)
 #define FLUSH_BYTES (64 << 10)
 #define MAX_PACKETS (64 << 10) /* a tick: 6.5 M packets a second at 10 ms */
 
 struct lab_flow {
-	struct wire_flow spec;
 	struct socket *sender;
 	struct socket *receiver;
+	u64 *entered_ns; /* of a flow over several links: by IP identification */
 };
 
 static int host_fd = -1;
-static struct lab_start episode;
+static struct lab_layout episode;
 static struct lab_flow flows[LAB_MAX_FLOWS];
 static u8 *out;
 static size_t out_bytes;
@@ -55,32 +54,23 @@ static void __noreturn lab_off(void)
 		cpu_relax();
 }
 
+static size_t host_did(int n)
+{
+	if (n <= 0 && n != -EINTR)
+		lab_off();
+	return max(n, 0);
+}
+
 static void host_write(const void *data, size_t bytes)
 {
-	while (bytes) {
-		int n = os_write_file(host_fd, data, bytes);
-
-		if (n == -EINTR)
-			continue;
-		if (n <= 0)
-			lab_off();
-		data += n;
-		bytes -= n;
-	}
+	for (size_t done = 0; done < bytes;)
+		done += host_did(os_write_file(host_fd, data + done, bytes - done));
 }
 
 static void host_read(void *data, size_t bytes)
 {
-	while (bytes) {
-		int n = os_read_file(host_fd, data, bytes);
-
-		if (n == -EINTR)
-			continue;
-		if (n <= 0)
-			lab_off();
-		data += n;
-		bytes -= n;
-	}
+	for (size_t done = 0; done < bytes;)
+		done += host_did(os_read_file(host_fd, data + done, bytes - done));
 }
 
 static void flush(void)
@@ -100,12 +90,25 @@ static void put(u32 kind, const void *data, size_t bytes)
 	out_bytes += sizeof(header) + bytes;
 }
 
-/* A data packet has left a link (any context, bottom halves off). */
-void lab_packet(u32 link, u32 flow, u64 delay_ns)
+const struct lab_layout *lab_episode(void)
 {
-	if (!episode.packet_delays || link != flows[flow].spec.bottleneck)
-		return;
-	if (packet_count < MAX_PACKETS)
+	return episode.head ? &episode : NULL;
+}
+
+const struct wire_flow *lab_flow(u32 flow)
+{
+	return &episode.flows[flow];
+}
+
+u64 *lab_entered(u32 flow)
+{
+	return flows[flow].entered_ns;
+}
+
+/* A data packet has left its last link (any context, bottom halves off). */
+void lab_packet(u32 flow, u64 delay_ns)
+{
+	if (episode.head->packet_delays && packet_count < MAX_PACKETS)
 		packets[packet_count++] = (struct wire_packet){
 			.flow = flow,
 			.delay = min(div_u64(delay_ns, WIRE_DELAY_UNIT_NS), (u64)U32_MAX),
@@ -135,7 +138,7 @@ static void sample(u32 id, u64 t_ns)
 	struct wire_sample s;
 	struct tcp_info info;
 
-	link_read(flow->spec.bottleneck, id, &link);
+	link_read(id, &link);
 	tcp_get_info(sk, &info);
 	s = (struct wire_sample){
 		.t_ns = t_ns,
@@ -173,14 +176,19 @@ static void sample(u32 id, u64 t_ns)
 	totals.samples++;
 }
 
-static void take_actions(void)
+static bool sampled(u32 id, u64 t_ns)
+{
+	return episode.flows[id].sampled && flows[id].sender && t_ns <= episode.flows[id].stop_ns;
+}
+
+static void take_actions(u64 t_ns)
 {
 	struct wire_action action;
 
 	put(WIRE_KIND_TICK, NULL, 0);
 	flush();
-	for (u32 id = 0; id < episode.flows; id++) {
-		if (!flows[id].spec.lockstep || !flows[id].sender)
+	for (u32 id = 0; id < episode.head->flows; id++) {
+		if (!episode.flows[id].lockstep || !sampled(id, t_ns))
 			continue;
 		host_read(&action, sizeof(action));
 		pure_set(flows[id].sender->sk, action.cwnd_pkts, action.pacing_bytes_s);
@@ -189,43 +197,36 @@ static void take_actions(void)
 
 static int lab_thread(void *unused)
 {
-	u64 ticks = div64_u64(episode.duration_ns, episode.tick_ns);
+	u64 tick_ns = episode.head->tick_ns, ticks = div64_u64(episode.head->duration_ns, tick_ns);
 
 	for (u64 tick = 1; tick <= ticks; tick++) {
-		ktime_t when = ns_to_ktime(lab_epoch_ns + tick * episode.tick_ns);
+		ktime_t when = ns_to_ktime(lab_epoch_ns + tick * tick_ns);
 		bool ask = false;
 
 		set_current_state(TASK_IDLE);
 		schedule_hrtimeout(&when, HRTIMER_MODE_ABS);
-		for (u32 id = 0; id < episode.flows; id++) {
-			if (!flows[id].spec.sampled || !flows[id].sender)
+		for (u32 id = 0; id < episode.head->flows; id++) {
+			if (!sampled(id, tick * tick_ns))
 				continue;
-			sample(id, tick * episode.tick_ns);
-			ask |= flows[id].spec.lockstep;
+			sample(id, tick * tick_ns);
+			ask |= episode.flows[id].lockstep;
 		}
 		put_packets();
 		if (ask)
-			take_actions();
+			take_actions(tick * tick_ns);
 		else if (out_bytes > FLUSH_BYTES)
 			flush();
 	}
-	totals.t_ns = ticks * episode.tick_ns;
+	totals.t_ns = ticks * tick_ns;
 	put(WIRE_KIND_END, &totals, sizeof(totals));
 	flush();
 	lab_off();
 }
 
-static long lab_start(struct lab_start __user *from)
+static long lab_start(u64 __user *epoch_ns)
 {
-	if (copy_from_user(&episode, from, sizeof(episode)))
-		return -EFAULT;
-	if (!episode.tick_ns || episode.flows > LAB_MAX_FLOWS)
-		return -EINVAL;
-	for (u32 id = 0; id < episode.flows; id++)
-		if (copy_from_user(&flows[id].spec, &episode.spec[id], sizeof(flows[id].spec)))
-			return -EFAULT;
 	lab_epoch_ns = ktime_get_ns();
-	if (put_user(lab_epoch_ns, &from->epoch_ns))
+	if (put_user(lab_epoch_ns, epoch_ns))
 		return -EFAULT;
 	return PTR_ERR_OR_ZERO(kthread_run(lab_thread, NULL, "lab"));
 }
@@ -238,7 +239,7 @@ static long lab_socket(struct lab_socket __user *from)
 
 	if (copy_from_user(&request, from, sizeof(request)))
 		return -EFAULT;
-	if (request.flow >= episode.flows)
+	if (request.flow >= episode.head->flows)
 		return -EINVAL;
 	sock = sockfd_lookup(request.fd, &err); /* held for the guest's life */
 	if (!sock)
@@ -250,6 +251,13 @@ static long lab_socket(struct lab_socket __user *from)
 	return 0;
 }
 
+static void __noreturn fail(const char *text, size_t bytes)
+{
+	put(WIRE_KIND_ERROR, text, bytes);
+	flush();
+	lab_off();
+}
+
 static long lab_fail(const char __user *from)
 {
 	char text[256];
@@ -257,9 +265,7 @@ static long lab_fail(const char __user *from)
 
 	if (n < 0)
 		return n;
-	put(WIRE_KIND_ERROR, text, min_t(long, n, sizeof(text)));
-	flush();
-	lab_off();
+	fail(text, n);
 }
 
 static long lab_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -276,11 +282,50 @@ static long lab_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 }
 
+static void __noreturn __printf(1, 2) refuse(const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vscnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fail(text, strlen(text));
+}
+
+/* Take the specification from the host, once. */
+static void load(void)
+{
+	struct wire_spec head;
+	void *all;
+
+	host_read(&head, sizeof(head));
+	if (head.magic != WIRE_MAGIC || head.version != WIRE_VERSION)
+		refuse("the specification has version %u, this guest speaks %u", head.version, WIRE_VERSION);
+	all = head.bytes >= sizeof(head) ? vmalloc(head.bytes) : NULL;
+	if (!all)
+		refuse("no memory for a specification of %u bytes", head.bytes);
+	memcpy(all, &head, sizeof(head));
+	host_read(all + sizeof(head), head.bytes - sizeof(head));
+	episode = lab_layout(all);
+	if (episode.end != all + head.bytes)
+		refuse("the specification has %u bytes, its counts say %zu", head.bytes, (size_t)(episode.end - all));
+	if (!head.tick_ns || head.flows > LAB_MAX_FLOWS || 2 * head.cables > LAB_MAX_LINKS)
+		refuse("the specification has too many flows (%u) or cables (%u)", head.flows, head.cables);
+	for (u32 id = 0; id < head.flows; id++) {
+		if (episode.flows[id].first_cable == episode.flows[id].last_cable)
+			continue;
+		flows[id].entered_ns = vzalloc((U16_MAX + 1) * sizeof(u64));
+		if (!flows[id].entered_ns)
+			refuse("no memory for the delays of flow %u", id);
+	}
+}
+
 static ssize_t lab_read(struct file *file, char __user *to, size_t bytes, loff_t *offset)
 {
-	bytes = min_t(size_t, bytes, OUT_BYTES);
-	host_read(out, bytes);
-	return copy_to_user(to, out, bytes) ? -EFAULT : bytes;
+	if (!episode.head)
+		load();
+	return simple_read_from_buffer(to, bytes, offset, episode.head, episode.head->bytes);
 }
 
 static int lab_open(struct inode *inode, struct file *file)

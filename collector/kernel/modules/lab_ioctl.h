@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* /dev/lab as the guest's init program sees it. */
+/* /dev/lab as the guest's init program sees it, and the specification as both of them read it. */
 #ifndef SAGECC_LAB_IOCTL_H
 #define SAGECC_LAB_IOCTL_H
 
@@ -9,23 +9,43 @@
 
 #define LAB_MINOR 241 /* 240 to 254 are for local use (Documentation/admin-guide/devices.txt) */
 
-struct lab_start {
-	__u64 tick_ns;
-	__u64 duration_ns;
-	__u64 epoch_ns; /* returned: virtual time at which the episode began */
-	const struct wire_flow *spec;
-	__u32 flows;
-	__u32 packet_delays;
-};
-
 struct lab_socket {
 	__u32 flow;
 	__u32 receiver; /* 1: the receiver's socket, 0: the sender's */
 	__s32 fd;
 };
 
-#define LAB_START _IOWR('s', 1, struct lab_start)
+#define LAB_START _IOR('s', 1, __u64) /* returns the virtual time (ns) at which the episode began */
 #define LAB_SOCKET _IOW('s', 2, struct lab_socket)
 #define LAB_FAIL _IOW('s', 3, char[256])
+
+/* Where the parts of a specification are. */
+struct lab_layout {
+	const struct wire_spec *head;
+	const struct wire_cable *cables;
+	const struct wire_link *links;
+	const struct wire_rate *rates;
+	const struct wire_delay *delays;
+	const struct wire_opportunity *opportunities;
+	const struct wire_route *routes;
+	const struct wire_flow *flows;
+	const void *end;
+};
+
+static inline struct lab_layout lab_layout(const void *specification)
+{
+	const struct wire_spec *head = specification;
+	struct lab_layout l = { .head = head };
+
+	l.cables = (const void *)(head + 1);
+	l.links = (const void *)(l.cables + head->cables);
+	l.rates = (const void *)(l.links + 2 * head->cables);
+	l.delays = (const void *)(l.rates + head->rates);
+	l.opportunities = (const void *)(l.delays + head->delays);
+	l.routes = (const void *)(l.opportunities + head->opportunities);
+	l.flows = (const void *)(l.routes + head->routes);
+	l.end = l.flows + head->flows;
+	return l;
+}
 
 #endif

@@ -2,10 +2,11 @@
 /*
  * sagelink: one direction of a network link as a queueing discipline.
  *
- * A tail-drop queue in bytes, a transmitter whose rate follows a schedule, then a propagation
- * delay. Every moment is computed in nanoseconds from the arrival times and the schedule alone:
- * the transmitter is brought up to date ("served") whenever somebody looks, so a packet costs one
- * timer event (its arrival at the far end) and no tick distorts it.
+ * Random loss, a queue (link_queue.c), a transmitter that follows a schedule of rates or the delivery
+ * opportunities of a trace, then a propagation delay with jitter. Every moment is computed in
+ * nanoseconds from the arrival times and the schedule alone: the transmitter is brought up to date
+ * ("served") whenever somebody looks, so a packet costs one timer event (its arrival at the far end)
+ * and no tick distorts it.
  *
  * It sits on the sender's own device but behaves like a queue some hops away: packets are orphaned
  * on entry (TCP small queues do not see it) and a drop is not reported to the sender.
@@ -14,44 +15,39 @@
 #include <linux/math64.h>
 #include <linux/module.h>
 #include <linux/tcp.h>
-#include <net/pkt_sched.h>
 
-#include "lab.h"
-
-struct link_packet {
-	u64 arrival_ns; /* entered the queue */
-	u64 exit_ns; /* in the queue: 0 or when sent; on the line: when it reaches the far end */
-	u16 bytes;
-	u16 flow;
-} __packed; /* fits into what a qdisc owns of an skb */
+#include "link_queue.h"
 
 struct flow_counters {
 	u64 packets;
 	u64 bytes;
-	u64 drops;
 	u64 delay_ns;
 };
 
 struct link_sched {
-	struct wire_link link;
-	struct wire_rate *rates;
+	const struct wire_link *link;
+	const struct wire_rate *rates;
+	const struct wire_delay *delays;
+	const struct wire_opportunity *opportunities;
 	u32 id;
 	u32 rate; /* the schedule's step in force at free_ns */
+	u32 delay; /* likewise */
+	u32 opportunity; /* the next one of the trace's present period */
+	u64 period_begin_ns; /* since the episode began */
+	u64 opportunities_past;
 	u64 free_ns; /* when the transmitter has sent everything it took so far */
-	u64 backlog_bytes;
-	struct sk_buff_head queue; /* waiting or being sent */
-	struct sk_buff_head line; /* sent, on the way */
+	u64 exit_ns; /* when the last packet reaches the far end */
+	u32 left_bytes; /* of the packet being sent, on a trace */
+	struct sk_buff *sending;
+	struct sk_buff_head line; /* sent, on the way, by the time they reach the far end */
+	struct rnd_state loss;
+	struct rnd_state jitter;
 	struct qdisc_watchdog watchdog;
+	struct link_queue queue;
 	struct flow_counters flows[LAB_MAX_FLOWS];
 };
 
 static struct Qdisc *links[LAB_MAX_LINKS];
-
-static struct link_packet *packet(const struct sk_buff *skb)
-{
-	BUILD_BUG_ON(sizeof(struct link_packet) > QDISC_CB_PRIV_LEN);
-	return (struct link_packet *)qdisc_skb_cb(skb)->data;
-}
 
 /* The flow's number from its port, and the size that counts: the IP packet. */
 static void classify(struct sk_buff *skb, struct link_packet *p)
@@ -61,14 +57,24 @@ static void classify(struct sk_buff *skb, struct link_packet *p)
 	u32 flow = ntohs(tcp->dest) - WIRE_FIRST_PORT;
 
 	p->bytes = ntohs(ip->tot_len);
-	if (ip->protocol != IPPROTO_TCP || flow >= LAB_MAX_FLOWS)
+	if (ip->protocol != IPPROTO_TCP || flow >= lab_episode()->head->flows)
 		flow = LAB_MAX_FLOWS;
 	p->flow = flow;
 }
 
+/* Where the flow's packet entered its first link: a place by its IP identification, which the sender counts up. */
+static u64 *entered_ns(const struct sk_buff *skb)
+{
+	const struct iphdr *ip = (struct iphdr *)(skb->data + skb_network_offset(skb));
+
+	return lab_entered(link_packet(skb)->flow) + ntohs(ip->id);
+}
+
+/* ---- the schedule ---- */
+
 static u64 step_end_ns(const struct link_sched *q, u32 step)
 {
-	return step + 1 < q->link.rates ? lab_epoch_ns + q->rates[step + 1].t_ns : U64_MAX;
+	return step + 1 < q->link->rates ? lab_epoch_ns + q->rates[step + 1].t_ns : U64_MAX;
 }
 
 /* When `bytes` that start at `from` are sent, following the schedule. */
@@ -76,7 +82,7 @@ static u64 sent_ns(struct link_sched *q, u64 from, u32 bytes)
 {
 	u64 bits = (u64)bytes * 8;
 
-	if (!q->link.rates)
+	if (!q->link->rates)
 		return from;
 	while (step_end_ns(q, q->rate) <= from)
 		q->rate++;
@@ -91,70 +97,168 @@ static u64 sent_ns(struct link_sched *q, u64 from, u32 bytes)
 	}
 }
 
-/* Let the transmitter do what it has done by `now`. */
-static void serve(struct link_sched *q, u64 now)
+/* The trace's next delivery opportunity. */
+static u64 opportunity_ns(const struct link_sched *q)
 {
-	struct sk_buff *skb;
+	return lab_epoch_ns + q->period_begin_ns + q->opportunities[q->opportunity].t_ns;
+}
 
-	while ((skb = skb_peek(&q->queue))) {
-		struct link_packet *p = packet(skb);
-		u64 delay;
-
-		if (!p->exit_ns)
-			p->exit_ns = sent_ns(q, max(q->free_ns, p->arrival_ns), p->bytes);
-		if (p->exit_ns > now)
-			break;
-		q->free_ns = p->exit_ns;
-		__skb_unlink(skb, &q->queue);
-		q->backlog_bytes -= p->bytes;
-		p->exit_ns += q->link.delay_ns;
-		delay = p->exit_ns - p->arrival_ns;
-		if (p->flow < LAB_MAX_FLOWS) {
-			struct flow_counters *f = &q->flows[p->flow];
-
-			f->packets++;
-			f->bytes += p->bytes;
-			f->delay_ns += delay;
-			lab_packet(q->id, p->flow, delay);
-		}
-		__skb_queue_tail(&q->line, skb);
+static void pass_opportunity(struct link_sched *q)
+{
+	q->opportunities_past++;
+	if (++q->opportunity == q->link->opportunities) {
+		q->opportunity = 0;
+		q->period_begin_ns += q->link->period_ns;
 	}
 }
 
-/* Wake up when the next packet reaches the far end. */
+/* A packet sent at `at` really leaves at the next multiple of the grain. */
+static u64 leave_ns(const struct link_sched *q, u64 at)
+{
+	u64 grain = q->link->grain_ns;
+
+	return grain ? lab_epoch_ns + div64_u64(at - lab_epoch_ns + grain - 1, grain) * grain : at;
+}
+
+static u32 delay_step(const struct link_sched *q, u64 at)
+{
+	u32 step = q->delay;
+
+	while (step + 1 < q->link->delays && lab_epoch_ns + q->delays[step + 1].t_ns <= at)
+		step++;
+	return step;
+}
+
+/* ---- the transmitter ---- */
+
+static void put_on_line(struct link_sched *q, struct sk_buff *skb)
+{
+	struct sk_buff *before;
+
+	skb_queue_reverse_walk(&q->line, before) if (link_packet(before)->exit_ns <= link_packet(skb)->exit_ns) break;
+	__skb_queue_after(&q->line, before, skb); /* the head where the walk found none */
+}
+
+/* The packet's last bit is sent: count it, and find out when it reaches the far end. */
+static void leave(struct link_sched *q, struct sk_buff *skb, u64 sent)
+{
+	struct link_packet *p = link_packet(skb);
+	u64 at = leave_ns(q, sent), jitter = q->link->jitter_ns;
+
+	link_queue_sent(&q->queue, p);
+	q->delay = delay_step(q, at);
+	p->exit_ns = at + q->delays[q->delay].delay_ns;
+	if (jitter) {
+		u64 extra = ((u64)prandom_u32_state(&q->jitter) * (2 * jitter + 1)) >> 32;
+
+		p->exit_ns = max(p->exit_ns + extra, at + jitter) - jitter;
+	}
+	if (!q->link->reorder)
+		q->exit_ns = p->exit_ns = max(p->exit_ns, q->exit_ns);
+	put_on_line(q, skb);
+	if (p->flow < LAB_MAX_FLOWS) {
+		const struct wire_flow *flow = lab_flow(p->flow);
+		struct flow_counters *f = &q->flows[p->flow];
+		u64 entered = flow->first_cable == flow->last_cable ? p->arrival_ns : *entered_ns(skb);
+
+		f->packets++;
+		f->bytes += p->bytes;
+		f->delay_ns += p->exit_ns - entered;
+		if (q->id == 2 * flow->last_cable)
+			lab_packet(p->flow, p->exit_ns - entered);
+	}
+}
+
+static void serve_rate(struct link_sched *q, u64 now)
+{
+	for (;;) {
+		if (!q->sending) {
+			struct sk_buff *next = skb_peek(&q->queue.waiting);
+			u64 from;
+
+			if (!next)
+				return;
+			from = max(q->free_ns, link_packet(next)->arrival_ns);
+			q->sending = link_queue_take(&q->queue, from);
+			if (!q->sending)
+				return;
+			link_packet(q->sending)->exit_ns = sent_ns(q, from, link_packet(q->sending)->bytes);
+		}
+		if (link_packet(q->sending)->exit_ns > now)
+			return;
+		q->free_ns = link_packet(q->sending)->exit_ns;
+		leave(q, q->sending, q->free_ns);
+		q->sending = NULL;
+	}
+}
+
+/* Mahimahi's rule: an opportunity finishes the packet begun, then takes the next; what is left over is lost. */
+static void serve_trace(struct link_sched *q, u64 now)
+{
+	for (u64 at; (at = opportunity_ns(q)) <= now; pass_opportunity(q)) {
+		for (u32 budget = WIRE_OPPORTUNITY_BYTES, part; budget; budget -= part) {
+			if (!q->sending) {
+				q->sending = link_queue_take(&q->queue, at);
+				if (!q->sending)
+					break;
+				q->left_bytes = link_packet(q->sending)->bytes;
+			}
+			part = min(budget, q->left_bytes);
+			q->left_bytes -= part;
+			if (!q->left_bytes) {
+				leave(q, q->sending, at);
+				q->sending = NULL;
+			}
+		}
+	}
+}
+
+/* Let the transmitter do what it has done by `now`. */
+static void serve(struct link_sched *q, u64 now)
+{
+	if (q->link->opportunities)
+		serve_trace(q, now);
+	else
+		serve_rate(q, now);
+}
+
+/* ---- the queueing discipline ---- */
+
+/* Wake up when the next packet reaches the far end: not later, perhaps in vain a little earlier. */
 static void arm(struct link_sched *q)
 {
 	struct sk_buff *skb = skb_peek(&q->line);
+	u64 when = skb ? link_packet(skb)->exit_ns : U64_MAX;
 
-	if (skb)
-		qdisc_watchdog_schedule_ns(&q->watchdog, packet(skb)->exit_ns);
-	else if ((skb = skb_peek(&q->queue)))
-		qdisc_watchdog_schedule_ns(&q->watchdog, packet(skb)->exit_ns + q->link.delay_ns);
+	if (q->queue.packets && (!skb || q->link->reorder)) {
+		u64 sent = leave_ns(q, q->link->opportunities ? opportunity_ns(q) : link_packet(q->sending)->exit_ns);
+		u64 delay = q->delays[delay_step(q, sent)].delay_ns;
+
+		when = min(when, sent + max(delay, q->link->jitter_ns) - q->link->jitter_ns);
+	}
+	if (when != U64_MAX)
+		qdisc_watchdog_schedule_ns(&q->watchdog, when);
 }
 
 static int link_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct link_sched *q = qdisc_priv(sch);
-	struct link_packet *p = packet(skb);
+	struct link_packet *p = link_packet(skb);
 	u64 now = ktime_get_ns();
 
 	serve(q, now);
 	classify(skb, p);
-	if (p->bytes > q->link.limit_bytes - q->backlog_bytes) {
-		if (p->flow < LAB_MAX_FLOWS)
-			q->flows[p->flow].drops++;
-		qdisc_qstats_drop(sch);
+	if (q->link->loss && prandom_u32_state(&q->loss) < q->link->loss) {
+		q->queue.drops[p->flow]++;
 		__qdisc_drop(skb, to_free);
-		return NET_XMIT_SUCCESS; /* a sender does not hear of a drop some hops away */
+	} else if (link_queue_add(&q->queue, skb, now, to_free)) {
+		skb_orphan(skb);
+		if (p->flow < LAB_MAX_FLOWS && lab_entered(p->flow) && q->id == 2 * lab_flow(p->flow)->first_cable)
+			*entered_ns(skb) = now;
+		serve(q, now);
 	}
-	skb_orphan(skb);
-	p->arrival_ns = now;
-	p->exit_ns = 0;
-	q->backlog_bytes += p->bytes;
-	__skb_queue_tail(&q->queue, skb);
-	sch->q.qlen++;
-	serve(q, now);
-	return NET_XMIT_SUCCESS;
+	sch->q.qlen = q->queue.packets + skb_queue_len(&q->line);
+	return NET_XMIT_SUCCESS; /* a sender does not hear of a drop some hops away */
 }
 
 static struct sk_buff *link_dequeue(struct Qdisc *sch)
@@ -165,9 +269,9 @@ static struct sk_buff *link_dequeue(struct Qdisc *sch)
 
 	serve(q, now);
 	skb = skb_peek(&q->line);
-	if (skb && packet(skb)->exit_ns <= now) {
+	if (skb && link_packet(skb)->exit_ns <= now) {
 		__skb_unlink(skb, &q->line);
-		sch->q.qlen--;
+		sch->q.qlen = q->queue.packets + skb_queue_len(&q->line);
 		qdisc_bstats_update(sch, skb);
 		return skb;
 	}
@@ -183,23 +287,23 @@ static struct sk_buff *link_peek(struct Qdisc *sch)
 static int link_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct link_sched *q = qdisc_priv(sch);
-	const struct link_options *options;
-	size_t rates;
+	const struct lab_layout *episode = lab_episode();
 
-	__skb_queue_head_init(&q->queue);
 	__skb_queue_head_init(&q->line);
 	qdisc_watchdog_init(&q->watchdog, sch);
-	if (!opt || nla_len(opt) < sizeof(*options))
+	__skb_queue_head_init(&q->queue.waiting);
+	if (!opt || nla_len(opt) != sizeof(q->id) || !episode)
 		return -EINVAL;
-	options = nla_data(opt);
-	rates = options->link.rates * sizeof(struct wire_rate);
-	if (options->id >= LAB_MAX_LINKS || nla_len(opt) != sizeof(*options) + rates)
+	q->id = nla_get_u32(opt);
+	if (q->id >= 2 * episode->head->cables || q->id >= LAB_MAX_LINKS)
 		return -EINVAL;
-	q->link = options->link;
-	q->id = options->id;
-	q->rates = kmemdup(options + 1, rates, GFP_KERNEL);
-	if (!q->rates)
-		return -ENOMEM;
+	q->link = &episode->links[q->id];
+	q->rates = episode->rates + q->link->first_rate;
+	q->delays = episode->delays + q->link->first_delay;
+	q->opportunities = episode->opportunities + q->link->first_opportunity;
+	prandom_seed_state(&q->loss, q->link->seed);
+	prandom_seed_state(&q->jitter, q->link->seed + 1);
+	link_queue_init(&q->queue, q->link);
 	links[q->id] = sch;
 	return 0;
 }
@@ -208,9 +312,11 @@ static void link_reset(struct Qdisc *sch)
 {
 	struct link_sched *q = qdisc_priv(sch);
 
-	__skb_queue_purge(&q->queue);
+	__skb_queue_purge(&q->queue.waiting);
 	__skb_queue_purge(&q->line);
-	q->backlog_bytes = 0;
+	kfree_skb(q->sending);
+	q->sending = NULL;
+	q->queue.bytes = q->queue.packets = 0;
 	qdisc_watchdog_cancel(&q->watchdog);
 }
 
@@ -218,16 +324,17 @@ static void link_destroy(struct Qdisc *sch)
 {
 	struct link_sched *q = qdisc_priv(sch);
 
-	links[q->id] = NULL;
+	if (links[q->id] == sch)
+		links[q->id] = NULL;
 	qdisc_watchdog_cancel(&q->watchdog);
-	kfree(q->rates);
 }
 
+/* What the link could have sent since the episode began; 0 where it has no limit. */
 static u64 capacity_bytes(const struct link_sched *q, u64 now)
 {
-	u64 bytes = 0, from = lab_epoch_ns;
+	u64 bytes = q->opportunities_past * WIRE_OPPORTUNITY_BYTES, from = lab_epoch_ns;
 
-	for (u32 step = 0; step < q->link.rates && from < now; step++) {
+	for (u32 step = 0; step < q->link->rates && from < now; step++) {
 		u64 end = min(step_end_ns(q, step), now);
 
 		bytes += mul_u64_u64_div_u64(end - from, q->rates[step].bits_per_s, 8 * NSEC_PER_SEC);
@@ -236,24 +343,33 @@ static u64 capacity_bytes(const struct link_sched *q, u64 now)
 	return bytes;
 }
 
-/* Read one flow's counters at a link, as of now. */
-void link_read(u32 id, u32 flow, struct link_counters *out)
+/* Add one flow's counters at the link of a cable's data direction, as of now. */
+static void read_cable(u32 cable, u32 flow, struct link_counters *sum)
 {
-	struct Qdisc *sch = links[id];
+	struct Qdisc *sch = links[2 * cable];
 	struct link_sched *q = qdisc_priv(sch);
 	u64 now = ktime_get_ns();
 
 	spin_lock_bh(qdisc_lock(sch));
 	serve(q, now);
-	*out = (struct link_counters){
-		.packets = q->flows[flow].packets,
-		.bytes = q->flows[flow].bytes,
-		.drops = q->flows[flow].drops,
-		.delay_ns = q->flows[flow].delay_ns,
-		.queue_bytes = q->backlog_bytes,
-		.capacity_bytes = capacity_bytes(q, now),
-	};
+	sum->packets = q->flows[flow].packets;
+	sum->bytes = q->flows[flow].bytes;
+	sum->delay_ns = q->flows[flow].delay_ns;
+	sum->drops += q->queue.drops[flow];
+	sum->queue_bytes += q->queue.bytes;
+	if (cable == lab_flow(flow)->bottleneck)
+		sum->capacity_bytes = capacity_bytes(q, now);
 	spin_unlock_bh(qdisc_lock(sch));
+}
+
+/* Read a flow's counters along its path: what left the last link, drops and queues of all. */
+void link_read(u32 flow, struct link_counters *out)
+{
+	const struct wire_flow *f = lab_flow(flow);
+
+	*out = (struct link_counters){};
+	for (u32 cable = f->first_cable; cable <= f->last_cable; cable++)
+		read_cable(cable, flow, out);
 }
 
 static struct Qdisc_ops link_ops __read_mostly = {

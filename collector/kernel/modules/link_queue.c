@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The queue of a link. Tail-drop and head-drop act when a packet does not fit; PIE (RFC 8033, its
+ * section 4 without the options of section 5) drops at the door, CoDel (RFC 8289) and BoDe (Abbasloo
+ * and Chao, arXiv 1908.00953) when the transmitter takes the next packet.
+ *
+ * Not the kernel's own codel and pie: those read the clock themselves, and this queue is brought up
+ * to date for moments that have passed.
+ */
+#include <linux/math64.h>
+
+#include "link_queue.h"
+
+#define PIE_ONE (1LL << 32)
+#define PIE_MAX_BURST_NS (150 * NSEC_PER_MSEC)
+
+void link_queue_init(struct link_queue *q, const struct wire_link *link)
+{
+	*q = (struct link_queue){
+		.discipline = link->discipline,
+		.limit_bytes = link->limit_bytes,
+		.limit_packets = link->limit_packets,
+		.target_ns = link->target_ns,
+		.interval_ns = link->interval_ns,
+		.pie.burst_ns = PIE_MAX_BURST_NS,
+	};
+	__skb_queue_head_init(&q->waiting);
+	prandom_seed_state(&q->pie.random, link->seed + 2);
+}
+
+static void drop(struct link_queue *q, struct sk_buff *skb, struct sk_buff **to_free)
+{
+	q->drops[link_packet(skb)->flow]++;
+	if (to_free)
+		__qdisc_drop(skb, to_free);
+	else
+		kfree_skb(skb);
+}
+
+static bool fits(const struct link_queue *q, u32 bytes)
+{
+	return bytes <= q->limit_bytes - q->bytes && q->packets < q->limit_packets;
+}
+
+/* A packet is gone: sent, or dropped after it had been let in. */
+void link_queue_sent(struct link_queue *q, const struct link_packet *p)
+{
+	q->bytes -= p->bytes;
+	q->packets--;
+}
+
+static struct sk_buff *pop(struct link_queue *q)
+{
+	return __skb_dequeue(&q->waiting);
+}
+
+static void drop_waiting(struct link_queue *q, struct sk_buff *skb, struct sk_buff **to_free)
+{
+	link_queue_sent(q, link_packet(skb));
+	drop(q, skb, to_free);
+}
+
+/* ---- PIE ---- */
+
+/* RFC 8033 section 4.2: gains 1/8 and 5/4 a second, scaled down while the probability is small. */
+static void pie_update(struct link_queue *q)
+{
+	static const struct {
+		s64 below;
+		u32 divisor;
+	} scales[] = {
+		{ PIE_ONE / 1000000, 2048 }, { PIE_ONE / 100000, 512 }, { PIE_ONE / 10000, 128 },
+		{ PIE_ONE / 1000, 32 },	     { PIE_ONE / 100, 8 },	{ PIE_ONE / 10, 2 },
+	};
+	struct pie_state *pie = &q->pie;
+	const s64 second = NSEC_PER_SEC;
+	s64 above = clamp((s64)(pie->qdelay_ns - q->target_ns), -second, second);
+	s64 rise = clamp((s64)(pie->qdelay_ns - pie->qdelay_old_ns), -second, second);
+	s64 p = div_s64(above * PIE_ONE / 8, NSEC_PER_SEC) + div_s64(rise * (PIE_ONE / 4), NSEC_PER_SEC) * 5;
+
+	for (size_t i = 0; i < ARRAY_SIZE(scales); i++) {
+		if (pie->drop_prob < scales[i].below) {
+			p = div_s64(p, scales[i].divisor);
+			break;
+		}
+	}
+	pie->drop_prob += p;
+	if (!pie->qdelay_ns && !pie->qdelay_old_ns)
+		pie->drop_prob -= div_s64(pie->drop_prob, 50); /* decays by 2 % when idle */
+	pie->drop_prob = clamp(pie->drop_prob, 0LL, PIE_ONE);
+	pie->burst_ns -= min(pie->burst_ns, q->interval_ns);
+	if (!pie->drop_prob && max(pie->qdelay_ns, pie->qdelay_old_ns) < q->target_ns / 2)
+		pie->burst_ns = PIE_MAX_BURST_NS;
+	pie->qdelay_old_ns = pie->qdelay_ns;
+}
+
+static void pie_advance(struct link_queue *q, u64 now)
+{
+	while (lab_epoch_ns + (q->pie.updates + 1) * q->interval_ns <= now) {
+		pie_update(q);
+		q->pie.updates++;
+	}
+}
+
+static bool pie_drops(struct link_queue *q)
+{
+	struct pie_state *pie = &q->pie;
+
+	if (pie->burst_ns)
+		return false;
+	if (pie->qdelay_old_ns < q->target_ns / 2 && pie->drop_prob < PIE_ONE / 5)
+		return false;
+	if (q->bytes <= 2 * WIRE_OPPORTUNITY_BYTES)
+		return false;
+	return prandom_u32_state(&pie->random) < pie->drop_prob;
+}
+
+/* ---- CoDel ---- */
+
+static u64 codel_next(const struct link_queue *q, u64 from)
+{
+	return from + div64_u64(q->interval_ns << 16, int_sqrt64((u64)q->codel.count << 32));
+}
+
+/* RFC 8289 section 5.5: the next packet, and whether the delay has been too long for an interval. */
+static struct sk_buff *codel_pop(struct link_queue *q, u64 now, bool *may_drop)
+{
+	struct sk_buff *skb = pop(q);
+	struct link_packet *p;
+
+	*may_drop = false;
+	if (!skb) {
+		q->codel.first_above_ns = 0;
+		return NULL;
+	}
+	p = link_packet(skb);
+	if (now - p->arrival_ns < q->target_ns || q->bytes - p->bytes <= WIRE_OPPORTUNITY_BYTES)
+		q->codel.first_above_ns = 0;
+	else if (!q->codel.first_above_ns)
+		q->codel.first_above_ns = now + q->interval_ns;
+	else
+		*may_drop = now >= q->codel.first_above_ns;
+	return skb;
+}
+
+/* RFC 8289 section 5.5, deque(). */
+static struct sk_buff *codel_take(struct link_queue *q, u64 now)
+{
+	struct codel_state *c = &q->codel;
+	struct sk_buff *skb;
+	bool may_drop;
+
+	skb = codel_pop(q, now, &may_drop);
+	if (c->dropping) {
+		c->dropping = may_drop;
+		while (c->dropping && now >= c->drop_next_ns) {
+			drop_waiting(q, skb, NULL);
+			c->count++;
+			skb = codel_pop(q, now, &may_drop);
+			c->dropping = may_drop;
+			if (may_drop)
+				c->drop_next_ns = codel_next(q, c->drop_next_ns);
+		}
+	} else if (may_drop) {
+		u32 recent = c->count - c->last_count;
+
+		drop_waiting(q, skb, NULL);
+		skb = codel_pop(q, now, &may_drop);
+		c->dropping = true;
+		c->count = recent > 1 && now - c->drop_next_ns < 16 * q->interval_ns ? recent : 1;
+		c->drop_next_ns = codel_next(q, now);
+		c->last_count = c->count;
+	}
+	return skb;
+}
+
+/* ---- BoDe ---- */
+
+/* Drop what has waited longer than the bound, but never the last packet. */
+static struct sk_buff *bode_take(struct link_queue *q, u64 now)
+{
+	struct sk_buff *skb = pop(q);
+
+	while (skb && now - link_packet(skb)->arrival_ns > q->target_ns &&
+	       q->bytes - link_packet(skb)->bytes > WIRE_OPPORTUNITY_BYTES) {
+		drop_waiting(q, skb, NULL);
+		skb = pop(q);
+	}
+	return skb;
+}
+
+/* ---- the two doors ---- */
+
+/* Let a packet in at `now`, or drop what the discipline says; false if it was the packet itself. */
+bool link_queue_add(struct link_queue *q, struct sk_buff *skb, u64 now, struct sk_buff **to_free)
+{
+	struct link_packet *p = link_packet(skb);
+
+	if (q->discipline == WIRE_PIE) {
+		pie_advance(q, now);
+		if (pie_drops(q)) {
+			drop(q, skb, to_free);
+			return false;
+		}
+	}
+	if (q->discipline == WIRE_HEAD_DROP)
+		while (!fits(q, p->bytes) && !skb_queue_empty(&q->waiting))
+			drop_waiting(q, pop(q), to_free);
+	if (!fits(q, p->bytes)) {
+		drop(q, skb, to_free);
+		return false;
+	}
+	p->arrival_ns = now;
+	q->bytes += p->bytes;
+	q->packets++;
+	__skb_queue_tail(&q->waiting, skb);
+	return true;
+}
+
+/* The packet that the transmitter sends next; it counts until link_queue_sent(). */
+struct sk_buff *link_queue_take(struct link_queue *q, u64 now)
+{
+	struct sk_buff *skb;
+
+	switch (q->discipline) {
+	case WIRE_CODEL:
+		return codel_take(q, now);
+	case WIRE_BODE:
+		return bode_take(q, now);
+	case WIRE_PIE:
+		pie_advance(q, now);
+		skb = pop(q);
+		if (skb)
+			q->pie.qdelay_ns = skb_queue_empty(&q->waiting) ? 0 : now - link_packet(skb)->arrival_ns;
+		return skb;
+	default:
+		return pop(q);
+	}
+}
