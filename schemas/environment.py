@@ -30,6 +30,12 @@ MAX_FLOWS = 64
 MAX_LINKS = 8
 """What the guest kernel has room for (lab.h), with an access cable for every flow."""
 
+MIN_MBPS, MAX_MBPS = 0.001, 10_000
+MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
+MAX_DURATION_S = 86_400
+MAX_QUEUE = 2**40
+"""Bounds that keep every number finite, and above 0 where the guest counts in bits/s and ns."""
+
 
 @dataclass(frozen=True)
 class RateStep:
@@ -59,11 +65,15 @@ class Trace:
 
     def __post_init__(self) -> None:
         moments = self.opportunities_ms
-        _require(bool(moments) and moments[-1] > 0, f"trace {self.name}: it must last longer than 0 ms")
+        _require(
+            bool(moments) and MIN_PARAMETER_MS <= moments[-1] <= MAX_DURATION_S * 1000,
+            f"trace {self.name}: it must last longer than 0 ms, and a day at most",
+        )
         _require(
             moments[0] >= 0 and all(a <= b for a, b in pairwise(moments)),
             f"trace {self.name}: its times must not be negative and must not decrease",
         )
+        _require(self.mean_mbps <= MAX_MBPS, f"trace {self.name}: its mean rate must be at most {MAX_MBPS} Mbps")
 
     @cached_property
     def mean_mbps(self) -> float:
@@ -101,29 +111,42 @@ class Link:
     def __post_init__(self) -> None:
         rates, delays = self.rates, self.delays
         _require(not rates or rates[0].t_s == 0, "the rate schedule must start at 0 s")
-        _require(all(a.t_s < b.t_s for a, b in pairwise(rates)), "rate steps must increase in time")
-        _require(all(0 < r.rate_mbps <= 10_000 for r in rates), "bandwidth must be above 0 and at most 10000 Mbps")
+        _check_times(tuple(step.t_s for step in rates), "rate steps")
+        _require(
+            all(MIN_MBPS <= r.rate_mbps <= MAX_MBPS for r in rates),
+            f"bandwidth must be at least {MIN_MBPS} and at most {MAX_MBPS} Mbps",
+        )
         _require(not (rates and self.trace), "a link has either a rate or a trace, not both")
         _require(
-            self.delay_ms >= 0 and all(d.delay_ms >= 0 for d in delays) and self.jitter_ms >= 0 and self.grain_ms >= 0,
-            "a delay cannot be negative",
+            all(
+                0 <= delay_ms <= MAX_MS
+                for delay_ms in (self.delay_ms, *(d.delay_ms for d in delays), self.jitter_ms, self.grain_ms)
+            ),
+            f"a delay must be at least 0 and at most {MAX_MS} ms",
         )
         _require(all(d.t_s > 0 for d in delays[:1]), "a change of delay must come after 0 s: delay_ms is the first")
-        _require(all(a.t_s < b.t_s for a, b in pairwise(delays)), "changes of delay must increase in time")
+        _check_times(tuple(step.t_s for step in delays), "changes of delay")
         _require(
-            self.queue_bytes is None or self.queue_bytes >= MTU_BYTES,
+            self.queue_bytes is None or MTU_BYTES <= self.queue_bytes <= MAX_QUEUE,
             f"the queue must hold at least one packet of {MTU_BYTES} bytes, not {self.queue_bytes}",
         )
-        _require(self.queue_packets is None or self.queue_packets >= 1, "the queue must hold at least one packet")
+        _require(
+            self.queue_packets is None or 1 <= self.queue_packets <= MAX_QUEUE,
+            f"the queue must hold at least one packet, not {self.queue_packets}",
+        )
         _require(self.discipline in get_args(Discipline), f"unknown discipline '{self.discipline}'")
-        _require(
-            self.target_ms is None or (self.discipline in TARGET_MS and self.target_ms > 0),
-            f"target_ms must be above 0 and belongs to {', '.join(TARGET_MS)}, not to {self.discipline}",
-        )
-        _require(
-            self.interval_ms is None or (self.discipline in INTERVAL_MS and self.interval_ms > 0),
-            f"interval_ms must be above 0 and belongs to {', '.join(INTERVAL_MS)}, not to {self.discipline}",
-        )
+        for name, value, own in (
+            ("target_ms", self.target_ms, TARGET_MS),
+            ("interval_ms", self.interval_ms, INTERVAL_MS),
+        ):
+            _require(
+                value is None or self.discipline in own, f"{name} belongs to {', '.join(own)}, not to {self.discipline}"
+            )
+            _require(
+                value is None or MIN_PARAMETER_MS <= value <= MAX_MS,
+                f"{name} must be at least {MIN_PARAMETER_MS} and at most {MAX_MS} ms",
+            )
+        _require(not self.jitter_reorders or self.jitter_ms > 0, "jitter_reorders needs jitter_ms above 0")
         _require(0 <= self.loss < 1, "the loss probability must be at least 0 and below 1")
 
     def rate_mbps_at(self, t_s: float) -> float:
@@ -206,7 +229,7 @@ class Environment:
     flow: Flow = Flow()
 
     def __post_init__(self) -> None:
-        _require(0 < self.duration_s <= 86_400, "0 < duration <= 86400 s must hold")
+        _require(0 < self.duration_s <= MAX_DURATION_S, f"0 < duration <= {MAX_DURATION_S} s must hold")
         _require(
             1 <= len(self.links) == len(self.return_links) <= MAX_LINKS,
             f"there must be 1 to {MAX_LINKS} links, each with its return link",
@@ -214,7 +237,7 @@ class Environment:
         _require(self.flows <= MAX_FLOWS, f"at most {MAX_FLOWS} flows, not {self.flows}")
         for name, flow in (("the flow", self.flow), *(("a cross flow", c.flow) for c in self.cross)):
             self._check_flow(name, flow)
-        _require(0 < self.min_rtt_ms <= 10_000, "minimum RTT must be above 0 and at most 10000 ms")
+        _require(0 < self.min_rtt_ms <= MAX_MS, f"minimum RTT must be above 0 and at most {MAX_MS} ms")
         _require(
             all(0 <= a < b <= self.duration_s for a, b in self.windows_s), "scoring windows must lie in the episode"
         )
@@ -224,7 +247,7 @@ class Environment:
         _require(
             0 <= flow.start_s < self.stop_of(flow) <= self.duration_s, f"{name} must start and stop within the episode"
         )
-        _require(flow.extra_rtt_ms >= 0, f"{name}: extra_rtt_ms cannot be negative")
+        _require(0 <= flow.extra_rtt_ms <= MAX_MS, f"{name}: extra_rtt_ms must be at least 0 and at most {MAX_MS}")
         first, last = flow.links or (0, len(self.links) - 1)
         _require(0 <= first <= last < len(self.links), f"{name} crosses links that are not there")
         _require(
@@ -373,6 +396,11 @@ def episode_id(environment_id: str, scheme: str, seed: int) -> str:
 def _require(holds: bool, text: str) -> None:
     if not holds:
         raise SageccError(f"environment: {text}")
+
+
+def _check_times(times_s: tuple[float, ...], name: str) -> None:
+    _require(all(a < b for a, b in pairwise(times_s)), f"{name} must increase in time")
+    _require(all(t_s <= MAX_DURATION_S for t_s in times_s[-1:]), f"{name} must come within a day")
 
 
 def _busiest_second_mbps(trace: Trace) -> float:
