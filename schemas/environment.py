@@ -32,6 +32,7 @@ MAX_LINKS = 8
 
 MIN_MBPS, MAX_MBPS = 0.001, 10_000
 MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
+MAX_JITTER_MS = 1000
 MAX_DURATION_S = 86_400
 MAX_QUEUE = 2**40
 """Bounds that keep every number finite, and above 0 where the guest counts in bits/s and ns."""
@@ -118,11 +119,12 @@ class Link:
         )
         _require(not (rates and self.trace), "a link has either a rate or a trace, not both")
         _require(
-            all(
-                0 <= delay_ms <= MAX_MS
-                for delay_ms in (self.delay_ms, *(d.delay_ms for d in delays), self.jitter_ms, self.grain_ms)
-            ),
+            all(0 <= delay_ms <= MAX_MS for delay_ms in (self.delay_ms, *(d.delay_ms for d in delays))),
             f"a delay must be at least 0 and at most {MAX_MS} ms",
+        )
+        _require(
+            0 <= self.jitter_ms <= MAX_JITTER_MS and 0 <= self.grain_ms <= MAX_JITTER_MS,
+            f"jitter and grain must be at least 0 and at most {MAX_JITTER_MS} ms",
         )
         _require(all(d.t_s > 0 for d in delays[:1]), "a change of delay must come after 0 s: delay_ms is the first")
         _check_times(tuple(step.t_s for step in delays), "changes of delay")
