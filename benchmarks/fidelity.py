@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab against the host's own kernel: the same networks in virtual time and in real time (root only).
+
+Half an hour; each episode in real time is kept under build/fidelity as it ends, so that a killed run goes on.
+`python -m benchmarks.fidelity --again` measures everything anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from math import sqrt
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.machine import save
+from collector.episode import Episode, run_episode
+from collector.grid import bottleneck
+from collector.realtime.host import run_on_host
+from schemas.environment import Environment, dumbbell
+from schemas.files import write_atomically
+
+KERNEL = Path("build/sagecc-linux")
+KEPT = Path("build/fidelity")
+SCHEMES = ("reno", "cubic", "bbr")
+RATES_MBPS = (12.0, 48.0)
+RTTS_MS = (20.0, 40.0)
+QUEUES_BDP = (1.0, 2.0)
+DURATION_S = 30.0
+REPEATS = 3
+
+Run = dict[str, Any]
+
+
+def network(rate_mbps: float, rtt_ms: float, queue_bdp: float, duration_s: float = DURATION_S) -> Environment:
+    """Return a flat dumbbell, half of its RTT in each direction."""
+    link = bottleneck(rate_mbps, 1, rtt_ms, queue_bdp, duration_s)
+    return dumbbell("custom", link, rtt_ms / 2, duration_s, ((0.0, duration_s),))
+
+
+def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
+    """Run one episode on the host's kernel, or return it as it was kept."""
+    path = KEPT / f"{environment.id}.{scheme}.{repeat}.json"
+    if path.exists():
+        kept: Run = json.loads(path.read_text())
+        return kept
+    load = os.getloadavg()[0]
+    run = run_on_host(environment, scheme, repeat)
+    flow = run.episode.flows[0]
+    result: Run = {
+        "goodput_mbps": flow.goodput_mbps,
+        "queueing_ms": run.queueing_ms,
+        "drops": flow.lost_packets,
+        "there": asdict(run.there),
+        "back": asdict(run.back),
+        "load": load,
+    }
+    with write_atomically(path) as beside:
+        beside.write_text(json.dumps(result))
+    return result
+
+
+def in_virtual_time(environment: Environment, scheme: str) -> Run:
+    """Run one episode in the lab."""
+    episode = run_episode(KERNEL, environment, scheme)
+    return {
+        "goodput_mbps": episode.flows[0].goodput_mbps,
+        "queueing_ms": queueing_ms(episode),
+        "drops": episode.flows[0].lost_packets,
+    }
+
+
+def queueing_ms(episode: Episode) -> float:
+    """Return the mean delay beyond propagation: queue and transmission."""
+    return episode.flows[0].delay_mean_ms - episode.environment.bottleneck.delay_ms
+
+
+def with_jitter(environment: Environment, runs: Sequence[Run]) -> Environment:
+    """Return the network with as much jitter on both ways as the delay line had, by its standard deviation."""
+    there, back = (sqrt(3) * median(run[way]["std_us"] for run in runs) / 1000 for way in ("there", "back"))
+    link, way_back = environment.links[0], environment.return_links[0]
+    return replace(
+        environment,
+        links=(replace(link, jitter_ms=round(there, 3)),),
+        return_links=(replace(way_back, jitter_ms=round(back, 3)),),
+    )
+
+
+def compare(scheme: str, rate_mbps: float, rtt_ms: float, queue_bdp: float, runs: Sequence[Run]) -> Run:
+    """Return a row of the table: the lab, the host's median and range, and how far they are apart."""
+    environment = network(rate_mbps, rtt_ms, queue_bdp)
+    lab = in_virtual_time(environment, scheme)
+    row: Run = {"scheme": scheme, "rate_mbps": rate_mbps, "rtt_ms": rtt_ms, "queue_bdp": queue_bdp, "lab": lab}
+    row["lab_with_jitter"] = in_virtual_time(with_jitter(environment, runs), scheme)
+    row["host"] = runs
+    for figure in ("goodput_mbps", "queueing_ms"):
+        row[f"{figure}_apart"] = lab[figure] / median(run[figure] for run in runs) - 1
+    return row
+
+
+def main() -> None:
+    """Measure and save."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--again", action="store_true")
+    if parser.parse_args().again:
+        shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    cases = tuple(product(SCHEMES, RATES_MBPS, RTTS_MS, QUEUES_BDP))
+    runs: dict[tuple[str, float, float, float], list[Run]] = {case: [] for case in cases}
+    for repeat, case in tqdm(tuple(product(range(REPEATS), cases)), desc="real time"):
+        runs[case].append(in_real_time(network(*case[1:]), case[0], repeat))
+    rows = [compare(*case, runs[case]) for case in tqdm(cases, desc="virtual time")]
+    save("fidelity", {"duration_s": DURATION_S, "repeats": REPEATS, "episodes": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One end of every flow of a real-time episode, run as a program where the packets start or stop.
+
+It needs nothing but Python: it may run inside a shell of Mahimahi or another network namespace.
+Started as `endpoint.py send|receive SPECIFICATION` (JSON of `Specification`). It prints "ready", reads from
+standard input when the episode begins (CLOCK_REALTIME, ns), and leaves each flow's TCP_INFO, read
+every tick, in a file. The end of standard input ends it, so that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+TCP_INFO_BYTES = 280
+SAMPLE = struct.Struct(f"<QII{TCP_INFO_BYTES}s")
+"""ns since the episode began, flow, bytes of TCP_INFO that the kernel gave, TCP_INFO (padded with zeros)."""
+
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+PAYLOAD_BYTES = 1 << 20
+RECEIVE_WAKE_BYTES = 256 << 10
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What an end does. buffer_bytes: the socket buffer to force (as root), or 0 for the kernel's choice.
+
+    address: where the senders connect to; None at the receiver. lives_s: (start, stop) of each flow.
+    """
+
+    address: str | None
+    first_port: int
+    schemes: tuple[str, ...]
+    lives_s: tuple[tuple[float, float], ...]
+    duration_s: float
+    tick_s: float
+    buffer_bytes: int
+    out: str
+
+
+class Sampler(threading.Thread):
+    """Reads TCP_INFO of every registered socket once a tick."""
+
+    def __init__(self, began_ns: int, specification: Specification) -> None:
+        super().__init__(daemon=True)
+        self._began_ns = began_ns
+        self._tick_ns = round(specification.tick_s * NS_PER_S)
+        self._ticks = round(specification.duration_s / specification.tick_s)
+        self.sockets: dict[int, socket.socket] = {}
+        self.samples = bytearray()
+
+    def run(self) -> None:
+        """Sample until the episode's last tick; ticks that were slept through are left out."""
+        tick = 0
+        while True:
+            tick = max(tick, (time.time_ns() - self._began_ns) // self._tick_ns) + 1
+            if tick > self._ticks:
+                return
+            while left_s := time_left_s(self._began_ns + tick * self._tick_ns):
+                time.sleep(left_s)
+            for flow, sock in tuple(self.sockets.items()):
+                info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+                self.samples += SAMPLE.pack(time.time_ns() - self._began_ns, flow, len(info), info)
+
+
+def wait_for_start() -> int:
+    """Say that this end is ready; return when the episode begins (ns), or end with the parent."""
+    print("ready", flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(1)
+    return int(line)
+
+
+def time_left_s(until_ns: int) -> float:
+    """Return the seconds until a moment of CLOCK_REALTIME, at least 0."""
+    return max(until_ns - time.time_ns(), 0) / NS_PER_S
+
+
+def poll(poller: select.epoll, until_ns: int) -> list[tuple[int, int]]:
+    """Wait for events until a moment; the end of standard input ends the program."""
+    events = poller.poll(time_left_s(until_ns))
+    if any(fd == sys.stdin.fileno() for fd, _ in events):
+        sys.exit(1)
+    return events
+
+
+def send(specification: Specification) -> None:
+    """Run the senders: each as fast as its window lets it, from its start to its stop."""
+    address = specification.address or os.environ["MAHIMAHI_BASE"]
+    payload = os.memfd_create("payload")
+    os.ftruncate(payload, PAYLOAD_BYTES)
+    began_ns = wait_for_start()
+    poller = select.epoll()
+    poller.register(sys.stdin, select.EPOLLIN)
+    sampler = Sampler(began_ns, specification)
+    sampler.start()
+    moments = [
+        (began_ns + round(moment * NS_PER_S), what, flow)
+        for flow, life in enumerate(specification.lives_s)
+        for what, moment in enumerate(life)
+    ]
+    senders: dict[int, tuple[int, socket.socket]] = {}
+    for moment_ns, stops, flow in sorted(moments):
+        while time_left_s(moment_ns):
+            for fd, events in poll(poller, moment_ns):
+                sender, sock = senders[fd]
+                if events & (select.EPOLLERR | select.EPOLLHUP):
+                    sys.exit(f"flow {sender}: its connection broke")
+                sampler.sockets[sender] = sock
+                send_more(fd, payload)
+        if stops:
+            for fd in [fd for fd, (sender, _) in senders.items() if sender == flow]:
+                poller.unregister(fd)
+                senders[fd][1].shutdown(socket.SHUT_WR)
+        else:
+            sock = new_sender(specification, flow, address)
+            senders[sock.fileno()] = flow, sock
+            poller.register(sock, select.EPOLLOUT | select.EPOLLET)
+    finish(sampler, specification)
+
+
+def new_sender(specification: Specification, flow: int, address: str) -> socket.socket:
+    """Return a socket that connects with the flow's scheme."""
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, specification.schemes[flow].encode())
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    if specification.buffer_bytes:
+        sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, specification.buffer_bytes // 2)
+    sock.connect_ex((address, specification.first_port + flow))
+    return sock
+
+
+def send_more(fd: int, payload: int) -> None:
+    """Fill the socket's buffer from a file of zeros."""
+    try:
+        while True:
+            os.sendfile(fd, payload, 0, PAYLOAD_BYTES)
+    except BlockingIOError:
+        return
+
+
+def receive(specification: Specification) -> None:
+    """Run the receivers: take in what comes and throw it away."""
+    poller = select.epoll()
+    listeners: dict[int, tuple[int, socket.socket]] = {}
+    for flow in range(len(specification.lives_s)):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if specification.buffer_bytes:
+            sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, specification.buffer_bytes // 2)
+        sock.setblocking(False)
+        sock.bind(("", specification.first_port + flow))
+        sock.listen(1)
+        listeners[sock.fileno()] = flow, sock
+        poller.register(sock, select.EPOLLIN)
+    began_ns = wait_for_start()
+    poller.register(sys.stdin, select.EPOLLIN)
+    sampler = Sampler(began_ns, specification)
+    sampler.start()
+    receivers: dict[int, socket.socket] = {}
+    scratch = bytearray(PAYLOAD_BYTES)
+    until_ns = began_ns + round(specification.duration_s * NS_PER_S)
+    while time_left_s(until_ns):
+        for fd, _ in poll(poller, until_ns):
+            if fd in listeners:
+                flow, listener = listeners[fd]
+                sock, _ = listener.accept()
+                sock.setblocking(False)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, RECEIVE_WAKE_BYTES)
+                receivers[sock.fileno()] = sampler.sockets[flow] = sock
+                poller.register(sock, select.EPOLLIN)
+            elif not discard(receivers[fd], scratch):
+                poller.unregister(fd)
+    finish(sampler, specification)
+
+
+def discard(sock: socket.socket, scratch: bytearray) -> bool:
+    """Drop what has arrived without copying it; return whether more may come."""
+    try:
+        return sock.recv_into(scratch, len(scratch), socket.MSG_TRUNC) > 0
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def finish(sampler: Sampler, specification: Specification) -> None:
+    """Wait for the last tick and write the samples."""
+    sampler.join()
+    with open(specification.out, "wb") as file:  # noqa: PTH123 - pathlib is slow to import here
+        file.write(sampler.samples)
+
+
+def main() -> None:
+    """Run one end."""
+    role, specification = sys.argv[1], Specification(**json.loads(sys.argv[2]))
+    {"send": send, "receive": receive}[role](specification)
+
+
+if __name__ == "__main__":
+    main()

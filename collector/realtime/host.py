@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes on the host's own kernel: three network namespaces, tbf as the bottleneck, our delay line behind it.
+
+    sender --veth-- router [tbf on a tun device] ==delay line== [tun device] receiver
+
+The router forwards, so that the queue is a hop away from the sender, as in the lab and in the world. tbf queues
+IP packets (a tun device has no other header) up to `queue_bytes` and lets them go at the rate; the delay line
+(delayline.c) holds them, and the acknowledgements, for the propagation. It also taps the three devices with the
+kernel's time stamps, so that each packet's delay in the queue and on the line is measured, not assumed.
+
+Everything lives in namespaces without a name, held by processes that end with their standard input: whatever
+happens to this process, they and all in them are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.episode import Episode
+from collector.realtime.endpoint import Specification
+from collector.realtime.process import Program, endpoint_command
+from collector.realtime.record import (
+    Ints,
+    LinkLog,
+    check_scheme_runs_here,
+    lives_s,
+    make_episode,
+    rate_capacity,
+    read_samples,
+    unsupported,
+)
+from schemas.environment import MTU_BYTES, Environment, episode_id
+from schemas.errors import SageccError
+from schemas.raw import TICK_S
+from schemas.wire import FIRST_PORT
+
+SOURCE = Path(__file__).with_name("delayline.c")
+TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "gcc": "gcc"}
+LEAD_S = 0.2
+"""From the word to start until the episode begins: both ends have read it by then."""
+
+RECEIVE_WINDOW_BYTES = 512 << 20
+BURST_PACKETS = 2
+"""tbf's bucket. With one, a timer that fires late costs rate; each more skips its transmission time after idling."""
+
+QUEUE, NEAR, FAR = range(3)
+"""The taps: the router's device towards the sender, the delay line's tun devices at the router and the receiver."""
+
+RECORD = np.dtype(
+    [
+        ("t_ns", "<u8"),
+        ("number", "<u4"),
+        ("ip_id", "<u2"),
+        ("bytes", "<u2"),
+        ("source_port", "<u2"),
+        ("destination_port", "<u2"),
+        ("tap", "u1"),
+        ("outgoing", "u1"),
+        ("pad", "<u2"),
+    ],
+    align=True,
+)
+"""Must match struct record in delayline.c."""
+
+
+@dataclass(frozen=True)
+class LineError:
+    """How far the delay line was from its nominal delay in one direction (microseconds, over all packets)."""
+
+    mean_us: float
+    std_us: float
+    p99_us: float
+    max_us: float
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """An episode on the host's kernel, and what its network really did.
+
+    queueing_ms: mean time of the flow under test's packets in tbf's queue, transmission included.
+    there, back: errors of the propagation delay of data and of acknowledgements.
+    """
+
+    episode: Episode
+    queueing_ms: float
+    there: LineError
+    back: LineError
+
+
+def why_not() -> str | None:
+    """Return why this machine cannot run an episode on its own kernel, or None if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
+    if missing:
+        return f"it needs: apt-get install {' '.join(missing)}"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun: modprobe tun"
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode:
+        return "network namespaces may not be created here"
+    return None
+
+
+def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun:
+    """Run one episode in real time on the host's kernel (root only).
+
+    It takes the environment's duration. `seed` only names the episode: real time repeats nothing.
+    Raises SageccError for what this machine or backend cannot do, and when the flow did not get through.
+    """
+    name = episode_id(environment.id, scheme, seed)
+    reason = why_not()
+    if reason:
+        raise SageccError(f"episode {name}: {reason}")
+    check_scheme_runs_here(scheme)
+    unsupported(environment, "the host's tbf", ("rates", "queue_bytes"))
+    if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:
+        raise SageccError(f"episode {name}: the host's tbf needs a rate and a queue limit in bytes")
+    with tempfile.TemporaryDirectory(prefix="sagecc-") as folder:
+        return _Run(environment, scheme, seed, name, Path(folder)).run()
+
+
+class _Run:
+    def __init__(self, environment: Environment, scheme: str, seed: int, name: str, folder: Path) -> None:
+        self._environment, self._scheme, self._seed, self._name = environment, scheme, seed, name
+        self._folder = folder
+
+    def run(self) -> HostRun:
+        environment, name = self._environment, self._name
+        with ExitStack() as stack:
+            sender, router, receiver = (stack.enter_context(self._namespace(node)) for node in _NODES)
+            self._configure(sender, router)
+            line = stack.enter_context(Program(name, "delay line", self._line_command(router, receiver)))
+            line.wait_ready()
+            self._connect(sender, router, receiver)
+            ends = []
+            for role, node in (("receive", receiver), ("send", sender)):
+                command = [*_inside(node), *endpoint_command(role, self._specification(role))]
+                ends.append(stack.enter_context(Program(name, f"{role[:-1]}er", command)))
+                ends[-1].wait_ready()
+            began_ns = time.time_ns() + round(LEAD_S * 1e9)
+            for end in ends:
+                end.tell(str(began_ns))
+            self._follow_rates(router, began_ns)
+            left_s = began_ns / 1e9 + environment.duration_s - time.time()
+            for end in ends:
+                end.finish(left_s + 30)
+            line.stop()
+            return self._result(began_ns)
+
+    @contextmanager
+    def _namespace(self, node: str) -> Iterator[int]:
+        """Hold a new network namespace by a process that ends with this one; yield its id."""
+        holder = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
+        with Program(self._name, f"namespace of the {node}", holder) as program:
+            program.wait_ready()
+            yield program.pid
+
+    def _configure(self, sender: int, router: int) -> None:
+        self._do(sender, f"ip link add name out type veth peer name in netns {router}")
+        for node in (sender, router):
+            self._do(node, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
+        self._do(router, "sysctl", "net.ipv4.ip_forward=1")
+        # queues count real packets, as in the lab
+        self._do(sender, "ip link set dev out gso_max_segs 1", "ip addr add 10.0.0.1/24 dev out", "ip link set out up")
+        self._do(router, "ip addr add 10.0.0.254/24 dev in", "ip link set in up")
+        self._do(sender, "ip route add default via 10.0.0.254")
+
+    def _connect(self, sender: int, router: int, receiver: int) -> None:
+        self._do(router, "ip addr add 10.0.1.254 peer 10.0.1.1 dev near", f"ip link set near mtu {MTU_BYTES} up")
+        self._do(router, f"tc qdisc add dev near root {self._tbf(self._environment.bandwidth_mbps)}")
+        self._do(receiver, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
+        self._do(receiver, "ip addr add 10.0.1.1 peer 10.0.1.254 dev far", f"ip link set far mtu {MTU_BYTES} up")
+        self._do(receiver, "ip route add default dev far")
+        for node in (sender, receiver):
+            self._do(node, "sysctl", "net.ipv4.tcp_no_metrics_save=1")
+            for side in ("r", "w"):
+                self._do(node, "sysctl", f"net.ipv4.tcp_{side}mem=4096 131072 1073741824")
+
+    def _tbf(self, rate_mbps: float) -> str:
+        rate, limit = round(rate_mbps * 1e6), self._environment.bottleneck.queue_bytes
+        return f"tbf rate {rate}bit burst {BURST_PACKETS * MTU_BYTES} limit {limit}"
+
+    def _do(self, node: int, *commands: str) -> None:
+        """Run commands in a namespace; `sysctl` first writes what follows to /proc/sys."""
+        if commands[0] == "sysctl":
+            key, value = commands[1].split("=")
+            script = f"echo {value} > /proc/sys/{key.replace('.', '/')}"
+        else:
+            script = " && ".join(commands)
+        done = subprocess.run([*_inside(node), "sh", "-c", script], capture_output=True, text=True)
+        if done.returncode:
+            raise SageccError(f"episode {self._name}: '{script}' failed: {done.stderr.strip()}")
+
+    def _line_command(self, router: int, receiver: int) -> list[str]:
+        environment, program = self._environment, self._folder / "delayline"
+        built = subprocess.run(["gcc", "-O2", "-o", program, SOURCE], capture_output=True, text=True)
+        if built.returncode:
+            raise SageccError(f"the delay line does not build: {built.stderr.strip().splitlines()[-1]}")
+        delays_ns = [round(ms * 1e6) for ms in (environment.bottleneck.delay_ms, environment.return_delay_ms)]
+        near, far = (f"/proc/{node}/ns/net" for node in (router, receiver))
+        return [str(part) for part in (program, near, "near", "in", far, "far", *delays_ns, self._folder / "packets")]
+
+    def _specification(self, role: str) -> Specification:
+        environment, link = self._environment, self._environment.bottleneck
+        in_flight = link.peak_mbps * environment.min_rtt_ms * 125 + (link.queue_bytes or 0)
+        send_buffer = int(min(4 * in_flight + (1 << 20), 1 << 30))  # as in the lab
+        return Specification(
+            address="10.0.1.1" if role == "send" else None,
+            first_port=FIRST_PORT,
+            schemes=(self._scheme, *(cross.scheme for cross in environment.cross)),
+            lives_s=lives_s(environment),
+            duration_s=environment.duration_s,
+            tick_s=TICK_S,
+            buffer_bytes=send_buffer if role == "send" else RECEIVE_WINDOW_BYTES,
+            out=str(self._folder / role),
+        )
+
+    def _follow_rates(self, router: int, began_ns: int) -> None:
+        for step in self._environment.bottleneck.rates[1:]:
+            if step.t_s < self._environment.duration_s:
+                time.sleep(max(began_ns / 1e9 + step.t_s - time.time(), 0))
+                self._do(router, f"tc qdisc change dev near root {self._tbf(step.rate_mbps)}")
+
+    def _result(self, began_ns: int) -> HostRun:
+        environment = self._environment
+        packets = np.fromfile(self._folder / "packets", RECORD)
+        log = link_log(packets, began_ns, environment)
+        sent, received = (read_samples(self._folder / role) for role in ("send", "receive"))
+        episode = make_episode(environment, self._scheme, self._seed, self._name, sent, received, log)
+        own = log.flow == 0
+        packets = packets[packets["t_ns"] < began_ns + round(environment.duration_s * 1e9)]  # without its end
+        return HostRun(
+            episode=episode,
+            queueing_ms=float((log.left_ns - log.entered_ns)[own].mean()) / 1e6,
+            there=line_error(packets, NEAR, FAR, environment.bottleneck.delay_ms),
+            back=line_error(packets, FAR, NEAR, environment.return_delay_ms),
+        )
+
+
+_NODES = ("sender", "router", "receiver")
+
+
+def _inside(node: int) -> list[str]:
+    return ["nsenter", f"--net=/proc/{node}/ns/net"]
+
+
+def _flows(packets: npt.NDArray[np.void]) -> Ints:
+    """Number of each packet's flow: the receiver's port tells, which is below all that a sender gets."""
+    flows: Ints = np.minimum(packets["source_port"], packets["destination_port"]).astype(np.int64) - FIRST_PORT
+    return flows
+
+
+def _keys(packets: npt.NDArray[np.void]) -> Ints:
+    """What tells packets of one direction apart: flow, sequence or acknowledgement number, IP identification."""
+    keys: Ints = _flows(packets) << 48 | packets["number"].astype(np.int64) << 16 | packets["ip_id"]
+    return keys
+
+
+def match(before: Ints, after: Ints) -> Ints:
+    """Return the index in `before` of each key of `after`. Raises SageccError if `before` lacks one."""
+    order = np.argsort(before, kind="stable")
+    found = order[np.minimum(np.searchsorted(before[order], after), len(before) - 1)] if len(before) else after[:0]
+    if len(found) != len(after) or not np.array_equal(before[found], after):
+        raise SageccError("the packets' record is inconsistent: a tap has lost packets")
+    return found
+
+
+def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environment) -> LinkLog:
+    """Return what tbf and the delay line did, from the taps' records."""
+    data = packets[packets["destination_port"] < packets["source_port"]]
+    arrived = data[(data["tap"] == QUEUE) & (data["outgoing"] == 0)]
+    left = data[(data["tap"] == NEAR) & (data["outgoing"] == 1)]
+    delivered = data[(data["tap"] == FAR) & (data["outgoing"] == 0)]
+    if not len(left):
+        raise SageccError("no packet ever left the queue")
+    entered = match(_keys(arrived), _keys(left))
+    crossed = match(_keys(left), _keys(delivered))  # the last are still under way
+    dropped = np.ones(len(arrived), bool)
+    dropped[entered] = False
+    dropped[entered[-1] + 1 :] = False  # still in the queue
+    since = {name: part["t_ns"].astype(np.int64) - began_ns for name, part in (("in", arrived), ("out", left))}
+    nominal_ns = round(environment.bottleneck.delay_ms * 1e6)
+    line_ns = np.full(len(left), nominal_ns)
+    line_ns[crossed] = delivered["t_ns"].astype(np.int64) - left["t_ns"][crossed].astype(np.int64)
+    capacity_ns, capacity_bytes = rate_capacity(environment.bottleneck, environment.duration_s)
+    return LinkLog(
+        flow=_flows(left),
+        bytes=left["bytes"].astype(np.int64),
+        entered_ns=since["in"][entered],
+        left_ns=since["out"],
+        delay_ns=since["out"] - since["in"][entered] + line_ns,
+        drop_flow=_flows(arrived[dropped]),
+        drop_ns=since["in"][dropped],
+        capacity_ns=capacity_ns,
+        capacity_bytes=capacity_bytes,
+    )
+
+
+def line_error(packets: npt.NDArray[np.void], tap_in: int, tap_out: int, delay_ms: float) -> LineError:
+    """Return how far the delay line's packets from one end to the other were from `delay_ms`."""
+    put = packets[(packets["tap"] == tap_in) & (packets["outgoing"] == 1)]
+    got = packets[(packets["tap"] == tap_out) & (packets["outgoing"] == 0)]
+    began = put["t_ns"][match(_keys(put), _keys(got))].astype(np.int64)
+    errors_us = (got["t_ns"].astype(np.int64) - began) / 1e3 - delay_ms * 1e3
+    return LineError(
+        mean_us=float(errors_us.mean()),
+        std_us=float(errors_us.std()),
+        p99_us=float(np.percentile(errors_us, 99)),
+        max_us=float(errors_us.max()),
+    )

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what was seen in real time (TCP_INFO samples, the bottleneck's packets) to an Episode."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collector.episode import Episode, FlowSummary
+from collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
+from collector.schemes import POLICY_PREFIX
+from schemas.environment import Environment, Link
+from schemas.errors import SageccError
+from schemas.raw import RAW_SCHEMA, TICK_S
+
+Ints = npt.NDArray[np.int64]
+
+_FIELDS = (
+    ("ca_state", "u1", 1),
+    ("flags", "u1", 7),
+    ("mss_bytes", "<u4", 16),
+    ("unacked_pkts", "<u4", 24),
+    ("sacked_pkts", "<u4", 28),
+    ("lost_pkts", "<u4", 32),
+    ("retrans_pkts", "<u4", 36),
+    ("srtt_us", "<u4", 68),
+    ("rttvar_us", "<u4", 72),
+    ("ssthresh_pkts", "<u4", 76),
+    ("cwnd_pkts", "<u4", 80),
+    ("retrans_total_pkts", "<u4", 100),
+    ("pacing_rate_bytes_s", "<u8", 104),
+    ("bytes_acked", "<u8", 120),
+    ("received_bytes", "<u8", 128),
+    ("min_rtt_us", "<u4", 148),
+    ("data_segs_out", "<u4", 156),
+    ("delivery_rate_bytes_s", "<u8", 160),
+    ("delivered_pkts", "<u4", 192),
+    ("bytes_sent", "<u8", 200),
+    ("rto_total", "<u2", 240),
+)
+"""Name, type and offset in struct tcp_info (include/uapi/linux/tcp.h), which only ever grows at its end."""
+
+_INFO = np.dtype(
+    {
+        "names": [name for name, *_ in _FIELDS],
+        "formats": [kind for _, kind, _ in _FIELDS],
+        "offsets": [offset for *_, offset in _FIELDS],
+        "itemsize": TCP_INFO_BYTES,
+    }
+)
+SAMPLES = np.dtype([("t_ns", "<u8"), ("flow", "<u4"), ("length", "<u4"), ("info", _INFO)])
+assert SAMPLES.itemsize == SAMPLE.size
+
+APP_LIMITED = 1
+"""tcpi_delivery_rate_app_limited: the lowest bit of the byte `flags`."""
+
+_SAME = tuple(name for name, *_ in _FIELDS if name not in ("flags", "received_bytes", "rto_total"))
+"""Columns that TCP_INFO of the sender gives as they are."""
+
+
+@dataclass(frozen=True)
+class LinkLog:
+    """What the bottleneck did with data packets; times in ns since the episode began, in the order they left.
+
+    flow, bytes (IP), entered_ns, left_ns (the queue), delay_ns (queue, transmission and propagation): a delivered
+    packet each. drop_flow, drop_ns: a dropped packet each. capacity_ns, capacity_bytes: points of the curve of
+    what the link could have sent since the start, to be joined by straight lines.
+    """
+
+    flow: Ints
+    bytes: Ints
+    entered_ns: Ints
+    left_ns: Ints
+    delay_ns: Ints
+    drop_flow: Ints
+    drop_ns: Ints
+    capacity_ns: Ints
+    capacity_bytes: Ints
+
+    def columns(self, flow: int, t_ns: Ints) -> dict[str, npt.NDArray[np.uint64]]:
+        """Return the link_* columns of a flow as of each moment `t_ns`."""
+        own = self.flow == flow
+        left = np.searchsorted(self.left_ns[own], t_ns, side="right")
+        entered = np.sort(self.entered_ns)
+        order = np.argsort(self.entered_ns, kind="stable")
+        waiting = _sums(self.bytes[order])[np.searchsorted(entered, t_ns, side="right")]
+        waiting -= _sums(self.bytes)[np.searchsorted(self.left_ns, t_ns, side="right")]
+        columns = {
+            "link_packets": left,
+            "link_bytes": _sums(self.bytes[own])[left],
+            "link_drops": np.searchsorted(np.sort(self.drop_ns[self.drop_flow == flow]), t_ns, side="right"),
+            "link_delay_ns": _sums(self.delay_ns[own])[left],
+            "link_queue_bytes": waiting,
+            "link_capacity_bytes": np.interp(t_ns, self.capacity_ns, self.capacity_bytes),
+        }
+        return {name: values.astype(np.uint64) for name, values in columns.items()}
+
+
+def _sums(values: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(values)))
+
+
+def rate_capacity(link: Link, duration_s: float) -> tuple[Ints, Ints]:
+    """Return the points (ns, bytes) of what a rate schedule could have sent."""
+    times = np.array([*(step.t_s for step in link.rates if step.t_s < duration_s), duration_s])
+    sent = np.diff(times) * [link.rate_mbps_at(t_s) for t_s in times[:-1]] * 1e6 / 8
+    return (times * 1e9).astype(np.int64), _sums(sent.astype(np.int64))
+
+
+def read_samples(path: Path) -> npt.NDArray[np.void]:
+    """Return what an endpoint wrote, as SAMPLES."""
+    return np.fromfile(path, SAMPLES)
+
+
+def check_scheme_runs_here(scheme: str) -> None:
+    """Raise SageccError for what only the lab can run."""
+    if scheme.startswith(POLICY_PREFIX):
+        raise SageccError(f"{scheme}: a policy runs in the lab only; in real time use a scheme of this kernel")
+
+
+def unsupported(environment: Environment, backend: str, link_fields: tuple[str, ...]) -> None:
+    """Raise SageccError naming what of the environment a real-time backend cannot do.
+
+    link_fields: the fields of the one link of the data direction that the backend follows; the way back may
+    only have a delay.
+    """
+    if len(environment.links) != 1:
+        raise SageccError(f"{backend} runs one bottleneck, not {len(environment.links)} links: use the lab")
+    for flow in (environment.flow, *(cross.flow for cross in environment.cross)):
+        if flow.extra_rtt_ms:
+            raise SageccError(f"{backend} gives all flows one RTT (extra_rtt_ms must be 0): use the lab")
+    allowed = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))
+    for link, names in allowed:
+        for name, value in vars(link).items():
+            if name not in names and value != getattr(Link(), name):
+                side = "way back" if link is environment.return_links[0] else "link"
+                raise SageccError(f"{backend} cannot do {name} = {value} on the {side}: use the lab")
+
+
+def make_episode(
+    environment: Environment,
+    scheme: str,
+    seed: int,
+    name: str,
+    sent: npt.NDArray[np.void],
+    received: npt.NDArray[np.void],
+    link: LinkLog,
+) -> Episode:
+    """Return the Episode of a run: the same columns and summaries as the lab's.
+
+    sent, received: SAMPLES of the senders and the receivers. Raises SageccError if no flow got through.
+    """
+    own = sent[sent["flow"] == 0]
+    if not len(own) or not len(link.flow):
+        raise SageccError(f"episode {name}: the flow never got through (no sample in {environment.duration_s:g} s)")
+    rows = _rows(name, own, received[received["flow"] == 0], link)
+    schemes = (scheme, *(cross.scheme for cross in environment.cross))
+    flows = tuple(
+        _summary(flow, scheme_of, _life_s(environment, flow), sent, received, link)
+        for flow, scheme_of in enumerate(schemes)
+    )
+    digest = hashlib.sha256(own.tobytes()).hexdigest()
+    spec = hashlib.sha256(f"{environment.to_json()} {scheme} {seed}".encode()).hexdigest()
+    return Episode(
+        id=name,
+        environment=environment,
+        scheme=scheme,
+        seed=seed,
+        rows=rows,
+        flows=flows,
+        sha256=digest,
+        spec_sha256=spec,
+    )
+
+
+def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:
+    """Return (start, stop) of every flow, the one under test first."""
+    flows = (environment.flow, *(cross.flow for cross in environment.cross))
+    return tuple((f.start_s, environment.duration_s if f.stop_s is None else f.stop_s) for f in flows)
+
+
+def _life_s(environment: Environment, flow: int) -> float:
+    start_s, stop_s = lives_s(environment)[flow]
+    return stop_s - start_s
+
+
+def _rows(
+    name: str,
+    own: npt.NDArray[np.void],
+    received: npt.NDArray[np.void],
+    link: LinkLog,
+) -> pa.Table:
+    info, t_ns = own["info"], own["t_ns"].astype(np.int64)
+    ticks = (t_ns // round(TICK_S * 1e9)).astype(np.int32)
+    columns = {
+        "episode_id": pa.array([name] * len(own), pa.string()),
+        "step": ticks - ticks[0],
+        "t_s": t_ns / 1e9,
+        "app_limited": info["flags"] & APP_LIMITED,
+        "lost_total_pkts": _lost_total(info),
+        "rto_total": info["rto_total"].astype(np.uint32),
+        "received_bytes": _received_bytes(received, t_ns),
+    }
+    columns |= {column: np.ascontiguousarray(info[column]) for column in _SAME}
+    columns |= link.columns(0, t_ns)
+    return pa.table(columns, schema=RAW_SCHEMA)
+
+
+def _lost_total(info: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
+    """Estimate tp->lost, which TCP_INFO lacks: retransmitted so far, and held lost but not yet sent again."""
+    held = np.maximum(info["lost_pkts"].astype(np.int64) - info["retrans_pkts"], 0)
+    return np.maximum.accumulate(info["retrans_total_pkts"] + held).astype(np.uint32)
+
+
+def _received_bytes(received: npt.NDArray[np.void], t_ns: Ints) -> npt.NDArray[np.uint64]:
+    """Return the receiver's last count as of each moment."""
+    counts = np.concatenate(([0], received["info"]["received_bytes"]))
+    return counts[np.searchsorted(received["t_ns"].astype(np.int64), t_ns, side="right")].astype(np.uint64)
+
+
+def _summary(
+    flow: int,
+    scheme: str,
+    life_s: float,
+    sent: npt.NDArray[np.void],
+    received: npt.NDArray[np.void],
+    link: LinkLog,
+) -> FlowSummary:
+    delays = link.delay_ns[link.flow == flow] / 1e6
+    drops = int((link.drop_flow == flow).sum())
+    own, taken = sent[sent["flow"] == flow]["info"], received[received["flow"] == flow]["info"]
+    through = bool(len(delays) and len(own) and len(taken))
+    return FlowSummary(
+        scheme=scheme,
+        goodput_mbps=float(taken["received_bytes"][-1]) * 8 / 1e6 / life_s if through else 0.0,
+        delay_mean_ms=float(delays.mean()) if through else 0.0,
+        delay_p95_ms=float(np.percentile(delays, 95)) if through else 0.0,
+        sent_packets=len(delays) + drops,
+        lost_packets=drops,
+        cwnd_mean=float(own["cwnd_pkts"].mean()) if through else 0.0,
+    )
