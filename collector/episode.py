@@ -46,8 +46,8 @@ class FlowSummary:
 class Episode:
     """A finished episode: rows of the flow under test, a summary of every flow (the one under test first).
 
-    jain_index: over the flows whose path is that of the one under test, while all of them run; None where they never
-    do or nothing arrives meanwhile.
+    jain_index: over the flows whose path is that of the one under test, while all of them run; None where there is
+    no other, they never run together, or nothing arrives meanwhile.
     """
 
     id: str
@@ -135,14 +135,14 @@ def shared_jain_index(environment: Environment, received: Sequence[Received]) ->
     """Return Jain's index of the flows on the tested one's path, over the time in which all of them run.
 
     received: of every flow, the one under test first, when it was looked at and what it had received by then.
-    None where they never run together, or nothing arrives meanwhile.
+    None where there is no other, they never run together, or nothing arrives meanwhile.
     """
     everyone = [environment.flow, *(cross.flow for cross in environment.cross)]
     own_path = environment.path(environment.flow)
     peers = {number: flow for number, flow in enumerate(everyone) if environment.path(flow) == own_path}
     begin_s = max(flow.start_s for flow in peers.values())
     end_s = min(environment.stop_of(flow) for flow in peers.values())
-    if begin_s >= end_s:
+    if len(peers) < 2 or begin_s >= end_s:
         return None
     return jain_index([received[number].by(end_s) - received[number].by(begin_s) for number in peers])
 

@@ -29,7 +29,7 @@ MULTI_LINK_FLOW_BYTES = 512 << 10
 """What the guest keeps of a flow over several links: when each packet entered the first."""
 
 UNLIMITED_QUEUE_BYTES = 64 << 20
-"""What a flow may have in a queue without limit: its host's socket buffer ends there."""
+"""What the flows that cross a queue without limit may have in it, in equal shares: their hosts' buffers end there."""
 
 MAX_SNDBUF_BYTES = 1 << 30
 
@@ -183,8 +183,17 @@ def _in_flight_bytes(environment: Environment, flow: Flow) -> float:
     links = [environment.links[index] for index in environment.path(flow)]
     back = [environment.return_links[index] for index in environment.path(flow)]
     rtt_ms = flow.extra_rtt_ms + sum(link.peak_delay_ms for link in (*links, *back))
-    queues = (UNLIMITED_QUEUE_BYTES if link.limit_bytes is None else link.limit_bytes for link in links if link.limited)
+    queues = [_queue_share_bytes(environment, index) for index in environment.path(flow)]
     return bdp_bytes(min(link.peak_mbps for link in links), rtt_ms) + sum(queues)
+
+
+def _queue_share_bytes(environment: Environment, index: int) -> float:
+    """Return how much of link `index`'s queue one flow can fill."""
+    link = environment.links[index]
+    if link.limit_bytes is not None or not link.limited:
+        return link.limit_bytes or 0
+    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+    return UNLIMITED_QUEUE_BYTES / sum(index in environment.path(flow) for flow in everyone)
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:

@@ -9,8 +9,11 @@ from pathlib import Path
 import click
 
 from collector.collect import collect
+from collector.engines import local
 from collector.grid import PROFILES, profile_environments
+from collector.ray_engine import on_ray
 from sagecc.options import RAW, kernel_option, parse_schemes
+from schemas.errors import SageccError
 
 
 @click.command()
@@ -18,20 +21,42 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set (default: both).")
 @click.option("--out", type=click.Path(path_type=Path), default=RAW, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: a CPU each).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--prune", is_flag=True, help="Drop episodes in --out that this call did not ask for.")
+@click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where episodes run: on this machine, or on a Ray cluster.",
+)
+@click.option("--ray-address", help="The cluster's head, HOST:PORT (default: the one that runs on this machine).")
 @kernel_option()
 def command(
-    profile: str, schemes: str, only: str | None, out: Path, jobs: int, seed: int, prune: bool, kernel: Path
+    profile: str,
+    schemes: str,
+    only: str | None,
+    out: Path,
+    jobs: int | None,
+    seed: int,
+    prune: bool,
+    engine: str,
+    ray_address: str | None,
+    kernel: Path,
 ) -> None:
     """Collect raw trajectories: every scheme in every environment of the profile.
 
-    Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from
-    the same kernel) is not run again, and a killed run goes on where it was. The files are the same
-    bytes on every machine.
+    Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from a
+    kernel of the same identity) is not run again, and a killed run goes on where it was. The files are the
+    same bytes on every machine and with either engine.
     """
+    if engine == "local" and ray_address:
+        raise SageccError("--ray-address goes with --engine ray")
+    if engine == "ray" and jobs:
+        raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
     environments = [e for e in profile_environments(profile) if only in (None, e.set)]
     names = parse_schemes(schemes)
-    collect(environments, names, out, kernel, jobs, seed, prune=prune)
+    chosen = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or os.cpu_count() or 1)
+    collect(environments, names, out, kernel, chosen, seed, prune=prune)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

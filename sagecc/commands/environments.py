@@ -1,31 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc environments`: the networks of a profile."""
+"""`sagecc environments`: the networks of a profile, or of files."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 from collector.grid import PROFILES, profile_environments
+from schemas.environment_file import load_environment
 
 
 @click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True)
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with every field.")
-def command(profile: str, count: bool, as_json: bool) -> None:
-    """List the environments of a profile: id, base rate, step, minimum RTT, queue, flows, duration."""
-    environments = profile_environments(profile)
+def command(files: tuple[Path, ...], profile: str, count: bool, as_json: bool) -> None:
+    """List the environments of a profile: id, base rate, step, minimum RTT, queue, flows, duration.
+
+    With FILES, check and list environment files (docs/environments.md) instead. A line of --json is such a file.
+    """
+    environments = tuple(load_environment(file) for file in files) or profile_environments(profile)
     if count:
         click.echo(len(environments))
     elif as_json:
         for environment in environments:
             click.echo(json.dumps({"id": environment.id, **json.loads(environment.to_json())}))
     else:
-        click.echo(f"{'id':<38} {'Mbps':>5} {'step':>5} {'RTT ms':>7} {'queue BDP':>9} {'flows':>5} {'s':>4}")
+        width = max(len(environment.id) for environment in environments)
+        click.echo(f"{'id':<{width}} {'Mbps':>6} {'step':>5} {'RTT ms':>7} {'queue BDP':>9} {'flows':>5} {'s':>4}")
         for e in environments:
             click.echo(
-                f"{e.id:<38} {e.bandwidth_mbps:>5g} {e.step:>5g} {e.min_rtt_ms:>7g}"
+                f"{e.id:<{width}} {e.bandwidth_mbps:>6.4g} {e.step:>5.3g} {e.min_rtt_ms:>7g}"
                 f" {e.queue_bdp:>9.3g} {e.flows:>5} {e.duration_s:>4g}"
             )

@@ -21,6 +21,7 @@ def command(output: Path, build_dir: Path, jobs: int) -> None:
     Takes Debian's linux-source-6.12 (from /usr/src, or downloaded by apt without root), adds the lab's
     modules and patches, and builds one file that holds the kernel and its guest program. About four
     minutes the first time; later only what changed. Prints the file's path and SHA-256.
+    Beside it, kernel-identity/ says for each scheme what its trajectories hang on: raw files carry that.
     """
     kernel = ensure_kernel(output, build_dir, jobs)
     click.echo(f"{kernel.path}  sha256 {kernel.sha256}  (linux-source-6.12 {kernel.source})")

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that describe a network, and the Environment they make."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from collector.grid import bottleneck
+from schemas.environment import CrossFlow, Discipline, Environment, Link, bdp_bytes, dumbbell
+from schemas.environment_file import load_environment
+from schemas.errors import SageccError
+from schemas.trace_file import read_trace
+
+_OPTIONS = (
+    click.option("--bandwidth", type=float, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
+    click.option(
+        "--rtt", type=float, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
+    ),
+    click.option(
+        "--queue-bdp", type=float, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
+    ),
+    click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets, instead."),
+    click.option("--duration", type=float, default=30.0, show_default=True, help="Virtual seconds."),
+    click.option(
+        "--step", type=float, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
+    ),
+    click.option(
+        "--trace",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Mahimahi trace: when 1500 bytes may leave the bottleneck. Instead of --bandwidth and --step.",
+    ),
+    click.option(
+        "--aqm",
+        type=click.Choice(get_args(Discipline)),
+        default="tail-drop",
+        show_default=True,
+        help="What the queue drops, and when.",
+    ),
+    click.option("--loss", type=float, default=0.0, show_default=True, help="Share of data packets lost at random."),
+    click.option(
+        "--jitter-ms", type=float, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
+    ),
+    click.option("--jitter-reorders", is_flag=True, help="ACKs may overtake each other; else they keep their order."),
+    click.option(
+        "--grain-ms", type=float, default=0.0, show_default=True, help="The bottleneck sends at multiples of this only."
+    ),
+    click.option(
+        "--cross", multiple=True, metavar="SCHEME[:N]", help="A competing flow, or N, from 0 s on (repeatable)."
+    ),
+    click.option("--start", type=float, default=0.0, show_default=True, help="When the scheme under test starts (s)."),
+    click.option(
+        "--environment",
+        "file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="A file that describes any network (docs/environments.md), instead of all the options above.",
+    ),
+)
+
+
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `environment_from` reads."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def environment_from(
+    file: Path | None,
+    bandwidth: float,
+    rtt: float,
+    queue_bdp: float,
+    queue_packets: int | None,
+    duration: float,
+    step: float,
+    trace: Path | None,
+    aqm: Discipline,
+    loss: float,
+    jitter_ms: float,
+    jitter_reorders: bool,
+    grain_ms: float,
+    cross: tuple[str, ...],
+    start: float,
+) -> Environment:
+    """Return the Environment that the options of the running command describe.
+
+    Raises SageccError for options that exclude each other, and for values that no network can have.
+    """
+    if file is not None:
+        _exclude("--environment", *(name for name in inspect.signature(environment_from).parameters if name != "file"))
+        return load_environment(file)
+    if not step > 0:
+        raise SageccError(f"--step must be above 0, not {step:g}")
+    if queue_packets is not None:
+        _exclude("--queue-packets", "queue_bdp")
+    if trace is not None:
+        _exclude("--trace", "bandwidth", "step")
+        link = Link(trace=read_trace(trace), delay_ms=rtt / 2)
+        link = replace(link, queue_bytes=int(bdp_bytes(link.mean_mbps, rtt) * queue_bdp))
+    else:
+        link = bottleneck(bandwidth, step, rtt, queue_bdp, duration)
+    if queue_packets is not None:
+        link = replace(link, queue_bytes=None, queue_packets=queue_packets)
+    competitors = tuple(flow for text in cross for flow in _competitors(text))
+    environment = dumbbell(
+        "custom",
+        replace(link, discipline=aqm, loss=loss, grain_ms=grain_ms),
+        return_delay_ms=rtt / 2,
+        duration_s=duration,
+        windows_s=((start, duration),),
+        reward="friendliness" if competitors else "power",
+        cross=competitors,
+        start_s=start,
+    )
+    back = Link(delay_ms=rtt / 2, jitter_ms=jitter_ms, jitter_reorders=jitter_reorders)
+    return replace(environment, return_links=(back,))
+
+
+def _competitors(text: str) -> tuple[CrossFlow, ...]:
+    """Return the flows of `cubic` or `cubic:10`."""
+    scheme, _, count = text.partition(":")
+    if text == scheme:
+        return (CrossFlow(scheme),)
+    if not re.fullmatch("[1-9][0-9]{0,2}", count):
+        raise SageccError(f"--cross {text}: takes a kernel scheme and how many of it, such as cubic:10")
+    return (CrossFlow(scheme),) * int(count)
+
+
+def _exclude(winner: str, *others: str) -> None:
+    """Raise SageccError if one of the other options was given beside `winner`."""
+    context = click.get_current_context()
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    given = [options[name] for name in others if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
+        raise SageccError(f"{winner} excludes {', '.join(given)}: leave one out")
