@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
 from schemas.errors import SageccError
 
 PROFILES = ("smoke", "small", "full")
@@ -44,8 +44,8 @@ def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[R
 
 def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:
     """Return a dumbbell's bottleneck: half the RTT as its propagation, the queue in units of the base rate's BDP."""
-    queue_bytes = int(bdp_bytes(bandwidth_mbps, rtt_ms) * queue_bdp)
-    return Link(step_rates(bandwidth_mbps, step, duration_s), rtt_ms / 2, queue_bytes)
+    limit = queue_bytes(bandwidth_mbps, rtt_ms, queue_bdp)
+    return Link(step_rates(bandwidth_mbps, step, duration_s), rtt_ms / 2, limit)
 
 
 def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float) -> Environment:

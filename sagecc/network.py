@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,23 +15,35 @@ import click
 from click.core import ParameterSource
 
 from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Discipline, Environment, Link, bdp_bytes, dumbbell
+from schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from schemas.environment_file import load_environment
 from schemas.errors import SageccError
 from schemas.trace_file import read_trace
 
+
+class _Number(click.types.FloatParamType):
+    """A float that is neither infinite nor NaN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; end with a usage error if it is none."""
+        number = float(super().convert(value, param, ctx))
+        return number if math.isfinite(number) else self.fail(f"{value} is not finite", param, ctx)
+
+
+_NUMBER = _Number()
+
 _OPTIONS = (
-    click.option("--bandwidth", type=float, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
+    click.option("--bandwidth", type=_NUMBER, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
     click.option(
-        "--rtt", type=float, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
+        "--rtt", type=_NUMBER, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
     ),
     click.option(
-        "--queue-bdp", type=float, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
+        "--queue-bdp", type=_NUMBER, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
     ),
     click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets, instead."),
-    click.option("--duration", type=float, default=30.0, show_default=True, help="Virtual seconds."),
+    click.option("--duration", type=_NUMBER, default=30.0, show_default=True, help="Virtual seconds."),
     click.option(
-        "--step", type=float, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
+        "--step", type=_NUMBER, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
     ),
     click.option(
         "--trace",
@@ -44,18 +57,24 @@ _OPTIONS = (
         show_default=True,
         help="What the queue drops, and when.",
     ),
-    click.option("--loss", type=float, default=0.0, show_default=True, help="Share of data packets lost at random."),
+    click.option("--loss", type=_NUMBER, default=0.0, show_default=True, help="Share of data packets lost at random."),
     click.option(
-        "--jitter-ms", type=float, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
+        "--jitter-ms", type=_NUMBER, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
     ),
     click.option("--jitter-reorders", is_flag=True, help="ACKs may overtake each other; else they keep their order."),
     click.option(
-        "--grain-ms", type=float, default=0.0, show_default=True, help="The bottleneck sends at multiples of this only."
+        "--grain-ms",
+        type=_NUMBER,
+        default=0.0,
+        show_default=True,
+        help="The bottleneck sends at multiples of this only.",
     ),
     click.option(
         "--cross", multiple=True, metavar="SCHEME[:N]", help="A competing flow, or N, from 0 s on (repeatable)."
     ),
-    click.option("--start", type=float, default=0.0, show_default=True, help="When the scheme under test starts (s)."),
+    click.option(
+        "--start", type=_NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."
+    ),
     click.option(
         "--environment",
         "file",
@@ -103,7 +122,7 @@ def environment_from(
     if trace is not None:
         _exclude("--trace", "bandwidth", "step")
         link = Link(trace=read_trace(trace), delay_ms=rtt / 2)
-        link = replace(link, queue_bytes=int(bdp_bytes(link.mean_mbps, rtt) * queue_bdp))
+        link = replace(link, queue_bytes=queue_bytes(link.mean_mbps, rtt, queue_bdp))
     else:
         link = bottleneck(bandwidth, step, rtt, queue_bdp, duration)
     if queue_packets is not None:

@@ -130,11 +130,11 @@ class Link:
         _check_times(tuple(step.t_s for step in delays), "changes of delay")
         _require(
             self.queue_bytes is None or MTU_BYTES <= self.queue_bytes <= MAX_QUEUE,
-            f"the queue must hold at least one packet of {MTU_BYTES} bytes, not {self.queue_bytes}",
+            f"the queue must hold at least one packet of {MTU_BYTES} bytes and at most 2^40, not {self.queue_bytes}",
         )
         _require(
             self.queue_packets is None or 1 <= self.queue_packets <= MAX_QUEUE,
-            f"the queue must hold at least one packet, not {self.queue_packets}",
+            f"the queue must hold at least one packet and at most 2^40, not {self.queue_packets}",
         )
         _require(self.discipline in get_args(Discipline), f"unknown discipline '{self.discipline}'")
         for name, value, own in (
@@ -388,6 +388,11 @@ def dumbbell(
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> float:
     """Bandwidth-delay product (bytes): Mbps x ms = kbit, and 125 bytes a kbit."""
     return bandwidth_mbps * rtt_ms * 125
+
+
+def queue_bytes(bandwidth_mbps: float, rtt_ms: float, bdps: float) -> int:
+    """Return a queue limit given in BDPs (bytes); what is too much for any queue stays too much."""
+    return int(min(bdp_bytes(bandwidth_mbps, rtt_ms) * bdps, MAX_QUEUE + 1))
 
 
 def episode_id(environment_id: str, scheme: str, seed: int) -> str:

@@ -31,7 +31,7 @@ from schemas.environment import (
     RateStep,
     Reward,
     Trace,
-    bdp_bytes,
+    queue_bytes,
 )
 from schemas.errors import SageccError
 from schemas.trace_file import read_trace
@@ -256,7 +256,7 @@ def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
             raise SageccError("queue_bdp and queue_bytes: a link has one of them; remove the other")
         if not link.limited:
             raise SageccError("queue_bdp: needs a rate or a trace; give one, or use queue_bytes or queue_packets")
-        return replace(link, queue_bytes=int(bdp_bytes(link.mean_mbps, rtt_ms) * part.queue_bdp))
+        return replace(link, queue_bytes=queue_bytes(link.mean_mbps, rtt_ms, part.queue_bdp))
 
 
 def _trace(path: Path, trace: str | TracePart | None) -> Trace | None:
