@@ -9,6 +9,7 @@ every tick, in a file. The end of standard input ends it, so that it never outli
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -28,13 +29,17 @@ PAYLOAD_BYTES = 1 << 20
 RECEIVE_WAKE_BYTES = 256 << 10
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 NS_PER_S = 1_000_000_000
+GRACE_NS = NS_PER_S
+"""How long a receiver waits for the senders' end: they must not find it gone."""
 
 
 @dataclass(frozen=True)
 class Specification:
-    """What an end does. buffer_bytes: the socket buffer to force (as root), or 0 for the kernel's choice.
+    """What an end does.
 
-    address: where the senders connect to; None at the receiver. lives_s: (start, stop) of each flow.
+    address: where the senders connect to; None inside Mahimahi, whose MAHIMAHI_BASE says it. Flow i has the port
+    first_port + i, the scheme schemes[i] and the life (start, stop) lives_s[i]. buffer_bytes: the socket buffer to
+    force (as root), or 0 for the kernel's choice. out: the file for the samples.
     """
 
     address: str | None
@@ -125,7 +130,7 @@ def send(specification: Specification) -> None:
         else:
             sock = new_sender(specification, flow, address)
             senders[sock.fileno()] = flow, sock
-            poller.register(sock, select.EPOLLOUT | select.EPOLLET)
+            poller.register(sock, select.EPOLLOUT)
     finish(sampler, specification)
 
 
@@ -142,12 +147,9 @@ def new_sender(specification: Specification, flow: int, address: str) -> socket.
 
 
 def send_more(fd: int, payload: int) -> None:
-    """Fill the socket's buffer from a file of zeros."""
-    try:
-        while True:
-            os.sendfile(fd, payload, 0, PAYLOAD_BYTES)
-    except BlockingIOError:
-        return
+    """Put more of a file of zeros into the socket's buffer."""
+    with contextlib.suppress(BlockingIOError):
+        os.sendfile(fd, payload, 0, PAYLOAD_BYTES)
 
 
 def receive(specification: Specification) -> None:
@@ -171,8 +173,8 @@ def receive(specification: Specification) -> None:
     receivers: dict[int, socket.socket] = {}
     scratch = bytearray(PAYLOAD_BYTES)
     until_ns = began_ns + round(specification.duration_s * NS_PER_S)
-    while time_left_s(until_ns):
-        for fd, _ in poll(poller, until_ns):
+    while time_left_s(until_ns) or (receivers and time_left_s(until_ns + GRACE_NS)):
+        for fd, _ in poll(poller, until_ns + GRACE_NS if receivers else until_ns):
             if fd in listeners:
                 flow, listener = listeners[fd]
                 sock, _ = listener.accept()
@@ -182,6 +184,7 @@ def receive(specification: Specification) -> None:
                 poller.register(sock, select.EPOLLIN)
             elif not discard(receivers[fd], scratch):
                 poller.unregister(fd)
+                del receivers[fd]
     finish(sampler, specification)
 
 

@@ -33,7 +33,7 @@ from collector.realtime.process import Program, endpoint_command
 from collector.realtime.record import (
     Ints,
     LinkLog,
-    check_scheme_runs_here,
+    check_host_scheme,
     lives_s,
     make_episode,
     rate_capacity,
@@ -122,7 +122,7 @@ def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun
     reason = why_not()
     if reason:
         raise SageccError(f"episode {name}: {reason}")
-    check_scheme_runs_here(scheme)
+    check_host_scheme(scheme)
     unsupported(environment, "the host's tbf", ("rates", "queue_bytes"))
     if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:
         raise SageccError(f"episode {name}: the host's tbf needs a rate and a queue limit in bytes")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,10 +119,17 @@ def read_samples(path: Path) -> npt.NDArray[np.void]:
     return np.fromfile(path, SAMPLES)
 
 
-def check_scheme_runs_here(scheme: str) -> None:
-    """Raise SageccError for what only the lab can run."""
+def check_host_scheme(scheme: str) -> None:
+    """Raise SageccError, saying what there is, if this host's kernel cannot run a scheme."""
     if scheme.startswith(POLICY_PREFIX):
         raise SageccError(f"{scheme}: a policy runs in the lab only; in real time use a scheme of this kernel")
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())
+        except OSError as error:
+            there = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+            reason = "does not let this user choose" if error.errno == errno.EPERM else "has no scheme"
+            raise SageccError(f"this host's kernel {reason} '{scheme}': it offers {', '.join(there)}") from None
 
 
 def unsupported(environment: Environment, backend: str, link_fields: tuple[str, ...]) -> None:

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes in real time: what can be computed by hand, real Mahimahi's stand-ins, and the host's own kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.episode import run_episode
+from collector.realtime import host, mahimahi
+from collector.realtime.endpoint import Specification
+from collector.realtime.host import run_on_host, why_not
+from collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
+from collector.realtime.process import Program, endpoint_command
+from collector.realtime.record import LinkLog, rate_capacity
+from schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
+from schemas.errors import SageccError
+from schemas.raw import RAW_SCHEMA
+from tests.conftest import ROOT
+
+from .conftest import network
+
+STANDIN = Path(__file__).with_name("mahimahi_standin.py")
+HERE = why_not()
+on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))
+
+
+def link(environment: Environment, **fields: object) -> Environment:
+    return replace(environment, links=(replace(environment.links[0], **fields),))
+
+
+# ---- traces ----
+
+
+def test_a_rate_becomes_opportunities() -> None:
+    moments = uplink_ms(network(bandwidth_mbps=12, duration_s=2))
+    assert moments[: LEAD_MS - 1].tolist() == list(range(1, LEAD_MS))
+    after = moments[moments > LEAD_MS]
+    assert after[:5].tolist() == [LEAD_MS + ms for ms in (1, 2, 3, 4, 5)]
+    assert after[-1] >= LEAD_MS + 2000
+
+
+def test_a_step_changes_the_opportunities() -> None:
+    environment = link(network(duration_s=2), rates=(RateStep(0, 12), RateStep(0.01, 48)))
+    after = uplink_ms(environment) - LEAD_MS
+    after = after[(after > 0) & (after <= 12)]
+    assert after.tolist() == [*range(1, 11), *[11] * 4, *[12] * 4]
+
+
+def test_a_trace_is_repeated_from_the_beginning_of_the_episode() -> None:
+    environment = link(network(duration_s=1), rates=(), trace=Trace("t", (0.0, 2.5, 7.0)))
+    after = uplink_ms(environment) - LEAD_MS
+    assert after[after >= 0][:7].tolist() == [0, 3, 7, 7, 10, 14, 14]
+
+
+@given(st.floats(0.5, 200), st.floats(0.1, 5), st.floats(0.5, 200))
+def test_opportunities_carry_the_schedule_to_a_packet(first: float, at_s: float, second: float) -> None:
+    schedule = Link(rates=(RateStep(0, first), RateStep(at_s, second)), queue_bytes=1500)
+    count = len(mahimahi.rate_opportunities_ms(schedule, 6000))
+    _, sent = rate_capacity(schedule, 6)
+    assert abs(count - sent[-1] / 1500) <= 1
+
+
+def test_queue_limits_count_what_mahimahi_counts() -> None:
+    """Mahimahi's packets carry 4 more bytes: 160 full packets are 240640 of its bytes."""
+    assert queue_options(Link(rates=(RateStep(0, 48),), queue_bytes=240_000)) == [
+        "--uplink-queue=droptail",
+        "--uplink-queue-args=bytes=240640",
+    ]
+    packets = Link(rates=(RateStep(0, 48),), queue_packets=100, discipline="head-drop")
+    assert queue_options(packets) == ["--uplink-queue=drophead", "--uplink-queue-args=packets=100"]
+    assert queue_options(Link(rates=(RateStep(0, 48),))) == ["--uplink-queue=infinite"]
+
+
+# ---- the log and what becomes of it ----
+
+LOG = """# mahimahi mm-link (Uplink) [up] > up.log
+# command line: 'mm-link' 'up' 'down'
+# queue: droptail [bytes=240640]
+# init timestamp: 1700000000000
+# base timestamp: 7
+3006 + 64
+3006 - 64 0
+3008 # 1504
+3008 + 1504
+3009 + 1504
+3009 d 2 3008
+3010 # 1504
+3010 - 1504 2
+3012 # 1504
+3012 - 1504 3
+"""
+
+
+def test_the_log_of_mm_link(tmp_path: Path) -> None:
+    """The episode begins at 7 + 3000: what was before it does not count."""
+    path = tmp_path / "up.log"
+    path.write_text(LOG)
+    log = read_log(path, delay_ms=20)
+    assert log.bytes.tolist() == [1500, 1500]
+    columns = log.columns(0, np.array([0, 1, 2, 4, 6]) * 1_000_000)
+    assert columns["link_packets"].tolist() == [0, 0, 0, 1, 2]
+    assert columns["link_bytes"].tolist() == [0, 0, 0, 1500, 3000]
+    assert columns["link_drops"].tolist() == [0, 0, 2, 2, 2]
+    assert columns["link_delay_ns"].tolist() == [0, 0, 0, 22_000_000, 45_000_000]
+    assert columns["link_queue_bytes"].tolist() == [0, 1500, 3000, 1500, 0]
+    assert columns["link_capacity_bytes"].tolist() == [0, 1500, 2250, 3750, 4500]
+
+
+@pytest.mark.parametrize("line", ["3013 - 1504", "x + 3", "3013 ? 3", "3013"])
+def test_a_damaged_log_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "up.log"
+    path.write_text(f"{LOG}{line}\n")
+    with pytest.raises(SageccError, match=r"up.log:16"):
+        read_log(path, delay_ms=20)
+    path.write_text("3013 + 3\n")
+    with pytest.raises(SageccError, match="header"):
+        read_log(path, delay_ms=20)
+
+
+def test_packets_of_two_flows_are_told_apart() -> None:
+    ints = lambda *values: np.array(values, np.int64)  # noqa: E731
+    log = LinkLog(
+        flow=ints(0, 1, 0),
+        bytes=ints(1500, 1500, 40),
+        entered_ns=ints(0, 10, 15),
+        left_ns=ints(10, 20, 30),
+        delay_ns=ints(110, 110, 115),
+        drop_flow=ints(1),
+        drop_ns=ints(12),
+        capacity_ns=ints(0, 100),
+        capacity_bytes=ints(0, 100),
+    )
+    at = ints(5, 20, 40)
+    assert log.columns(0, at)["link_delay_ns"].tolist() == [0, 110, 225]
+    assert log.columns(1, at)["link_packets"].tolist() == [0, 1, 1]
+    assert log.columns(0, at)["link_drops"].tolist() == [0, 0, 0]
+    assert log.columns(1, at)["link_drops"].tolist() == [0, 1, 1]
+    assert log.columns(0, at)["link_queue_bytes"].tolist() == [1500, 40, 0]
+
+
+def test_capacity_of_a_schedule() -> None:
+    t_ns, sent = rate_capacity(Link(rates=(RateStep(0, 12), RateStep(2, 24)), queue_bytes=1500), 3)
+    assert t_ns.tolist() == [0, 2_000_000_000, 3_000_000_000]
+    assert sent.tolist() == [0, 3_000_000, 6_000_000]
+
+
+def test_packets_are_matched_by_what_they_carry() -> None:
+    assert host.match(np.array([5, 7, 9, 11]), np.array([9, 5])).tolist() == [2, 0]
+    with pytest.raises(SageccError, match="lost packets"):
+        host.match(np.array([5, 7]), np.array([6]))
+    with pytest.raises(SageccError, match="lost packets"):
+        host.match(np.array([], np.int64), np.array([6]))
+
+
+# ---- what cannot be done ----
+
+
+def put_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *tools: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for tool in tools:
+        script = folder / tool
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {STANDIN} {tool.removeprefix("mm-")} "$@"\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+@pytest.fixture
+def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_on_path(tmp_path / "bin", monkeypatch, "mm-delay", "mm-link")
+
+
+def test_without_mahimahi_one_line_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_on_path(tmp_path / "bin", monkeypatch, "mm-delay")
+    with pytest.raises(SageccError, match=r"^mm-link not on the PATH: install Mahimahi .*ip_forward=1'$"):
+        run_mahimahi(network(), "cubic")
+
+
+@pytest.mark.usefixtures("standins")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: link(e, jitter_ms=1.0), "jitter_ms = 1.0 on the link"),
+        (lambda e: link(e, loss=0.1), "loss = 0.1"),
+        (lambda e: link(e, discipline="codel"), "codel"),
+        (lambda e: link(e, grain_ms=2.0), "grain is 1 ms"),
+        (lambda e: link(e, delay_ms=12.5), "choose an even RTT"),
+        (lambda e: replace(e, return_links=(Link(delay_ms=20, queue_packets=9),)), "queue_packets = 9 on the way back"),
+        (lambda e: replace(e, links=2 * e.links, return_links=2 * e.return_links), "not 2 links"),
+        (lambda e: replace(e, cross=(CrossFlow("cubic"),)), "tell flows apart"),
+        (lambda e: replace(e, flow=Flow(extra_rtt_ms=5)), "one RTT"),
+    ],
+)
+def test_what_mahimahi_cannot_do_is_one_line(change: Callable[[Environment], Environment], words: str) -> None:
+    with pytest.raises(SageccError, match=words):
+        run_mahimahi(change(network()), "cubic")
+
+
+@pytest.mark.usefixtures("standins")
+def test_a_scheme_that_the_host_lacks() -> None:
+    with pytest.raises(SageccError, match=r"has no scheme 'nosuch': it offers .*cubic"):
+        run_mahimahi(network(), "nosuch")
+    with pytest.raises(SageccError, match="in the lab only"):
+        run_mahimahi(network(), "policy:models/any")
+
+
+def test_a_tool_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_on_path(tmp_path / "bin", monkeypatch, "mm-delay", "mm-link")
+    (tmp_path / "bin" / "mm-delay").write_text("#!/bin/sh\necho 'mm-delay: please run as non-root' >&2\nexit 1\n")
+    with pytest.raises(SageccError, match="ended early: mm-delay: please run as non-root"):
+        run_mahimahi(network(), "cubic")
+
+
+def test_an_end_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    specification = Specification(
+        address=None,
+        first_port=0,
+        schemes=(),
+        lives_s=(),
+        duration_s=60,
+        tick_s=0.01,
+        buffer_bytes=0,
+        out=str(tmp_path / "out"),
+    )
+    with Program("e", "receiver", endpoint_command("receive", specification)) as program:
+        program.wait_ready()
+        program.tell(str(time.time_ns()))
+        pid = program.pid
+        with pytest.raises(SageccError, match="episode e: the receiver ended with status 1"):
+            program.stop()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+# ---- Mahimahi's stand-ins, in real time ----
+
+
+@pytest.mark.usefixtures("standins")
+def test_an_episode_through_the_shells() -> None:
+    """The stand-in runs the sender where it is: its window is the loopback's, the link's columns are the log's."""
+    episode = run_mahimahi(network(rtt_ms=40, duration_s=1), "cubic", seed=3)
+    assert episode.rows.schema.equals(RAW_SCHEMA)
+    rows = episode.rows.to_pylist()
+    assert rows[-1]["t_s"] == pytest.approx(1, abs=0.2)
+    assert rows[-1]["link_packets"] == pytest.approx(1000 * rows[-1]["t_s"], abs=2)
+    assert rows[-1]["link_delay_ns"] == rows[-1]["link_packets"] * 22_000_000
+    assert episode.flows[0].delay_mean_ms == 22
+    assert episode.flows[0].goodput_mbps > 0
+    assert np.all(np.diff(episode.rows["step"].to_numpy()) >= 1)
+    assert rows[-1]["received_bytes"] > 0
+    assert episode.id.endswith(".cubic.3")
+
+
+@on_host
+def test_an_episode_through_a_link_that_follows_mahimahis_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """12 Mbps, a queue of 20 packets; the stand-in's link is real, its delay is not: the RTT is the queue's."""
+    put_on_path(tmp_path / "bin", monkeypatch, "mm-delay", "mm-link")
+    monkeypatch.setenv("STANDIN_TUN", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    code = (
+        "import json; from tests.collector.conftest import network;"
+        "from collector.realtime.mahimahi import run_mahimahi;"
+        "e = run_mahimahi(network(12, 20, 1, duration_s=4), 'reno');"
+        "f, last = e.flows[0], e.rows.slice(e.rows.num_rows - 1).to_pylist()[0];"
+        "print(json.dumps([f.goodput_mbps, f.delay_mean_ms, f.lost_packets, last]))"
+    )
+    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    goodput_mbps, delay_mean_ms, lost, last = json.loads(done.stdout)
+    assert 0.7 * 12 < goodput_mbps < 12
+    assert 10 < delay_mean_ms < 10 + 22
+    assert lost > 0
+    assert last["link_queue_bytes"] <= 30_000
+    assert last["link_bytes"] <= last["link_capacity_bytes"] + 1500
+    assert 0 < last["srtt_us"] < 40_000
+    # what the link let go is what arrived, or was on its way
+    assert last["received_bytes"] <= last["link_bytes"]
+
+
+# ---- the host's own kernel ----
+
+
+@on_host
+def test_the_lab_and_the_hosts_kernel_agree(kernel: Path) -> None:
+    environment = network(12, 40, 1, duration_s=8)
+    lab, real = run_episode(kernel, environment, "cubic").flows[0], run_on_host(environment, "cubic")
+    own = real.episode.flows[0]
+    assert own.goodput_mbps == pytest.approx(lab.goodput_mbps, rel=0.1)
+    assert real.queueing_ms == pytest.approx(lab.delay_mean_ms - 20, rel=0.3)
+    last = real.episode.rows.slice(real.episode.rows.num_rows - 1).to_pylist()[0]
+    assert last["link_drops"] == own.lost_packets > 0
+    assert last["link_capacity_bytes"] == pytest.approx(12e6 / 8 * last["t_s"])
+    assert last["link_bytes"] <= last["link_capacity_bytes"] + 2 * 1500
+    assert max(real.episode.rows["link_queue_bytes"].to_pylist()) <= 60_000
+    assert last["min_rtt_us"] >= 40_000
+    assert last["received_bytes"] <= last["bytes_sent"]
+
+
+@on_host
+def test_two_flows_and_a_step_on_the_hosts_kernel() -> None:
+    environment = link(network(12, 20, 2, duration_s=5, cross=("reno",)), rates=(RateStep(0, 6), RateStep(2.5, 12)))
+    late = replace(environment, flow=Flow(start_s=1.0))
+    run = run_on_host(late, "cubic")
+    assert [flow.scheme for flow in run.episode.flows] == ["cubic", "reno"]
+    assert run.episode.rows["t_s"][0].as_py() >= 1
+    sent = sum(f.goodput_mbps * life for f, life in zip(run.episode.flows, (4, 5), strict=True))
+    assert 0.75 * 45 < sent < 45
+
+
+@on_host
+def test_a_killed_run_leaves_nothing() -> None:
+    code = "from tests.collector.conftest import network; from collector.realtime.host import run_on_host;"
+    code += "run_on_host(network(12, 20, 1, duration_s=60), 'cubic')"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while len(started := children(process.pid)) < 6 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(started) >= 6, "three namespaces, the delay line, two ends"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    while any(map(alive, started)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, started))
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_as_another_user_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SageccError, match="need root"):
+        run_on_host(network(), "cubic")
