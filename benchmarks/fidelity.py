@@ -11,10 +11,10 @@ import argparse
 import json
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import product
-from math import sqrt
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +24,7 @@ from tqdm import tqdm
 from benchmarks.machine import save
 from collector.episode import Episode, run_episode
 from collector.grid import bottleneck
-from collector.realtime.host import run_on_host
+from collector.realtime.host import run_on_host, why_not
 from schemas.environment import Environment, dumbbell
 from schemas.files import write_atomically
 
@@ -84,25 +84,29 @@ def queueing_ms(episode: Episode) -> float:
 
 
 def with_jitter(environment: Environment, runs: Sequence[Run]) -> Environment:
-    """Return the network with as much jitter on both ways as the delay line had, by its standard deviation."""
-    there, back = (sqrt(3) * median(run[way]["std_us"] for run in runs) / 1000 for way in ("there", "back"))
-    link, way_back = environment.links[0], environment.return_links[0]
+    """Return the network with jitter on both ways, as far to either side as 99 % of the delay line's packets were."""
+    there, back = (round(median(run[way]["p99_us"] for run in runs) / 1000, 3) for way in ("there", "back"))
     return replace(
         environment,
-        links=(replace(link, jitter_ms=round(there, 3)),),
-        return_links=(replace(way_back, jitter_ms=round(back, 3)),),
+        links=(replace(environment.links[0], jitter_ms=there),),
+        return_links=(replace(environment.return_links[0], jitter_ms=back),),
     )
 
 
 def compare(scheme: str, rate_mbps: float, rtt_ms: float, queue_bdp: float, runs: Sequence[Run]) -> Run:
-    """Return a row of the table: the lab, the host's median and range, and how far they are apart."""
+    """Return a row of the table: lab and host, and how far the lab is from the host's median and calmest run.
+
+    The calmest is the run whose delay line was closest to its nominal delay.
+    """
     environment = network(rate_mbps, rtt_ms, queue_bdp)
     lab = in_virtual_time(environment, scheme)
-    row: Run = {"scheme": scheme, "rate_mbps": rate_mbps, "rtt_ms": rtt_ms, "queue_bdp": queue_bdp, "lab": lab}
-    row["lab_with_jitter"] = in_virtual_time(with_jitter(environment, runs), scheme)
-    row["host"] = runs
+    jittered = in_virtual_time(with_jitter(environment, runs), scheme)
+    row: Run = {"scheme": scheme, "rate_mbps": rate_mbps, "rtt_ms": rtt_ms, "queue_bdp": queue_bdp}
+    row |= {"lab": lab, "lab_with_jitter": jittered, "host": list(runs)}
+    calmest = min(runs, key=lambda run: run["there"]["std_us"] + run["back"]["std_us"])
     for figure in ("goodput_mbps", "queueing_ms"):
         row[f"{figure}_apart"] = lab[figure] / median(run[figure] for run in runs) - 1
+        row[f"{figure}_apart_calmest"] = lab[figure] / calmest[figure] - 1
     return row
 
 
@@ -110,7 +114,11 @@ def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--again", action="store_true")
-    if parser.parse_args().again:
+    again = parser.parse_args().again
+    reason = why_not()
+    if reason:
+        sys.exit(f"this machine cannot run episodes on its own kernel: {reason}")
+    if again:
         shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True, exist_ok=True)
     cases = tuple(product(SCHEMES, RATES_MBPS, RTTS_MS, QUEUES_BDP))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.machine import RESULTS
@@ -78,7 +79,42 @@ and stores what the guest sends, libraries that several of them share included.
 """
 
 
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"collect": collect, "memory": memory}
+def fidelity(result: dict[str, Any]) -> str:
+    """Return the section that holds the lab against the host's own kernel."""
+    rows, within = [], {"goodput_mbps": 0, "queueing_ms": 0}
+    for r in result["episodes"]:
+        cells = [r["scheme"], f"{r['rate_mbps']:g}", f"{r['rtt_ms']:g}", f"{r['queue_bdp']:g}"]
+        for figure, bound in (("goodput_mbps", 0.02), ("queueing_ms", 0.1)):
+            real = [run[figure] for run in r["host"]]
+            within[figure] += abs(r[f"{figure}_apart"]) <= bound
+            cells += [f"{r['lab'][figure]:.2f}", f"{median(real):.2f} ({min(real):.2f}-{max(real):.2f})"]
+            cells += [f"{r[f'{figure}_apart']:+.1%}", f"{r[f'{figure}_apart_calmest']:+.1%}"]
+        rows.append(f"| {' | '.join(cells)} | {r['lab_with_jitter']['queueing_ms']:.2f} |")
+    lines, runs = "\n".join(rows), [run for r in result["episodes"] for run in r["host"]]
+    p99_us, max_us = ([run[way][key] for run in runs for way in ("there", "back")] for key in ("p99_us", "max_us"))
+    loads = [run["load"] for run in runs]
+    return f"""## The lab and this machine's own kernel (`make bench-fidelity`)
+
+Flat links for {result["duration_s"]:g} s, in the lab and in real time on the host's kernel (network namespaces, tbf, a
+delay line in user space). Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over host - 1, for the
+median, and for the calmest run: the one whose delay line was closest to its nominal delay. Queueing: mean, transmission
+included. Jittered: the lab with jitter as far as 99 % of the delay line's packets were off.
+[fidelity.md](fidelity.md) says how it was measured and what explains the differences.
+
+| scheme | Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | calmest \
+| lab queueing ms | host ms | apart | calmest | jittered ms |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+{lines}
+
+- Goodput within 2 %: {within["goodput_mbps"]} of {len(rows)} networks.
+- Mean queueing delay within 10 %: {within["queueing_ms"]} of {len(rows)} networks.
+- The delay line's error, 99th percentile: {median(p99_us):.0f} microseconds in the median run, {max(p99_us):.0f} in the
+  worst. Its longest stall: {median(max_us) / 1000:.0f} ms in the median run, {max(max_us) / 1000:.0f} in the worst.
+- The machine's load average was {min(loads):.1f} to {max(loads):.1f} meanwhile.
+"""
+
+
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"collect": collect, "memory": memory, "fidelity": fidelity}
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collector.episode import Episode, FlowSummary
+from collector.episode import Episode, FlowSummary, Received, shared_jain_index
 from collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
 from collector.schemes import POLICY_PREFIX
 from schemas.environment import Environment, Link
@@ -173,6 +173,8 @@ def make_episode(
         _summary(flow, scheme_of, _life_s(environment, flow), sent, received, link)
         for flow, scheme_of in enumerate(schemes)
     )
+    counts = (received[received["flow"] == flow] for flow in range(environment.flows))
+    jain = shared_jain_index(environment, [Received(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
     digest = hashlib.sha256(own.tobytes()).hexdigest()
     spec = hashlib.sha256(f"{environment.to_json()} {scheme} {seed}".encode()).hexdigest()
     return Episode(
@@ -184,13 +186,14 @@ def make_episode(
         flows=flows,
         sha256=digest,
         spec_sha256=spec,
+        jain_index=jain,
     )
 
 
 def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:
     """Return (start, stop) of every flow, the one under test first."""
     flows = (environment.flow, *(cross.flow for cross in environment.cross))
-    return tuple((f.start_s, environment.duration_s if f.stop_s is None else f.stop_s) for f in flows)
+    return tuple((flow.start_s, environment.stop_of(flow)) for flow in flows)
 
 
 def _life_s(environment: Environment, flow: int) -> float:

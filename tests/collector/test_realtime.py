@@ -319,6 +319,7 @@ def test_two_flows_and_a_step_on_the_hosts_kernel() -> None:
     assert run.episode.rows["t_s"][0].as_py() >= 1
     sent = sum(f.goodput_mbps * life for f, life in zip(run.episode.flows, (4, 5), strict=True))
     assert 0.75 * 45 < sent < 45
+    assert run.episode.jain_index is not None and 0.5 <= run.episode.jain_index <= 1
 
 
 @on_host
