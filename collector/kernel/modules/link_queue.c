@@ -181,8 +181,7 @@ static struct sk_buff *bode_take(struct link_queue *q, u64 now)
 {
 	struct sk_buff *skb = pop(q);
 
-	while (skb && now - link_packet(skb)->arrival_ns > q->target_ns &&
-	       q->bytes - link_packet(skb)->bytes > WIRE_OPPORTUNITY_BYTES) {
+	while (skb && now - link_packet(skb)->arrival_ns > q->target_ns && !skb_queue_empty(&q->waiting)) {
 		drop_waiting(q, skb, NULL);
 		skb = pop(q);
 	}

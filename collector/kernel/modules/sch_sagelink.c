@@ -112,12 +112,20 @@ static void pass_opportunity(struct link_sched *q)
 	}
 }
 
-/* A packet sent at `at` really leaves at the next multiple of the grain. */
-static u64 leave_ns(const struct link_sched *q, u64 at)
+/* The first moment from `at` on at which the transmitter wakes: any, or a multiple of the grain. */
+static u64 wake_ns(const struct link_sched *q, u64 at)
 {
 	u64 grain = q->link->grain_ns;
 
 	return grain ? lab_epoch_ns + div64_u64(at - lab_epoch_ns + grain - 1, grain) * grain : at;
+}
+
+/* The last one up to `now`. */
+static u64 woken_ns(const struct link_sched *q, u64 now)
+{
+	u64 grain = q->link->grain_ns;
+
+	return grain ? lab_epoch_ns + div64_u64(now - lab_epoch_ns, grain) * grain : now;
 }
 
 static u32 delay_step(const struct link_sched *q, u64 at)
@@ -143,13 +151,13 @@ static void put_on_line(struct link_sched *q, struct sk_buff *skb)
 static void leave(struct link_sched *q, struct sk_buff *skb, u64 sent)
 {
 	struct link_packet *p = link_packet(skb);
-	u64 at = leave_ns(q, sent), jitter = q->link->jitter_ns;
+	u64 at = wake_ns(q, sent), jitter = q->link->jitter_ns;
 
 	link_queue_sent(&q->queue, p);
 	q->delay = delay_step(q, at);
 	p->exit_ns = at + q->delays[q->delay].delay_ns;
 	if (jitter) {
-		u64 extra = ((u64)prandom_u32_state(&q->jitter) * (2 * jitter + 1)) >> 32;
+		u64 extra = mul_u64_u32_shr(2 * jitter + 1, prandom_u32_state(&q->jitter), 32);
 
 		p->exit_ns = max(p->exit_ns + extra, at + jitter) - jitter;
 	}
@@ -179,7 +187,9 @@ static void serve_rate(struct link_sched *q, u64 now)
 			if (!next)
 				return;
 			from = max(q->free_ns, link_packet(next)->arrival_ns);
-			q->sending = link_queue_take(&q->queue, from);
+			if (from > now)
+				return; /* it came after the last wake */
+			q->sending = link_queue_take(&q->queue, wake_ns(q, from));
 			if (!q->sending)
 				return;
 			link_packet(q->sending)->exit_ns = sent_ns(q, from, link_packet(q->sending)->bytes);
@@ -198,7 +208,11 @@ static void serve_trace(struct link_sched *q, u64 now)
 	for (u64 at; (at = opportunity_ns(q)) <= now; pass_opportunity(q)) {
 		for (u32 budget = WIRE_OPPORTUNITY_BYTES, part; budget; budget -= part) {
 			if (!q->sending) {
-				q->sending = link_queue_take(&q->queue, at);
+				struct sk_buff *next = skb_peek(&q->queue.waiting);
+
+				if (!next || link_packet(next)->arrival_ns > at)
+					break; /* none, or it came between the opportunity and the wake */
+				q->sending = link_queue_take(&q->queue, wake_ns(q, at));
 				if (!q->sending)
 					break;
 				q->left_bytes = link_packet(q->sending)->bytes;
@@ -213,16 +227,28 @@ static void serve_trace(struct link_sched *q, u64 now)
 	}
 }
 
-/* Let the transmitter do what it has done by `now`. */
+/* Let the transmitter do what it has done by `now`, or by its last wake: what it does later waits in the queue. */
 static void serve(struct link_sched *q, u64 now)
 {
+	u64 woken = woken_ns(q, now);
+
 	if (q->link->opportunities)
-		serve_trace(q, now);
+		serve_trace(q, woken);
 	else
-		serve_rate(q, now);
+		serve_rate(q, woken);
 }
 
 /* ---- the queueing discipline ---- */
+
+/* When the transmitter next has something to do; the queue is not empty. */
+static u64 next_sent_ns(const struct link_sched *q)
+{
+	if (q->link->opportunities)
+		return opportunity_ns(q);
+	if (q->sending)
+		return link_packet(q->sending)->exit_ns;
+	return link_packet(skb_peek(&q->queue.waiting))->arrival_ns; /* it waits for a wake */
+}
 
 /* Wake up when the next packet reaches the far end: not later, perhaps in vain a little earlier. */
 static void arm(struct link_sched *q)
@@ -231,10 +257,11 @@ static void arm(struct link_sched *q)
 	u64 when = skb ? link_packet(skb)->exit_ns : U64_MAX;
 
 	if (q->queue.packets && (!skb || q->link->reorder)) {
-		u64 sent = leave_ns(q, q->link->opportunities ? opportunity_ns(q) : link_packet(q->sending)->exit_ns);
-		u64 delay = q->delays[delay_step(q, sent)].delay_ns;
+		u64 sent = wake_ns(q, next_sent_ns(q)), least = 0;
 
-		when = min(when, sent + max(delay, q->link->jitter_ns) - q->link->jitter_ns);
+		if (!q->link->reorder) /* else a packet behind may overtake it */
+			least = q->delays[delay_step(q, sent)].delay_ns;
+		when = min(when, sent + max(least, q->link->jitter_ns) - q->link->jitter_ns);
 	}
 	if (when != U64_MAX)
 		qdisc_watchdog_schedule_ns(&q->watchdog, when);

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every feature of the link on the real kernel, against numbers computed by hand.
+
+The source is a flow of `pure`, whose window never changes: with a large one the link always has something to
+send, and with a pacing rate it is a source of that rate whatever the link does. A full packet has 1500 bytes on
+the link and 1448 of payload; before the first go a SYN of 60 bytes and, a round trip later, an ACK of 52.
+The guest's clock moves a few nanoseconds whenever somebody reads it: moments hold to TOLERANCE_MS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from collector.episode import run_episode
+from collector.lab import run_guest
+from collector.spec import episode_spec
+from schemas import wire
+from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
+from schemas.trace_file import read_trace
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+TOLERANCE_MS = 0.01
+START_MS = 100
+"""Of flows whose every moment counts: in a guest's first millisecond its timers still wait for a tick."""
+
+SYN, ACK, FULL = 60, 52, 1500
+BACK = Link(delay_ms=5)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One flow's samples, a value a tick, and the one-way delay of each of its packets (ms), in the order of leaving.
+
+    Counters include the SYN and the handshake's ACK.
+    """
+
+    samples: npt.NDArray[np.void]
+    delays_ms: Floats
+
+    @property
+    def t_ms(self) -> Floats:
+        return self["t_ns"] / 1e6
+
+    def __getitem__(self, field: str) -> Floats:
+        return self.samples[field].astype(float)
+
+    def at(self, field: str, t_ms: float) -> float:
+        return float(self[field][self.t_ms <= t_ms][-1])
+
+    def delays_between(self, start_ms: float, end_ms: float) -> Floats:
+        """Return the delays of the packets that left after `start_ms`, at `end_ms` at the latest (both ticks)."""
+        return self.delays_ms[int(self.at("link_packets", start_ms)) : int(self.at("link_packets", end_ms))]
+
+
+Play = Callable[..., Played]
+
+
+def environment(
+    link: Link, back: Link = BACK, duration_s: float = 1, flow: Flow = Flow(), cross: tuple[str, ...] = ()
+) -> Environment:
+    everyone = tuple(CrossFlow(scheme) for scheme in cross)
+    return Environment("custom", (link,), (back,), duration_s, ((0, duration_s),), cross=everyone, flow=flow)
+
+
+@pytest.fixture
+def play(kernel: Path) -> Play:
+    """Run a flow of a fixed window (packets), paced or not (packets a second)."""
+
+    def run(link: Link, window: int = 50, packets_s: float = 0, seed: int = 0, **rest: object) -> Played:
+        spec = episode_spec(environment(link, **rest), "policy:fixed", seed)  # type: ignore[arg-type]
+        pacing_bytes_s = round(packets_s * (FULL - ACK))
+        recording = run_guest(kernel, spec, {0: lambda _: (window, pacing_bytes_s)})
+        own = recording.packets[recording.packets["flow"] == 0]
+        to_ms = wire.DELAY_UNIT_NS / 1e6
+        return Played(recording.samples[recording.samples["flow"] == 0], own["delay"] * to_ms)
+
+    return run
+
+
+def rate(mbps: float, **rest: object) -> Link:
+    return Link((RateStep(0, mbps),), **rest)  # type: ignore[arg-type]
+
+
+def left_on_trace(moments_ms: Floats, first: int, t_ms: Floats) -> Floats:
+    """Return how many packets a trace has let go by `t_ms` if it is busy from opportunity `first` on.
+
+    The SYN has one to itself. After it every opportunity carries 1500 bytes of what waits: the ACK and
+    1448 bytes first, so each full packet ends 52 bytes into the next one's opportunity.
+    """
+    passed = np.searchsorted(moments_ms, t_ms, side="right") - first
+    sent_bytes = np.maximum(passed, 0) * float(FULL)
+    return 1 + (sent_bytes >= ACK) + np.maximum(sent_bytes - ACK, 0) // FULL
+
+
+def repeat(trace: Trace, duration_ms: float) -> Floats:
+    periods = np.arange(duration_ms / trace.opportunities_ms[-1] + 1) * trace.opportunities_ms[-1]
+    return (periods[:, None] + np.array(trace.opportunities_ms)).ravel()
+
+
+# ---- traces ----
+
+
+@pytest.mark.parametrize("moments_ms", [(5.0, 5.0, 17.0, 40.0), (1.75, 1.75, 2.125, 33.3, 33.4, 33.40625), (7.0,)])
+def test_a_trace_lets_go_exactly_its_opportunities(play: Play, moments_ms: tuple[float, ...]) -> None:
+    """Also: a packet over two opportunities, what shares one, and the repetition after the last."""
+    trace = Trace("t", moments_ms)
+    moments = repeat(trace, 1000)
+    got = play(Link(trace=trace))
+    heard_ms = moments[0] + BACK.delay_ms  # the handshake's ACK and data are there
+    expected = left_on_trace(moments, int(np.searchsorted(moments, heard_ms, side="right")), got.t_ms)
+    assert np.array_equal(got["link_packets"], expected)
+    assert np.array_equal(got["link_bytes"], SYN + np.where(expected > 1, ACK + FULL * (expected - 2), 0))
+    past = np.searchsorted(moments, got.t_ms, side="right")
+    assert np.array_equal(got["link_capacity_bytes"], past * float(FULL))
+
+
+def test_packets_leave_at_the_opportunities(play: Play) -> None:
+    """Propagation 3 ms; delays of the first packets by hand, all of the burst that came at 5 + 3 + 5 = 13 ms."""
+    got = play(Link(trace=Trace("t", (5, 5, 17, 40)), delay_ms=3), window=10)
+    assert got.delays_ms[0] == pytest.approx(5 + 3, abs=TOLERANCE_MS)
+    leave_ms = np.array([17, 40, 45, 45, 57, 80])  # the ACK, then a packet an opportunity
+    assert got.delays_ms[1:7] == pytest.approx(leave_ms - 13 + 3, abs=TOLERANCE_MS)
+
+
+def test_unused_opportunities_are_lost(play: Play) -> None:
+    """Idle for 3 s: what has passed is no credit."""
+    trace = Trace("t", (10.0, 30.0))
+    got = play(Link(trace=trace), flow=Flow(start_s=3), duration_s=4)
+    moments = repeat(trace, 4000)
+    first = int(np.searchsorted(moments, 3010 + BACK.delay_ms, side="right"))
+    assert np.array_equal(got["link_packets"], left_on_trace(moments, first, got.t_ms))
+    assert got.at("link_capacity_bytes", 4000) == FULL * (moments <= 4000).sum()
+
+
+def test_small_packets_share_an_opportunity(play: Play) -> None:
+    """Twenty packets in flight and an opportunity every 20 ms for their ACKs: all of them fit into one."""
+    got = play(rate(100), window=20, back=Link(trace=Trace("acks", (20.0,)), delay_ms=1), duration_s=2)
+    settled = got["delivered_pkts"][got.t_ms > 200]
+    steps = np.diff(settled)
+    assert set(steps) == {0, 20}
+    assert np.array_equal(steps[::2], np.full(len(steps[::2]), steps[0]))  # every second tick
+
+
+@pytest.mark.parametrize("name", ["trace-3114405-bus", "ATT-LTE-driving-2016.down"])
+def test_a_cellular_trace(play: Play, name: str) -> None:
+    if not (TRACES / name).is_file():
+        pytest.skip("the trace is not here")
+    trace = read_trace(TRACES / name)
+    moments = repeat(trace, 10_000)
+    got = play(Link(trace=trace), window=3000, duration_s=10)
+    heard_ms = moments[moments > 0][0] + BACK.delay_ms
+    expected = left_on_trace(moments, int(np.searchsorted(moments, heard_ms, side="right")), got.t_ms)
+    assert got["link_queue_bytes"][20:].min() > FULL  # it always has something to send
+    assert np.array_equal(got["link_capacity_bytes"], FULL * np.searchsorted(moments, got.t_ms, side="right"))
+    # an opportunity may find the queue empty before the window has opened
+    idle = expected[20] - got["link_packets"][20]
+    assert 0 <= idle <= 200
+    assert np.array_equal(got["link_packets"][20:], expected[20:] - idle)
+
+
+# ---- rates ----
+
+
+def test_a_schedule_of_rates_crosses_packets(play: Play) -> None:
+    """1.2 Mbps take 10 ms a packet, so a change at any moment finds one half sent: bits sent are the integral."""
+    steps = ((0, 1.2), (0.4333, 12), (0.5001, 0.3), (0.7, 7.7), (0.9888, 1.2))
+    got = play(Link(tuple(RateStep(t_s, mbps) for t_s, mbps in steps)), window=400, flow=Flow(start_s=START_MS / 1000))
+    begin_ms = START_MS + SYN * 8 / 1200 + BACK.delay_ms  # the SYN's transmission, then the SYN-ACK
+    edges_ms = np.array([*(t_s * 1000 for t_s, _ in steps), np.inf])
+    bits = np.zeros(len(got.t_ms))
+    for (start_ms, end_ms), (_, mbps) in zip(pairwise(edges_ms), steps, strict=True):
+        active = np.minimum(got.t_ms, end_ms) - max(start_ms, begin_ms)
+        bits += np.maximum(active, 0) * mbps * 1000
+    packets = 2 + (bits - ACK * 8) / (FULL * 8)
+    assert (
+        np.abs(packets - np.round(packets)).min() > 0.001
+    )  # no tick so close to a packet's end that clock reads decide
+    assert np.array_equal(got["link_packets"], np.floor(packets))
+
+
+def test_capacity_is_the_integral_of_the_rate(play: Play) -> None:
+    got = play(Link((RateStep(0, 10), RateStep(0.255, 20)), 5))
+    expected = np.minimum(got.t_ms, 255) * 10e3 / 8 + np.maximum(got.t_ms - 255, 0) * 20e3 / 8
+    assert got["link_capacity_bytes"] == pytest.approx(expected, abs=TOLERANCE_MS * 20e3 / 8)
+
+
+# ---- limits and who is dropped ----
+
+
+@pytest.mark.parametrize("limit", [{"queue_packets": 20}, {"queue_bytes": 20 * FULL}, {"queue_bytes": 21 * FULL - 1}])
+def test_a_full_queue_drops_the_rest_of_a_burst(play: Play, limit: dict[str, int]) -> None:
+    """12 Mbps: 1 ms a packet. The window opens at the first tick; no loss is known of before 20 ms have passed."""
+    got = play(rate(12, **limit), window=200, duration_s=0.1)
+    unlimited = play(rate(12), window=200, duration_s=0.1)
+    came = unlimited["link_packets"][1] + unlimited["link_queue_bytes"][1] / FULL
+    assert unlimited["link_drops"][-1] == 0
+    assert got["link_queue_bytes"][1] == got["link_queue_bytes"].max() == 20 * FULL
+    assert got["link_drops"][1] == came - got["link_packets"][1] - 20 > 0
+    assert got.delays_ms.max() == pytest.approx(20, abs=TOLERANCE_MS)  # the last that fits waits for 19 and is sent
+
+
+def test_an_unlimited_queue(play: Play) -> None:
+    got = play(rate(12), window=2000, duration_s=1)
+    assert got["link_drops"][-1] == 0
+    on_the_way = 5  # 5 ms to the receiver's ACKs, 1 ms a packet
+    assert got["link_queue_bytes"].max() / FULL == pytest.approx(2000 - on_the_way, abs=3)
+
+
+OVERLOAD = {"window": 4000, "packets_s": 2000, "duration_s": 0.5}
+"""Twice what 12 Mbps send: a packet each 0.5 ms, whatever is dropped."""
+
+
+def test_tail_drop_makes_all_wait_for_the_whole_queue(play: Play) -> None:
+    got = play(rate(12, queue_packets=20), **OVERLOAD)
+    delays = got.delays_between(100, 500)
+    assert delays.min() >= 19
+    assert delays.max() <= 20 + TOLERANCE_MS
+    assert got.at("link_drops", 500) - got.at("link_drops", 100) == pytest.approx(400, abs=1)
+
+
+def test_head_drop_lets_the_newest_pass(play: Play) -> None:
+    """The 19 that wait came in the last 9.5 ms, and the first of them is sent next: half of tail-drop's delay."""
+    tail = play(rate(12, queue_packets=20), **OVERLOAD)
+    head = play(rate(12, queue_packets=20, discipline="head-drop"), **OVERLOAD)
+    delays = head.delays_between(100, 500)
+    assert delays.min() >= 9
+    assert delays.max() <= 9.5 + 1 + TOLERANCE_MS
+    assert head.at("link_packets", 500) == tail.at("link_packets", 500)  # as much is sent
+    assert head.at("link_drops", 500) == pytest.approx(tail.at("link_drops", 500), abs=1)
+
+
+# ---- CoDel, PIE, BoDe (the algorithms packet by packet: test_link_queue.py) ----
+
+
+def test_codel_drops_by_its_control_law(play: Play) -> None:
+    """30 % too much: above 5 ms soon; the first drop 100 ms after that, the n-th 100/sqrt(n - 1) ms after the one before."""
+    got = play(rate(12, discipline="codel"), window=4000, packets_s=1300, duration_s=0.8)
+    above_ms = got.t_ms[np.flatnonzero(got["link_queue_bytes"] > 5 * FULL)[0]]
+    steps = np.diff(got["link_drops"], prepend=0)
+    times = np.repeat(got.t_ms, steps.astype(int))
+    assert times[0] - above_ms == pytest.approx(100, abs=11)
+    law = np.cumsum([100 / np.sqrt(n) for n in range(1, len(times))])
+    assert len(times) >= 8
+    assert times[1:] - times[0] == pytest.approx(law, abs=11)  # ticks of 10 ms, a packet of 1 ms
+
+
+def test_codel_leaves_a_delay_below_its_target_alone(play: Play) -> None:
+    """A window of the path's 12 packets and 4 more: 4 ms in the queue."""
+    got = play(rate(12, delay_ms=5, discipline="codel"), window=15, duration_s=3)
+    assert 3 * FULL <= got.at("link_queue_bytes", 2000) <= 5 * FULL
+    assert got["link_drops"][-1] == 0
+    dropped = play(rate(12, delay_ms=5, discipline="codel"), window=18, duration_s=3)
+    assert dropped["link_drops"][-1] > 0
+
+
+def test_pie_spares_a_burst_of_150_ms_then_holds_its_target(play: Play, kernel: Path) -> None:
+    link = rate(24, delay_ms=10, discipline="pie")
+    burst = play(link, window=4000, packets_s=4000, duration_s=0.4)  # 2000 packets a second leave
+    dropped_ms = burst.t_ms[np.flatnonzero(burst["link_drops"])[0]]
+    assert dropped_ms > 150
+    assert burst.at("link_queue_bytes", 140) > 100 * FULL
+    several = environment(link, Link(delay_ms=10), 20, cross=("reno",) * 4)
+    rows = run_episode(kernel, several, "reno").rows
+    waiting_ms = rows["link_queue_bytes"].to_numpy()[500:] * 8 / 24e3
+    assert 10 < waiting_ms.mean() < 20
+    assert rows["link_drops"].to_numpy()[-1] > 0
+
+
+def test_bode_bounds_every_delay(play: Play) -> None:
+    got = play(rate(12, delay_ms=3, discipline="bode", target_ms=20), **OVERLOAD)
+    assert got.delays_ms.max() <= 20 + 1 + 3 + TOLERANCE_MS
+    assert got.delays_between(200, 500).min() > 19 + 3
+    assert got.at("link_packets", 500) - got.at("link_packets", 100) == 400  # the link is never idle
+
+
+def test_bode_does_not_drop_the_last_packet(play: Play) -> None:
+    """50 ms a packet: what waited for one is beyond the bound, and yet the link stays busy."""
+    got = play(rate(0.24, discipline="bode", target_ms=20), window=4, duration_s=5)
+    assert got["link_packets"][-1] == pytest.approx(5 / 0.05, rel=0.05)
+
+
+# ---- loss ----
+
+
+def test_random_loss_is_binomial_and_seeded(play: Play) -> None:
+    link = rate(12, loss=0.03)
+    one, again, other = (play(link, duration_s=8, window=100, seed=seed) for seed in (1, 1, 2))
+    for got in (one, other):
+        lost, sent = got["link_drops"][-1], got["link_drops"][-1] + got["link_packets"][-1]
+        assert abs(lost - 0.03 * sent) < 4 * np.sqrt(0.03 * 0.97 * sent)
+    assert np.array_equal(one.samples, again.samples)
+    assert not np.array_equal(one["link_drops"][:200], other["link_drops"][:200])
+
+
+def test_lost_acks_are_no_drops(play: Play) -> None:
+    """Of four ACKs a third is lost: sometimes all of a window are, and the sender sends again what had arrived."""
+    got = play(rate(12), window=4, back=Link(delay_ms=5, loss=0.33), duration_s=5)
+    assert got["link_drops"][-1] == 0
+    assert got["retrans_total_pkts"][-1] > 0
+    assert got["received_bytes"][-1] < (got["link_packets"][-1] - 2) * (FULL - ACK)
+
+
+# ---- propagation, jitter, grain ----
+
+STEADY = {"window": 400, "packets_s": 500}
+"""A packet of 1 ms every 2 ms at 12 Mbps: nobody waits."""
+
+
+def test_a_schedule_of_propagation_delays(play: Play) -> None:
+    link = rate(12, delay_ms=20, delays=(DelayStep(0.5, 50), DelayStep(1, 10)))
+    got = play(link, **STEADY, duration_s=1.5)
+    assert got.delays_between(100, 500) == pytest.approx(20 + 1, abs=TOLERANCE_MS)
+    assert got.delays_between(500, 1000) == pytest.approx(50 + 1, abs=TOLERANCE_MS)
+    # none overtakes: each arrives with the one before it until 40 ms have passed, 2 ms of sending a packet
+    after = got.delays_between(1000, 1500)
+    assert after[:19] == pytest.approx(after[0] - 2 * np.arange(19), abs=2 * TOLERANCE_MS)
+    assert after[0] == pytest.approx(50, abs=1.1)
+    assert after[21:] == pytest.approx(10 + 1, abs=TOLERANCE_MS)
+    assert got["retrans_total_pkts"][-1] == 0
+
+
+def uniform(values: Floats, low: float, high: float) -> bool:
+    """Whether the largest gap to the uniform distribution is below Kolmogorov and Smirnov's bound for 1 in 1000."""
+    ordered = np.sort((values - low) / (high - low))
+    gap = np.abs(ordered - np.arange(len(ordered)) / len(ordered)).max()
+    return bool(gap < 1.95 / np.sqrt(len(ordered)) and ordered[0] >= -0.01 and ordered[-1] <= 1.01)
+
+
+@pytest.mark.parametrize("reorders", [False, True])
+def test_jitter_is_uniform_around_the_propagation(play: Play, reorders: bool) -> None:
+    """Below half the distance between packets nobody could overtake."""
+    link = rate(12, delay_ms=10, jitter_ms=0.9, jitter_reorders=reorders)
+    got = play(link, **STEADY, duration_s=4)
+    delays = got.delays_between(100, 4000)
+    assert uniform(delays, 10 + 1 - 0.9, 10 + 1 + 0.9)
+    assert np.corrcoef(delays[1:], delays[:-1])[0, 1] == pytest.approx(0, abs=0.1)
+    assert got["retrans_total_pkts"][-1] == 0
+
+
+def test_jitter_keeps_the_order_or_not(play: Play) -> None:
+    """+-5 ms, packets 2 ms apart: an overtaken packet makes the receiver acknowledge selectively."""
+    link = rate(12, delay_ms=10, jitter_ms=5)
+    kept = play(link, **STEADY, duration_s=2)
+    mixed = play(replace(link, jitter_reorders=True), **STEADY, duration_s=2)
+    in_order, out_of_order = kept.delays_between(100, 2000), mixed.delays_between(100, 2000)
+    assert np.all(np.diff(in_order) > -2 - TOLERANCE_MS)
+    assert kept["sacked_pkts"].max() == kept["retrans_total_pkts"][-1] == 0
+    assert uniform(out_of_order, 10 + 1 - 5, 10 + 1 + 5)
+    assert np.any(np.diff(out_of_order) < -2)
+    assert mixed["sacked_pkts"].max() > 0
+    # who keeps the order waits for whom it may not overtake
+    assert in_order.max() <= 10 + 1 + 5 + TOLERANCE_MS
+    assert in_order.mean() > out_of_order.mean() + 1
+
+
+def test_jitter_of_seconds(play: Play) -> None:
+    """As much as the environment allows."""
+    got = play(rate(12, delay_ms=1500, jitter_ms=1000, jitter_reorders=True), window=2000, packets_s=50, duration_s=15)
+    delays = got.delays_ms[2:]
+    assert len(delays) > 400
+    assert uniform(delays, 1501 - 1000, 1501 + 1000)
+
+
+@pytest.mark.parametrize("link", [rate(12), Link(trace=Trace("t", (0.5, 1.5, 3)))])
+def test_grain_lets_packets_go_only_at_its_multiples(play: Play, link: Link) -> None:
+    coarse = play(replace(link, delay_ms=2, grain_ms=25), window=100)
+    fine = play(replace(link, delay_ms=2), window=100)
+    begun = np.maximum(np.floor(coarse.t_ms / 25), 1)
+    for field in ("link_packets", "link_delay_ns"):
+        moved = np.diff(coarse[field]) != 0
+        assert not np.any(moved & (np.diff(begun) == 0))
+        assert moved.any()
+    # the rate is the same: packets wait for the next multiple, they lose no turn
+    assert coarse["link_packets"][-1] == pytest.approx(fine["link_packets"][-1], abs=60)
+    settled = coarse["link_packets"][(coarse.t_ms >= 500) & (coarse.t_ms % 50 == 0)]
+    assert np.diff(settled) == pytest.approx(50, abs=1.01)
+
+
+def test_what_waits_for_a_grain_is_in_the_queue(play: Play) -> None:
+    """1000 packets a second, a quarter of the link, gathered for 25 ms: 25 packets, of which 10 fit."""
+    link = rate(48, grain_ms=25, queue_packets=10)
+    got = play(link, window=2000, packets_s=1000, duration_s=1)
+    assert got["link_queue_bytes"].max() == 10 * FULL
+    share = (got.at("link_packets", 1000) - got.at("link_packets", 200)) / 800
+    assert share == pytest.approx(10 / 25, rel=0.05)
+
+
+# ---- nothing ----
+
+
+def test_neutral_values_change_nothing(kernel: Path) -> None:
+    plain = environment(rate(24, delay_ms=10, queue_bytes=60_000), Link(delay_ms=10), 4)
+    expected = run_episode(kernel, plain, "cubic").sha256
+    link = plain.links[0]
+    for neutral in (
+        replace(link, delays=(DelayStep(1, 10), DelayStep(2, 10))),
+        replace(link, queue_packets=40, queue_bytes=None),
+        replace(link, discipline="bode", target_ms=1000),
+        replace(link, discipline="codel", target_ms=1000),
+    ):
+        same = run_episode(kernel, replace(plain, links=(neutral,)), "cubic")
+        if neutral.queue_bytes is None:  # the handshake's small ACK is a packet too: the last to be told apart
+            assert same.flows[0].goodput_mbps == pytest.approx(22, rel=0.05)
+        else:
+            assert same.sha256 == expected
