@@ -25,6 +25,10 @@ setup: ## Install what is needed: apt packages (as root) and the Python environm
 repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
+.PHONY: full
+full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/collecting.md)
+	@python -m scripts.repro --full
+
 .PHONY: kernel
 kernel: setup ## Build or verify the virtual-time kernel
 	@sagecc kernel
@@ -57,9 +61,18 @@ $(BENCHMARKS): bench-%: kernel
 	python -m benchmarks.$*
 	python -m benchmarks.render
 
+.PHONY: bench-fidelity
+bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
+	python -m benchmarks.fidelity
+	python -m benchmarks.render
+
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md
 	python -m scripts.league_table --readme
+
+.PHONY: golden
+golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
+	python -m tests.collector.test_golden
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in anew into the files with hashes

@@ -18,11 +18,11 @@ from tqdm import tqdm
 
 from benchmarks import ns3
 from benchmarks.machine import CpuTime, save
-from collector.collect import Task
 from collector.episode import Episode, run_episode
 from collector.grid import bottleneck, profile_environments
 from collector.schemes import SCHEMES
-from collector.store import Partition
+from collector.store import Partition, pack
+from collector.task import Task
 from schemas.environment import Environment, dumbbell
 
 KERNEL = Path("build/sagecc-linux")
@@ -42,7 +42,7 @@ def cpu_s(environment: Environment, scheme: str, out: Path) -> tuple[float, Epis
     """Return the CPU seconds of one whole episode, its storing included."""
     start = CpuTime.now()
     episode = run_episode(KERNEL, environment, scheme)
-    Partition(out, "custom", scheme, "benchmark").add(episode)
+    Partition(out, "custom", scheme, "benchmark").add(episode.id, pack(episode, "benchmark"))
     return CpuTime.now().since(start), episode
 
 
@@ -124,7 +124,7 @@ def grid_estimate(out: Path, every: int = 19) -> dict[str, object]:
 
 def cost(environment: Environment) -> float:
     """Return the collector's own cost model, used to weight the sample."""
-    return Task(environment, "cubic", 0, Path(), KERNEL, "", None).cost
+    return Task(environment, "cubic", 0, "").cost
 
 
 if __name__ == "__main__":

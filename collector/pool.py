@@ -32,7 +32,7 @@ import collector.reward
 import schemas.pool
 from collector.features import FEATURES, RAW_NEEDED, Windows, derive
 from collector.reward import friendliness, power
-from collector.store import EPISODES, read_table
+from collector.store import EPISODES, KERNEL, read_table
 from schemas.environment import Environment
 from schemas.errors import SageccError
 from schemas.files import naming, sha256_file, sync, write_atomically
@@ -58,7 +58,6 @@ _FORMULAS = tuple(
 )
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _VERSION = b"sagecc.raw_version"
-_KERNEL = b"sagecc.kernel_sha256"
 _INPUT = b"sagecc.input_sha256"
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -221,10 +220,10 @@ class _Partition:
 
     def _write(self, advance: Callable[[int], object], stop: Event) -> None:
         features = np.empty((FEATURES, 0), np.float32)
-        kernels = {_metadata(path).get(_KERNEL, b"") for path in self._checked_parts()}
+        kernels = {_metadata(path).get(KERNEL, b"") for path in self._checked_parts()}
         if len(kernels) > 1:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
-        meta = self._options.metadata() | {_INPUT: self.identity.encode(), _KERNEL: next(iter(kernels), b"")}
+        meta = self._options.metadata() | {_INPUT: self.identity.encode(), KERNEL: next(iter(kernels), b"")}
         expected = iter(self.episodes)
         with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
             for path, table in self._whole_episodes():

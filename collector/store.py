@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
@@ -24,7 +31,8 @@ FILE_ROWS = 24 * ROW_GROUP_ROWS
 SPOOL = ".spool"
 EPISODES = "episodes.parquet"
 SUMMARY = b"sagecc.episode"
-KERNEL = b"sagecc.kernel_sha256"
+KERNEL = b"sagecc.kernel"
+"""The identity of the kernel that ran the episodes (collector.identity)."""
 
 
 def partition(out: Path, set_name: str, scheme: str) -> Path:
@@ -32,17 +40,59 @@ def partition(out: Path, set_name: str, scheme: str) -> Path:
     return out / f"set={set_name}" / f"scheme={scheme.replace('/', '_')}"
 
 
-class Partition:
-    """The episodes of one set and scheme, all run by one kernel."""
+def pack(episode: Episode, kernel: str) -> bytes:
+    """Return a finished episode as the content of its file in the spool. kernel: the identity of what it ran on."""
+    meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), KERNEL: kernel.encode()}
+    table = episode.rows.replace_schema_metadata(meta)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
-    def __init__(self, out: Path, set_name: str, scheme: str, kernel_sha256: str) -> None:
+
+class Partition:
+    """The episodes of one set and scheme, all run by kernels of one identity; held by one collector at a time."""
+
+    def __init__(self, out: Path, set_name: str, scheme: str, kernel: str) -> None:
         self._folder = partition(out, set_name, scheme)
         self._spool = out / SPOOL / self._folder.relative_to(out)
         self._fresh = self._folder.with_name(f".tmp-{self._folder.name}")
-        self._kernel = kernel_sha256.encode()
+        self._kernel = kernel.encode()
+        self._lock = -1
 
-    def stored(self) -> dict[str, str]:
-        """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
+    def __enter__(self) -> Partition:
+        self._lock = self._locked_spool()
+        return self
+
+    def _locked_spool(self) -> int:
+        while True:
+            self._spool.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = os.open(self._spool, os.O_RDONLY)
+            except FileNotFoundError:  # another collector has just tidied up
+                continue
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), self._spool.stat()):
+                    return handle
+            except BlockingIOError:
+                os.close(handle)
+                raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
+            except FileNotFoundError:
+                pass
+            except OSError:  # a file system without locks
+                return handle
+            os.close(handle)
+
+    def __exit__(self, *_: object) -> None:
+        for folder in (self._spool, self._spool.parent, self._spool.parent.parent):
+            with suppress(OSError):  # something is in there
+                folder.rmdir()
+        os.close(self._lock)
+
+    @cached_property
+    def _stored(self) -> dict[str, dict[str, Any]]:
+        """The summaries of the partition's files by episode id; none if they are of another kernel."""
         if not self._folder.exists() and (self._fresh / EPISODES).exists():
             self._fresh.rename(self._folder)  # killed between the two renames of assemble()
         path = self._folder / EPISODES
@@ -51,7 +101,11 @@ class Partition:
         table = read_table(path)
         if (table.schema.metadata or {}).get(KERNEL) != self._kernel or "spec_sha256" not in table.column_names:
             return {}
-        return dict(zip(table["episode_id"].to_pylist(), table["spec_sha256"].to_pylist(), strict=True))
+        return {row["episode_id"]: row for row in table.to_pylist()}
+
+    def stored(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
+        return {name: row["spec_sha256"] for name, row in self._stored.items()}
 
     def spooled(self) -> dict[str, str]:
         """Return id -> spec_sha256 of finished episodes that wait to be assembled; drop those of another kernel."""
@@ -66,20 +120,18 @@ class Partition:
                 path.unlink()
         return found
 
+    def kept(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of every episode that need not be run again."""
+        return self.stored() | self.spooled()
+
     def _spool_file(self, name: str) -> Path:
         return self._spool / f"{name.replace('/', '_')}.arrow"
 
-    def add(self, episode: Episode) -> None:
-        """Make a finished episode durable."""
+    def add(self, name: str, packed: bytes) -> None:
+        """Make a finished episode (as `pack` gives it) durable."""
         self._spool.mkdir(parents=True, exist_ok=True)
-        meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), KERNEL: self._kernel}
-        table = episode.rows.replace_schema_metadata(meta)
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with (
-            write_atomically(self._spool_file(episode.id)) as beside,
-            pa.ipc.new_file(str(beside), table.schema, options=options) as writer,
-        ):
-            writer.write_table(table)
+        with write_atomically(self._spool_file(name)) as beside:
+            beside.write_bytes(packed)
 
     def assemble(self, wanted: Iterable[str]) -> None:
         """Write the partition's files with exactly the wanted episodes, in order of their ids.
@@ -88,8 +140,7 @@ class Partition:
         partition counts as empty.
         """
         ids = sorted(wanted)
-        stored = self.stored()
-        if set(ids) == stored.keys() and not any(self._spool.glob("*.arrow")):
+        if set(ids) == self._stored.keys() and not any(self._spool.glob("*.arrow")):
             return
         shutil.rmtree(self._fresh, ignore_errors=True)
         try:
@@ -102,16 +153,18 @@ class Partition:
         if self._folder.exists():
             self._folder.rename(previous)
         self._fresh.rename(self._folder)
+        sync(self._folder.parent)
         shutil.rmtree(previous, ignore_errors=True)
         shutil.rmtree(self._spool, ignore_errors=True)
+        del self._stored
 
     def _write(self, ids: Sequence[str]) -> None:
         self._fresh.mkdir(parents=True)
-        old = _OldRows(self._folder)
+        old = _old_rows(self._folder) if self._stored else iter(())
         summaries = []
         with _Parts(self._fresh, self._kernel) as parts:
             for name in ids:
-                summary, rows = self._read_spooled(name) or old.episode(name)
+                summary, rows = self._read_spooled(name) or (self._stored.get(name), self._find(old, name))
                 summaries.append(summary)
                 parts.write(rows)
         schema = EPISODE_SCHEMA.with_metadata({KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()})
@@ -119,7 +172,7 @@ class Partition:
             summary = pa.Table.from_pylist(summaries, schema=schema)
             pq.write_table(summary, beside, compression="zstd", write_page_checksum=True)
 
-    def _read_spooled(self, name: str) -> tuple[dict[str, object], pa.Table] | None:
+    def _read_spooled(self, name: str) -> tuple[dict[str, Any], pa.Table] | None:
         path = self._spool_file(name)
         if not path.exists():
             return None
@@ -127,32 +180,34 @@ class Partition:
             table = pa.ipc.open_file(source).read_all()
         return json.loads(table.schema.metadata[SUMMARY]), table.replace_schema_metadata(RAW_SCHEMA.metadata)
 
+    def _find(self, old: Iterator[tuple[str, pa.Table]], name: str) -> pa.Table:
+        """Return one episode's rows; asked for in the order of ids, as they lie."""
+        for found, rows in old:
+            if found == name and len(rows) == self._stored[name]["rows"]:
+                return rows
+        raise SageccError(f"{self._folder}: the rows of episode {name} are gone; remove the folder and collect again")
 
-class _OldRows:
-    """Episodes of the partition as it was, read file by file as they are asked for (in sorted order)."""
 
-    def __init__(self, folder: Path) -> None:
-        path = folder / EPISODES
-        rows = read_table(path).to_pylist() if path.exists() else []
-        self._summaries: dict[str, dict[str, object]] = {row["episode_id"]: row for row in rows}
-        self._rows = self._each(folder)
+def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
+    """Yield (id, rows) of each episode in a partition's files; holds no more than two row groups."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        rest = RAW_SCHEMA.empty_table()
+        with _reading(path) as file:
+            for index in range(file.num_row_groups):
+                rest = pa.concat_tables([rest, file.read_row_group(index).cast(RAW_SCHEMA)])
+                *whole, rest = _split(rest)
+                for rows in whole:
+                    yield rows["episode_id"][0].as_py(), rows
+        if len(rest):
+            yield rest["episode_id"][0].as_py(), rest
 
-    @staticmethod
-    def _each(folder: Path) -> Iterator[tuple[str, pa.Table]]:
-        for path in sorted(folder.glob("part-*.parquet")):
-            table = read_table(path)
-            names = table["episode_id"].combine_chunks().dictionary_encode()
-            start = 0
-            for run in names.value_counts():
-                count = run["counts"].as_py()
-                yield run["values"].as_py(), table.slice(start, count)
-                start += count
 
-    def episode(self, name: str) -> tuple[dict[str, object], pa.Table]:
-        for found, rows in self._rows:
-            if found == name:
-                return self._summaries[name], rows.cast(RAW_SCHEMA)
-        raise SageccError(f"episode {name}: its rows are gone from the partition; collect again")
+def _split(table: pa.Table) -> list[pa.Table]:
+    """Split rows where the episode changes."""
+    ids = table["episode_id"].combine_chunks()
+    changes = pc.indices_nonzero(pc.not_equal(ids[1:], ids[:-1])).to_pylist()
+    starts = [0, *(index + 1 for index in changes), len(ids)]
+    return [table.slice(start, end - start) for start, end in pairwise(starts)]
 
 
 class _Parts:
@@ -217,13 +272,19 @@ class _Parts:
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one raw Parquet file; a damaged one, or one of another major version, is a SageccError that names it."""
+    with _reading(path) as file:
+        return file.read(columns=columns)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode()
+            if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+                raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
+            yield file
     except (pa.ArrowException, OSError) as error:
         raise SageccError(
             f"{path} cannot be read ({str(error).splitlines()[0]}): remove it and collect again"
         ) from error
-    version = (table.schema.metadata or {}).get(b"sagecc.raw_version", b"none").decode()
-    if version.split(".")[0] != RAW_VERSION.split(".")[0]:
-        raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
-    return table

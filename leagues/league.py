@@ -13,6 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from collector.collect import collect
+from collector.engines import local
+from collector.identity import join_identities
 from collector.schemes import POLICY_PREFIX
 from collector.store import SPOOL, partition
 from execution.agent import policy_controller
@@ -70,7 +72,8 @@ class League:
     """A league that has been played.
 
     wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
-    missing: environments without an episode, by scheme; policies: SHA-256 of each policy's files.
+    missing: environments without an episode, by scheme; kernel: its identity (collector.identity);
+    policies: SHA-256 of each policy's files.
     """
 
     profile: str
@@ -82,7 +85,7 @@ class League:
     standings: pl.DataFrame
     ranking: pl.DataFrame
     missing: Mapping[str, list[str]]
-    kernel_sha256: str
+    kernel: str
     policies: Mapping[str, str]
 
     def rows(self) -> list[tuple[int, str, dict[str, dict[str, float]]]]:
@@ -133,7 +136,7 @@ def play(
         standings=table,
         ranking=overall(table),
         missing=missing(wins),
-        kernel_sha256=kernel,
+        kernel=kernel,
         policies=policies,
     )
 
@@ -144,7 +147,7 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Env
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         for scheme in policies:
             policy_controller(scheme)  # a damaged policy is one error now, not one an episode
-        collect(environments, policies, out, kernel, jobs, seed, controllers=policy_controller, prune=True)
+        collect(environments, policies, out, kernel, local(jobs), seed, controllers=policy_controller, prune=True)
 
     return run
 
@@ -162,19 +165,18 @@ def policy_sha256(scheme: str) -> str:
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
-    """Drop trajectories of policies whose files are no longer those that made them; remember the present ones."""
+    """Keep only trajectories of these policies, and only if their files are still those that made them."""
     path = raw / POLICIES_FILE
     try:
         known: dict[str, str] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         known = {}  # nothing is known of the trajectories there: they go
-    for scheme, sha256 in policies.items():
-        if known.get(scheme) == sha256:
-            continue
-        for parent in (*raw.glob("set=*"), *(raw / SPOOL).glob("set=*")):
-            shutil.rmtree(parent / partition(raw, "", scheme).name, ignore_errors=True)
+    kept = {partition(raw, "", scheme).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
+    for folder in (*raw.glob("set=*/scheme=*"), *(raw / SPOOL).glob("set=*/scheme=*")):
+        if folder.name not in kept:
+            shutil.rmtree(folder)
     raw.mkdir(parents=True, exist_ok=True)
-    _write_text(path, _json(known | dict(policies)))
+    _write_text(path, _json(dict(policies)))
 
 
 def save(league: League, out: Path) -> Path:
@@ -283,7 +285,7 @@ def _summary(league: League) -> dict[str, object]:
             "confidence": CONFIDENCE,
             "bootstrap_draws": BOOTSTRAP_DRAWS,
         },
-        "kernel_sha256": league.kernel_sha256,
+        "kernel": league.kernel,
         "policies": dict(league.policies),
         "environments": {s: sum(e.set == s for e in league.environments) for s in names},
         "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
@@ -328,13 +330,17 @@ def _demand(
 
 
 def _one_kernel(episodes: Iterable[Episode]) -> str:
+    """Return the identity of what all episodes ran on (collector.identity)."""
     kernels: dict[str, str] = {}
     for episode in episodes:
-        kernels.setdefault(episode.kernel_sha256, episode.scheme)
-    if len(kernels) > 1:
-        ran = ", ".join(f"{scheme} on {sha256[:12] or 'an unknown one'}" for sha256, scheme in sorted(kernels.items()))
-        raise SageccError(f"league: the schemes ran on different kernels ({ran}); run 'sagecc collect' with one kernel")
-    return next(iter(kernels), "")
+        kernels.setdefault(episode.kernel, episode.scheme)
+    try:
+        return join_identities(kernels)
+    except SageccError:
+        ran = ", ".join(f"{scheme} on {kernel or 'an unknown one'}" for kernel, scheme in sorted(kernels.items()))
+        raise SageccError(
+            f"league: the schemes ran on different kernels ({ran}); run 'sagecc collect' with one kernel"
+        ) from None
 
 
 def _write_table(path: Path, table: pl.DataFrame) -> None:

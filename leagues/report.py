@@ -202,7 +202,7 @@ def _rules(summary: Mapping[str, Any]) -> str:
         "Set II score": "S_fr = |f - r|, smaller is better: f the fair share, the link's capacity over the flows",
         "Winners": f"S_p at least {1 - rules['margin']:.2f} x best; S_fr at most {friendly}",
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
-        "Kernel": f"SHA-256 {summary['kernel_sha256']}",
+        "Kernel": str(summary["kernel"]),
         **{f"Policy {label(s)}": f"{s}, SHA-256 {sha256}" for s, sha256 in summary["policies"].items()},
     }
     body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())

@@ -44,13 +44,13 @@ _BYTES_S_PER_MBPS = 125_000
 
 @dataclass(frozen=True)
 class Episode:
-    """One trajectory on disk: whose it is, the kernel it ran on, and the folder whose part files hold its rows."""
+    """One trajectory on disk: whose it is, its kernel's identity, and the folder whose part files hold its rows."""
 
     id: str
     environment: Environment
     scheme: str
     seed: int
-    kernel_sha256: str
+    kernel: str
     folder: Path
 
 

@@ -27,7 +27,8 @@ def naming(path: Path) -> Iterator[None]:
 def write_atomically(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` to write to; rename it over `path` on success, remove it on failure.
 
-    The file's bytes reach the disk before its name does, so that a power cut leaves the old or the new one.
+    The file's bytes reach the disk before its name does, and both before this ends: a power cut leaves the old one or
+    the new one, and what was written stays written.
     """
     beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
@@ -35,15 +36,22 @@ def write_atomically(path: Path) -> Iterator[Path]:
             yield beside
             sync(beside)
             beside.replace(path)
+            sync(path.parent)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
 
 
 def sync(path: Path) -> None:
-    """Make a written file's bytes durable."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    """Make a written file's bytes durable, or a folder's names."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
 
 
 def sha256_file(path: Path) -> str:

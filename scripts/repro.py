@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dvc.exceptions import DvcException
@@ -29,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
 """The configuration that each profile trains."""
 
+FULL = "datasets/full/dvc.yaml"
+LOCKS = ("dvc.lock", "datasets/full/dvc.lock")
+
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
 
@@ -41,6 +44,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
+    parser.add_argument("--full", action="store_true", help=f"Run the stages of {FULL} instead, and print no table.")
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
     arguments = parser.parse_args()
     die_with_parent()
@@ -49,8 +53,8 @@ def main() -> int:
             remove_leftovers(ROOT)
             if arguments.profile:
                 choose_profile(ROOT / "params.yaml", arguments.profile)
-            status = dvc_repro(ROOT, held)
-        if status == 0:
+            status = dvc_repro(ROOT, held, [FULL] if arguments.full else [])
+        if status == 0 and not arguments.full:
             print(f"\n{text_table(read_league(ROOT / LEAGUE))}\nreport: leagues/results/report.html")
     except SageccError as error:
         print(f"make repro: {error}", file=sys.stderr)
@@ -66,13 +70,13 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def dvc_repro(root: Path, held: int) -> int:
-    """Run `dvc repro`, which keeps the lock `held` while it lives; return its status.
+def dvc_repro(root: Path, held: int, targets: Sequence[str] = ()) -> int:
+    """Run `dvc repro` (of dvc.yaml, if there are no targets), which keeps the lock `held` while it lives.
 
-    A Ctrl-C reaches DVC too: raised again here once it has ended.
+    Return its status. A Ctrl-C reaches DVC too: raised again here once it has ended.
     """
     with subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro"],
+        [sys.executable, "-m", "dvc", "repro", *targets],
         cwd=root,
         env={**os.environ, "SHELL": STAGE_SHELL},
         pass_fds=(held,),
@@ -111,12 +115,10 @@ def remove_leftovers(root: Path) -> None:
     holders = root / ".dvc" / "tmp" / "rwlock"
     if holders.exists() and not any(is_dvc(pid) for pid in lock_holders(holders)):
         holders.unlink()
-    lock = root / "dvc.lock"
-    if lock.exists() and not is_whole(lock):
-        print(
-            "make repro: dvc.lock was cut short by a killed run; DVC finds what was done in its cache", file=sys.stderr
-        )
-        lock.unlink()
+    for lock in (root / name for name in LOCKS):
+        if lock.exists() and not is_whole(lock):
+            print(f"make repro: {lock} was cut short by a killed run; what was done is not lost", file=sys.stderr)
+            lock.unlink()
 
 
 def lock_holders(path: Path) -> set[int]:

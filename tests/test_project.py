@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from collector.schemes import SCHEMES
 from tests.conftest import ROOT
 
 LAYERS = {
@@ -25,8 +26,16 @@ LAYERS = {
 }
 """What each package may import beside itself."""
 
-PLUMBING = {"schemas/errors.py", "schemas/files.py"}
-"""Code that every stage uses and that decides no byte of its output."""
+PLUMBING = {
+    "collector/engines.py",
+    "collector/progress.py",
+    "collector/ray_engine.py",
+    "schemas/errors.py",
+    "schemas/files.py",
+}
+"""Code that decides no byte of a stage's output (that engines do not is tested)."""
+
+PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
 LIMIT_BYTES = 20 * 2**20
 SOURCES = re.compile(r".*\.(py|c|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
@@ -61,9 +70,12 @@ def code_behind(file: Path, seen: set[Path]) -> set[Path]:
     return seen
 
 
-def stages() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+def stages(pipeline: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / pipeline).read_text())["stages"]
     return found
+
+
+ALL_STAGES = [(pipeline, stage) for pipeline in PIPELINES for stage in stages(pipeline)]
 
 
 @pytest.mark.parametrize("file", [name for name in tracked() if SOURCES.match(name) and (ROOT / name).exists()])
@@ -98,23 +110,31 @@ def test_imports_go_downwards_only(package: str) -> None:
     assert not upwards
 
 
-@pytest.mark.parametrize("stage", stages())
-def test_a_stage_depends_on_all_of_its_code(stage: str) -> None:
-    deps = [ROOT / dep.replace("${train.config}", "small") for dep in stages()[stage]["deps"]]
+@pytest.mark.parametrize(("pipeline", "stage"), ALL_STAGES)
+def test_a_stage_depends_on_all_of_its_code(pipeline: str, stage: str) -> None:
+    deps = [ROOT / dep.replace("${train.config}", "small") for dep in stages(pipeline)[stage]["deps"]]
     assert not [dep for dep in deps if dep.suffix in {".py", ".yaml"} and not dep.exists()]
     reached = code_behind(ROOT / "sagecc" / "commands" / f"{stage}.py", set())
     needed = {str(file.relative_to(ROOT)) for file in reached if not file.is_relative_to(ROOT / "sagecc")} - PLUMBING
     covered = {name for name in needed if any((ROOT / name).is_relative_to(dep) for dep in deps)}
-    assert needed == covered, f"dvc.yaml: add to {stage}: {sorted(needed - covered)}"
+    assert needed == covered, f"{pipeline}: add to {stage}: {sorted(needed - covered)}"
     listed = {str(dep.relative_to(ROOT)) for dep in deps if dep.suffix == ".py"}
-    assert listed <= needed, f"dvc.yaml: {stage} does not use {sorted(listed - needed)}"
+    assert listed <= needed, f"{pipeline}: {stage} does not use {sorted(listed - needed)}"
 
 
-def test_stages_call_commands_that_exist() -> None:
-    for name, stage in stages().items():
-        command, sub = stage["cmd"].split()[:2]
-        assert (command, sub) == ("sagecc", name)
-        assert (ROOT / "sagecc" / "commands" / f"{sub}.py").exists()
+@pytest.mark.parametrize(("pipeline", "stage"), ALL_STAGES)
+def test_stages_call_commands_that_exist(pipeline: str, stage: str) -> None:
+    command, sub = stages(pipeline)[stage]["cmd"].split()[:2]
+    assert (command, sub) == ("sagecc", stage)
+    assert (ROOT / "sagecc" / "commands" / f"{sub}.py").exists()
+
+
+def test_a_stage_for_each_set_and_scheme() -> None:
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert params["sets"] == ["I", "II"]
+    assert params["schemes"] == list(SCHEMES)
+    for pipeline in PIPELINES:
+        assert stages(pipeline)["collect"]["matrix"] == {"set": "${sets}", "scheme": "${schemes}"}
 
 
 def test_every_direct_dependency_is_explained_and_locked() -> None:

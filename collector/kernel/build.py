@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from collector.identity import forget_identities, write_identities
 from schemas.errors import SageccError
 from schemas.files import sha256_file, write_atomically
 from schemas.wire import c_header
@@ -65,14 +66,25 @@ class Kernel:
 def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
     """Return the kernel at `output`, built anew only if it is missing, changed or out of date.
 
+    Its schemes' identities are beside it (collector.identity).
     Raises SageccError when a tool is missing, the source cannot be had, or the build fails.
     """
+    kernel = _up_to_date(output, build_dir) or _build(output, build_dir, jobs)
+    write_identities(output)
+    return kernel
+
+
+def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
     stamp = build_dir / "kernel.json"
-    identity = _identity()
     if output.exists() and stamp.exists():
         known = json.loads(stamp.read_text())
-        if known["identity"] == identity and known["sha256"] == sha256_file(output):
+        if known["identity"] == _identity() and known["sha256"] == sha256_file(output):
             return Kernel(output, known["sha256"], known["source"])
+    return None
+
+
+def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
+    stamp, identity = build_dir / "kernel.json", _identity()
     _check_tools()
     build_dir.mkdir(parents=True, exist_ok=True)
     archive, version = _source(build_dir)
@@ -81,6 +93,7 @@ def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
     _configure(tree, build_dir)
     _make(tree, build_dir, jobs)
     output.parent.mkdir(parents=True, exist_ok=True)
+    forget_identities(output)
     with write_atomically(output) as beside:
         _run(["strip", "-o", str(beside), str(tree / "linux")], build_dir)
         beside.chmod(0o755)

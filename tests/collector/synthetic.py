@@ -125,7 +125,7 @@ def table(episode_id: str, columns: Columns) -> pa.Table:
     return pa.table({"episode_id": ids, **columns}, schema=RAW_SCHEMA)
 
 
-META = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel_sha256": b"ab" * 32}
+META = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel": b"ab" * 32}
 
 
 def network(set_name: str, mbps: float, queue_bdp: float = 1.0) -> Environment:

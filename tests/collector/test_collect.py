@@ -5,22 +5,33 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collector import store
 from collector.collect import collect
+from collector.engines import Results, local
+from collector.episode import Episode, FlowSummary
 from collector.grid import set_one
+from collector.identity import identity_of_source
 from collector.lab import Controller
-from collector.store import SPOOL, Partition, partition, read_table
-from schemas.environment import Environment
+from collector.store import SPOOL, Partition, pack, partition, read_table
+from collector.task import Finished, Task, attempt
+from schemas.environment import Environment, episode_id
 from schemas.errors import SageccError
 from schemas.files import sha256_file
 from schemas.raw import RAW_SCHEMA
@@ -43,19 +54,23 @@ def constant_window(scheme: str) -> Controller:
     return control
 
 
-def test_same_files_with_one_job_or_three_in_one_go_or_in_two(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS, SCHEMES, tmp_path / "one", kernel, jobs=1, progress=False)
-    collect(ENVIRONMENTS, SCHEMES, tmp_path / "three", kernel, jobs=3, progress=False)
-    collect(ENVIRONMENTS[1:], SCHEMES[:1], tmp_path / "parts", kernel, jobs=2, progress=False)
-    collect(ENVIRONMENTS, SCHEMES, tmp_path / "parts", kernel, jobs=2, progress=False)
+def test_same_files_in_any_order_with_any_number_of_processes(kernel: Path, tmp_path: Path) -> None:
+    def shuffled(kernel: Path, tasks: Sequence[Task]) -> Results:
+        yield from local(2)(kernel, random.Random(1).sample(tasks, len(tasks)))
+
+    collect(ENVIRONMENTS, SCHEMES, tmp_path / "one", kernel, local(1), progress=False)
+    collect(ENVIRONMENTS, SCHEMES, tmp_path / "three", kernel, local(3), progress=False)
+    collect(ENVIRONMENTS[::-1], SCHEMES[::-1], tmp_path / "shuffled", kernel, shuffled, progress=False)
+    collect(ENVIRONMENTS[1:], SCHEMES[:1], tmp_path / "parts", kernel, local(2), progress=False)
+    collect(ENVIRONMENTS, SCHEMES, tmp_path / "parts", kernel, local(2), progress=False)
     one = hashes(tmp_path / "one")
     assert len(one) == 4
-    assert one == hashes(tmp_path / "three")
-    assert one == hashes(tmp_path / "parts")
+    for other in ("three", "shuffled", "parts"):
+        assert hashes(tmp_path / other) == one
 
 
 def test_what_is_stored(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, jobs=2, progress=False)
+    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
     folder = partition(tmp_path, "custom", "cubic")
     table = read_table(folder / "part-000.parquet")
     assert table.schema.equals(RAW_SCHEMA)
@@ -65,32 +80,34 @@ def test_what_is_stored(kernel: Path, tmp_path: Path) -> None:
     summaries = read_table(folder / "episodes.parquet").to_pylist()
     assert [row["rows"] for row in summaries] == [names.count(row["episode_id"]) for row in summaries]
     assert {Environment.from_json(row["environment"]) for row in summaries} == set(ENVIRONMENTS)
-    assert (
-        read_table(folder / "part-000.parquet").schema.metadata[b"sagecc.kernel_sha256"] == sha256_file(kernel).encode()
-    )
+    for path in folder.iterdir():
+        assert read_table(path).schema.metadata[b"sagecc.kernel"] == identity_of_source("cubic").encode()
     assert not (tmp_path / SPOOL).exists() or not any((tmp_path / SPOOL).rglob("*.arrow"))
 
 
 def test_nothing_is_run_twice_and_prune_drops_the_rest(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, jobs=2, progress=False)
+    collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, local(2), progress=False)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, jobs=2, progress=False)
+    collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, local(2), progress=False)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False, prune=True)
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path / "fresh", kernel, jobs=1, progress=False)
-    fresh = hashes(tmp_path / "fresh")
-    assert {k: v for k, v in hashes(tmp_path).items() if not k.startswith("fresh")} == fresh
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False, prune=True)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path / "fresh", kernel, local(1), progress=False)
+    cubic, others = ({k: v for k, v in hashes(tmp_path).items() if ("cubic" in k) == own} for own in (True, False))
+    assert {k: v for k, v in cubic.items() if not k.startswith("fresh")} == hashes(tmp_path / "fresh")
+    assert {tmp_path / name for name in others} == {path for path in before if "cubic" not in str(path)}
 
 
 def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -> None:
     out = tmp_path / "raw"
     code = (
-        "from pathlib import Path\nfrom collector.collect import collect\nfrom collector.grid import set_one\n"
+        "from pathlib import Path\nfrom collector.collect import collect\nfrom collector.engines import local\n"
+        "from collector.grid import set_one\n"
         "if __name__ == '__main__':\n"
         "    environments = [set_one(12, 1, rtt, 1) for rtt in (10, 20, 30, 40, 50, 60, 70, 80)]\n"
-        f"    collect(environments, ['cubic', 'reno'], Path({str(out)!r}), Path({str(kernel)!r}), 2, progress=False)\n"
+        f"    out, kernel = Path({str(out)!r}), Path({str(kernel)!r})\n"
+        "    collect(environments, ['cubic', 'reno'], out, kernel, local(2), progress=False)\n"
     )
     script = tmp_path / "collect_it.py"
     script.write_text(code)
@@ -108,16 +125,16 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
     assert left == {path: path.stat().st_mtime_ns for path in out.rglob("*.arrow")}, "a worker outlived the collector"
     subprocess.run([sys.executable, str(script)], check=True)
     environments = [set_one(12, 1, rtt, 1) for rtt in (10, 20, 30, 40, 50, 60, 70, 80)]
-    collect(environments, ("cubic", "reno"), tmp_path / "undisturbed", kernel, jobs=2, progress=False)
+    collect(environments, ("cubic", "reno"), tmp_path / "undisturbed", kernel, local(2), progress=False)
     assert hashes(out) == hashes(tmp_path / "undisturbed")
 
 
 def test_killed_between_the_two_renames(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     folder = partition(tmp_path, "custom", "cubic")
     before = hashes(tmp_path)
     folder.rename(folder.with_name(f".tmp-{folder.name}"))
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     assert hashes(tmp_path) == before
 
 
@@ -128,7 +145,7 @@ def test_a_failed_episode_is_named_and_the_others_are_kept(kernel: Path, tmp_pat
             ("cubic", "policy:broken"),
             tmp_path,
             kernel,
-            jobs=2,
+            local(2),
             progress=False,
             controllers=broken_policy,
         )
@@ -141,20 +158,151 @@ def broken_policy(scheme: str) -> Controller:
 
 def test_policies_are_collected_too(kernel: Path, tmp_path: Path) -> None:
     names = ("policy:models/a",)
-    collect(ENVIRONMENTS[:2], names, tmp_path, kernel, jobs=2, progress=False, controllers=constant_window)
+    collect(ENVIRONMENTS[:2], names, tmp_path, kernel, local(2), progress=False, controllers=constant_window)
     table = read_table(tmp_path / "set=custom" / "scheme=policy:models_a" / "part-000.parquet")
     assert set(table["cwnd_pkts"].to_pylist()) <= {10, 20}
-    again = Partition(tmp_path, "custom", names[0], sha256_file(kernel)).stored()
+    again = Partition(tmp_path, "custom", names[0], identity_of_source("pure")).stored()
     assert set(again) == {f"{e.id}.policy:models/a.0" for e in ENVIRONMENTS[:2]}
 
 
-def test_another_kernel_collects_anew(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
-    assert Partition(tmp_path, "custom", "cubic", "another").stored() == {}
+def test_another_module_collects_its_scheme_anew_and_no_other(kernel: Path, tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def seen(kernel: Path, tasks: Sequence[Task]) -> Results:
+        ran.extend(task.scheme for task in tasks)
+        yield from local(1)(kernel, tasks)
+
+    binary = tmp_path / "build" / "linux"
+    binary.parent.mkdir()
+    shutil.copy2(kernel, binary)
+    shutil.copytree(kernel.parent / "kernel-identity", binary.parent / "kernel-identity")
+    for _ in range(2):
+        collect(ENVIRONMENTS[:1], ("cubic", "bbr2"), tmp_path / "raw", binary, seen, progress=False)
+    assert sorted(ran) == ["bbr2", "cubic"]
+    identity = binary.parent / "kernel-identity" / "bbr2"
+    identity.write_text(identity.read_text().rpartition("=")[0] + "=0123456789ab\n")
+    collect(ENVIRONMENTS[:1], ("cubic", "bbr2"), tmp_path / "raw", binary, seen, progress=False)
+    assert sorted(ran) == ["bbr2", "bbr2", "cubic"]
+    beside = network(12, 20, 1, 3, cross=("bbr2",))
+    for _ in range(2):
+        collect([beside], ("cubic",), tmp_path / "cross", binary, seen, progress=False)
+    assert len(ran) == 4
+    identity.write_text(identity_of_source("bbr2"))
+    collect([beside], ("cubic",), tmp_path / "cross", binary, seen, progress=False)
+    assert len(ran) == 5
+    identity.unlink()
+    with pytest.raises(SageccError, match=r"kernel-identity/bbr2 is missing.*run 'sagecc kernel'"):
+        collect([beside], ("cubic",), tmp_path / "cross", binary, seen, progress=False)
+
+
+def test_two_collectors_of_one_partition(kernel: Path, tmp_path: Path) -> None:
+    with (
+        Partition(tmp_path, "custom", "cubic", "any"),
+        pytest.raises(SageccError, match=r"scheme=cubic: another 'sagecc collect' fills it"),
+    ):
+        collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
+
+
+def test_a_killed_worker_costs_the_running_episodes_only(kernel: Path, tmp_path: Path) -> None:
+    environments = [network(12, 20 + i, 1, 3) for i in range(12)]
+    killed: list[int] = []
+
+    def deadly(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for count, found in enumerate(local(2)(kernel, tasks)):
+            if count == 4:
+                killed.append(multiprocessing.active_children()[0].pid or 0)
+                os.kill(killed[0], signal.SIGKILL)
+            yield found
+
+    with pytest.raises(SageccError, match="a worker was killed; finished episodes are kept"):
+        collect(environments, ("cubic",), tmp_path / "raw", kernel, deadly, progress=False)
+    assert killed
+    kept = len(list((tmp_path / "raw").rglob("*.arrow")))
+    assert 5 <= kept < 12
+    ran: list[str] = []
+
+    def rest(kernel: Path, tasks: Sequence[Task]) -> Results:
+        ran.extend(task.id for task in tasks)
+        yield from local(2)(kernel, tasks)
+
+    collect(environments, ("cubic",), tmp_path / "raw", kernel, rest, progress=False)
+    assert len(ran) == 12 - kept
+    collect(environments, ("cubic",), tmp_path / "undisturbed", kernel, local(2), progress=False)
+    assert hashes(tmp_path / "raw") == hashes(tmp_path / "undisturbed")
+
+
+def test_a_guest_that_hangs_is_named_and_the_others_are_kept(kernel: Path, tmp_path: Path) -> None:
+    hung = tmp_path / "hung"
+    hung.write_text("#!/bin/sh\nsleep 1000\n")
+    hung.chmod(0o755)
+
+    def one_hangs(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for index, task in enumerate(tasks):
+            yield task, attempt(hung, task, watchdog_s=0.5) if index == 1 else attempt(kernel, task)
+
+    with pytest.raises(SageccError, match=r"24mbps.*cubic\.0: the guest said nothing for 0\.5 s and was ended"):
+        collect(ENVIRONMENTS, ("cubic",), tmp_path / "raw", kernel, one_hangs, progress=False)
+    assert len(list((tmp_path / "raw").rglob("*.arrow"))) == 2
+
+
+def test_a_node_with_another_version_is_told(kernel: Path, tmp_path: Path) -> None:
+    def other_version(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for task in tasks:
+            yield task, Finished(1, "another", b"")
+
+    with pytest.raises(SageccError, match="another version of sagecc"):
+        collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, other_version, progress=False)
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_a_partition_of_several_row_groups_and_files_is_filled_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old episodes lie across row groups and files; new ones go between them."""
+    monkeypatch.setattr(store, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(store, "FILE_ROWS", 700)
+    environments = sorted((network(10 + i, 20, 1, 3) for i in range(12)), key=lambda e: e.id)
+    lengths = [1, 99, 100, 101, 350, 30, 40, 250, 7, 100, 64, 3]
+
+    def fill(out: Path, *rounds: slice) -> dict[str, str]:
+        wanted: set[str] = set()
+        for part in rounds:
+            with Partition(out, "custom", "cubic", "lab") as target:
+                for environment, length in list(zip(environments, lengths, strict=True))[part]:
+                    episode = synthetic_episode(environment, length)
+                    target.add(episode.id, pack(episode, "lab"))
+                    wanted.add(episode.id)
+                target.assemble(wanted)
+        return hashes(out)
+
+    whole = fill(tmp_path / "whole", slice(None))
+    assert len(whole) > 2
+    assert fill(tmp_path / "parts", slice(1, None, 3), slice(0, None, 3), slice(2, None, 3)) == whole
+    assert fill(tmp_path / "again", slice(None), slice(3, 5)) == whole
+    files = sorted((tmp_path / "parts").rglob("part-*.parquet"))
+    table = pa.concat_tables([read_table(path) for path in files])
+    assert [len(list(g)) for _, g in groupby(table["episode_id"].to_pylist())] == lengths
+    pq.write_table(read_table(files[0]).slice(0, 1), files[0])
+    with Partition(tmp_path / "parts", "custom", "cubic", "lab") as target:
+        wanted = target.kept()
+        episode = synthetic_episode(environments[5], lengths[5])
+        target.add(episode.id, pack(episode, "lab"))
+        with pytest.raises(SageccError, match=r"rows of episode .* are gone; remove the folder and collect again"):
+            target.assemble(wanted)
+    assert len(read_table(files[0].with_name("episodes.parquet"))) == len(lengths)
+
+
+def synthetic_episode(environment: Environment, length: int) -> Episode:
+    name = episode_id(environment.id, "cubic", 0)
+    columns = {field.name: np.arange(length) % 200 for field in RAW_SCHEMA} | {"episode_id": [name] * length}
+    flow = FlowSummary("cubic", 1.0, 2.0, 3.0, 4, 5, 6.0)
+    rows = pa.table({field.name: pa.array(columns[field.name]).cast(field.type) for field in RAW_SCHEMA})
+    return Episode(name, environment, "cubic", 0, rows.cast(RAW_SCHEMA), (flow,), "", "spec")
 
 
 def test_an_episode_of_another_specification_is_run_again(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, jobs=2, progress=False)
+    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
     before = hashes(tmp_path)
     path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
     table = pq.read_table(path)
@@ -162,7 +310,7 @@ def test_an_episode_of_another_specification_is_run_again(kernel: Path, tmp_path
     assert len(set(digests)) == len(ENVIRONMENTS)
     at = table.schema.get_field_index("spec_sha256")
     pq.write_table(table.set_column(at, table.schema.field(at), [["stale", *digests[1:]]]), path)
-    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, jobs=2, progress=False)
+    collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
     assert hashes(tmp_path) == before
 
 
@@ -174,26 +322,33 @@ def test_a_full_disk_stops_with_the_file_named_and_leaves_no_half_file(kernel: P
         pytest.skip("mounting is not allowed here")
     try:
         with pytest.raises(OSError, match="No space left on device") as caught:
-            collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, jobs=1, progress=False)
+            collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, local(1), progress=False)
         assert caught.value.errno == errno.ENOSPC
         assert caught.value.filename
         assert not list(tmp_path.rglob(".tmp-*"))
         for path in tmp_path.rglob("*.parquet"):
             pq.read_table(path)
+        kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.arrow")}
+        assert kept
+        subprocess.run(["mount", "-o", "remount,size=20m", str(tmp_path)], check=True)
+        with Partition(tmp_path, "custom", "cubic", identity_of_source("cubic")) as target:
+            assert target.spooled().keys() == {path.stem for path in kept if "scheme=cubic" in str(path)}
+        collect(ENVIRONMENTS, SCHEMES, tmp_path, kernel, local(1), progress=False)
+        assert len(list(tmp_path.rglob("*.parquet"))) == 4
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(SageccError, match=r"episodes\.parquet cannot be read .* remove it and collect again"):
-        collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+        collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(1), progress=False)
 
 
 def test_raw_of_another_version_is_refused(kernel: Path, tmp_path: Path) -> None:
-    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, jobs=1, progress=False)
+    collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     path = partition(tmp_path, "custom", "cubic") / "part-000.parquet"
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({"sagecc.raw_version": "9.0"}), path)
@@ -224,11 +379,11 @@ def test_run_prints_the_promised_json(kernel: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--scheme", "tahoe"], "unknown scheme 'tahoe'"),
-        (["--scheme", "cubic", "--bandwidth", "-3"], "bandwidth must be above 0"),
+        (["--scheme", "cubic", "--bandwidth", "-3"], "bandwidth must be at least 0.001"),
         (["--scheme", "cubic", "--queue-bdp", "0"], "the queue must hold at least one packet"),
-        (["--scheme", "cubic", "--rtt", "-1"], "a delay cannot be negative"),
+        (["--scheme", "cubic", "--rtt", "-1"], "a delay must be at least 0"),
         (["--scheme", "cubic", "--step", "0"], "--step must be above 0"),
-        (["--scheme", "cubic", "--duration", "0"], "0 <= start < duration"),
+        (["--scheme", "cubic", "--duration", "0"], "0 < duration <= 86400"),
         (["--scheme", "policy:nowhere"], "nowhere"),
         (["--scheme", "cubic", "--out", "/nowhere/x.parquet"], "does not exist"),
         (["--scheme", "cubic", "--kernel", "/nowhere"], "run 'sagecc kernel' first"),

@@ -83,7 +83,7 @@ def test_files_say_what_they_are(raw: Path, tmp_path: Path) -> None:
     assert file.schema_arrow.equals(POOL_SCHEMA)
     meta = file.schema_arrow.metadata
     assert meta[b"sagecc.pool_version"] == POOL_VERSION.encode()
-    assert meta[b"sagecc.kernel_sha256"] == b"ab" * 32
+    assert meta[b"sagecc.kernel"] == b"ab" * 32
     assert meta[b"sagecc.windows"] == b"10,200,1000"
     assert meta[b"sagecc.reward_alignment"] == b"after"
     group = file.metadata.row_group(0)
@@ -255,7 +255,7 @@ def test_raw_of_another_version_or_kernel_is_refused(tmp_path: Path) -> None:
         build(tmp_path / "raw", tmp_path / "pool")
     write_partition(tmp_path / "mixed", "I", "cubic")
     part = tmp_path / "mixed" / "set=I" / "scheme=cubic" / "part-001.parquet"
-    other = pq.read_table(part, partitioning=None).replace_schema_metadata(META | {b"sagecc.kernel_sha256": b"cd" * 32})
+    other = pq.read_table(part, partitioning=None).replace_schema_metadata(META | {b"sagecc.kernel": b"cd" * 32})
     pq.write_table(other, part)
     with pytest.raises(SageccError, match="different kernels"):
         build(tmp_path / "mixed", tmp_path / "pool")

@@ -88,7 +88,7 @@ def rows(
 
 def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], kernel: str = KERNEL) -> None:
     """Write trajectories as set=*/scheme=* partitions, two part files where there are two episodes or more."""
-    metadata = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel_sha256": kernel.encode()}
+    metadata = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel": kernel.encode()}
     folders: dict[Path, list[tuple[Environment, str, pa.Table]]] = {}
     for (environment, scheme), table in trajectories.items():
         folders.setdefault(partition(root, environment.set, scheme), []).append((environment, scheme, table))

@@ -77,17 +77,17 @@ def test_retrained_policy_is_run_again(raw, tmp_path, policy):
     assert fresh.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1] == 2
 
 
-def test_forgetting_leaves_other_policies(tmp_path):
-    for name in ("policy:a", "policy:b"):
-        partition(tmp_path, "I", name).mkdir(parents=True)
-        partition(tmp_path / SPOOL, "I", name).mkdir(parents=True)
-    forget_changed_policies(tmp_path, {"policy:a": "1", "policy:b": "1"})
-    for name in ("policy:a", "policy:b"):
-        partition(tmp_path, "I", name).mkdir()
-        partition(tmp_path / SPOOL, "I", name).mkdir()
-    forget_changed_policies(tmp_path, {"policy:a": "2"})
-    assert {p.name for p in tmp_path.rglob("scheme=*")} == {"scheme=policy:b"}
-    assert json.loads((tmp_path / "policies.json").read_text()) == {"policy:a": "2", "policy:b": "1"}
+def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path):
+    def left(policies):
+        for name in ("policy:a", "policy:b", "policy:c"):
+            partition(tmp_path, "I", name).mkdir(parents=True, exist_ok=True)
+            partition(tmp_path / SPOOL, "I", name).mkdir(parents=True, exist_ok=True)
+        forget_changed_policies(tmp_path, policies)
+        assert json.loads((tmp_path / "policies.json").read_text()) == policies
+        return sorted(path.name for path in tmp_path.rglob("scheme=*"))
+
+    assert left({"policy:a": "1", "policy:b": "1"}) == []
+    assert left({"policy:a": "2", "policy:b": "1"}) == ["scheme=policy:b"] * 2
 
 
 def test_missing_policy(raw, tmp_path):
@@ -137,7 +137,7 @@ def test_saved_files(raw, tmp_path, policy):
     summary = json.loads((out / "league.json").read_text())
     assert summary["environments"] == {"I": 2, "II": 1}
     assert summary["windows"] == {"I": 4, "II": 2}
-    assert summary["kernel_sha256"] == "ab" * 32
+    assert summary["kernel"] == "ab" * 32
     assert json.loads((out / "metrics.json").read_text()) == {
         "models/sage": {"set_I": {"rank": 1, "winning_rate": 1.0}, "set_II": {"rank": 2, "winning_rate": 0.0}},
         "best_heuristic": {"set_I": {"winning_rate": 0.0}, "set_II": {"winning_rate": 1.0}},
