@@ -127,9 +127,15 @@ def check_host_scheme(scheme: str) -> None:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())
         except OSError as error:
-            there = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-            reason = "does not let this user choose" if error.errno == errno.EPERM else "has no scheme"
-            raise SageccError(f"this host's kernel {reason} '{scheme}': it offers {', '.join(there)}") from None
+            offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+            if error.errno != errno.EPERM:
+                raise SageccError(
+                    f"this host's kernel has no scheme '{scheme}': it offers {', '.join(offered)}"
+                ) from None
+            raise SageccError(
+                f"this host's kernel keeps '{scheme}' for root: "
+                f"sysctl -w net.ipv4.tcp_allowed_congestion_control='{' '.join(offered)}'"
+            ) from None
 
 
 def unsupported(environment: Environment, backend: str, link_fields: tuple[str, ...]) -> None:

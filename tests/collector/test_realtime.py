@@ -220,7 +220,7 @@ def test_a_tool_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.Monke
     put_on_path(tmp_path / "bin", monkeypatch, "mm-delay", "mm-link")
     (tmp_path / "bin" / "mm-delay").write_text("#!/bin/sh\necho 'mm-delay: please run as non-root' >&2\nexit 1\n")
     with pytest.raises(SageccError, match="ended early: mm-delay: please run as non-root"):
-        run_mahimahi(network(), "cubic")
+        run_mahimahi(network(), "reno")
 
 
 def test_an_end_does_not_outlive_its_parent(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_end_does_not_outlive_its_parent(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("standins")
 def test_an_episode_through_the_shells() -> None:
     """The stand-in runs the sender where it is: its window is the loopback's, the link's columns are the log's."""
-    episode = run_mahimahi(network(rtt_ms=40, duration_s=1), "cubic", seed=3)
+    episode = run_mahimahi(network(rtt_ms=40, duration_s=1), "reno", seed=3)
     assert episode.rows.schema.equals(RAW_SCHEMA)
     rows = episode.rows.to_pylist()
     assert rows[-1]["t_s"] == pytest.approx(1, abs=0.2)
@@ -259,7 +259,7 @@ def test_an_episode_through_the_shells() -> None:
     assert episode.flows[0].goodput_mbps > 0
     assert np.all(np.diff(episode.rows["step"].to_numpy()) >= 1)
     assert rows[-1]["received_bytes"] > 0
-    assert episode.id.endswith(".cubic.3")
+    assert episode.id.endswith(".reno.3")
 
 
 @on_host
