@@ -22,6 +22,8 @@ from schemas.files import sha256_file, write_atomically
 RETRIES = 5
 """How often an episode is run again after the worker or the node under it has died."""
 
+KNOCK_S = 10.0
+
 
 def on_ray(address: str = "auto") -> Engine:
     """Return the engine of the Ray cluster at `address`; as many episodes at a time as the cluster has CPUs.
@@ -43,6 +45,8 @@ def on_ray(address: str = "auto") -> Engine:
 
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
+    if address != "auto":
+        _knock(address)
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
@@ -53,6 +57,15 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise SageccError if nothing listens there: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+    except (OSError, ValueError) as error:
+        raise SageccError(f"no Ray cluster at '{address}' ({error}): --ray-address takes HOST:PORT") from None
 
 
 def _run_on_cluster(ray: Any, kernel: Path, tasks: Sequence[Task]) -> Results:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of many machines, on a real Ray cluster: a head and a second node on this machine's loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from collector.collect import collect
+from collector.engines import Results, local
+from collector.lab import Controller
+from collector.ray_engine import on_ray
+from collector.task import Task
+from schemas.errors import SageccError
+from schemas.files import sha256_file
+from tests.conftest import ROOT
+
+from .conftest import network
+from .test_collect import hashes
+
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+ENVIRONMENTS = tuple(network(24, 20 + i, 1, 20) for i in range(8))
+MEMORY_BYTES = 100 * 2**20
+
+
+class Cluster:
+    """A head of one CPU and a node of one CPU; `kernels`: where nodes keep the kernel."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kernels = folder / f"sagecc-{os.getuid()}"
+        shared = {"num_cpus": 1, "object_store_memory": MEMORY_BYTES}
+        head = {**shared, "node_ip_address": "127.0.0.2", "include_dashboard": False, "temp_dir": str(folder / "ray")}
+        self._ray = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        self._node_args = {**shared, "node_ip_address": "127.0.0.3"}
+        self.address: str = self._ray.address
+        self.add_node()
+
+    def add_node(self) -> None:
+        self.node = self._ray.add_node(**self._node_args)
+
+    def kill_node(self) -> None:
+        """Kill the second node and all that runs on it."""
+        self._ray.remove_node(self.node, allow_graceful=False)
+
+    def busy_workers(self) -> list[int]:
+        """The processes of this cluster that run an episode now."""
+        raylets = {self._raylet(self._ray.head_node), self._raylet(self.node)}
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and b"ray::_attempt_here" in (entry / "cmdline").read_bytes():
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    if parent in raylets:
+                        found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    @staticmethod
+    def _raylet(node: object) -> int:
+        return int(node.all_processes["raylet"][0].process.pid)  # type: ignore[attr-defined]
+
+    def shutdown(self) -> None:
+        self._ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    folder = Path(tempfile.mkdtemp(prefix="sr-", dir="/tmp"))  # short: it holds sockets
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("TMPDIR", str(folder))
+        started = Cluster(folder)
+        yield started
+        started.shutdown()
+    shutil.rmtree(folder)
+
+
+def test_the_command_gives_the_same_files(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sagecc", "collect", "--profile", "smoke", "--schemes", "cubic,bbr2"]
+    command += ["--kernel", str(kernel)]
+    on_cluster = ["--engine", "ray", "--ray-address", cluster.address]
+    for arguments in ([*on_cluster, "--out", str(tmp_path / "ray")], ["--out", str(tmp_path / "local")]):
+        done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("6 episodes of 2 schemes in")
+        assert done.stderr.startswith("collect 100% 6/6 episodes, 37.6k rows"), done.stderr
+    assert hashes(tmp_path / "ray") == hashes(tmp_path / "local")
+    (copy,) = cluster.kernels.iterdir()
+    assert copy.name == f"linux-{sha256_file(copy)}"
+    assert sha256_file(copy) == sha256_file(kernel)
+
+
+def test_killed_workers_and_a_killed_node_lose_nothing(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    killed: set[int] = set()
+
+    def deadly(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for count, found in enumerate(on_ray(cluster.address)(kernel, tasks)):
+            if count in (1, 6):
+                for worker in wait_for_busy_workers(cluster):
+                    os.kill(worker, signal.SIGKILL)
+                    killed.add(worker)
+            elif count == 4:
+                cluster.kill_node()
+                cluster.add_node()
+            yield found
+
+    next(cluster.kernels.iterdir()).write_bytes(b"cut short")  # a copy that is not whole is written anew
+    schemes = ("cubic", "reno")
+    collect(ENVIRONMENTS, schemes, tmp_path / "ray", kernel, deadly, progress=False)
+    assert len(killed) >= 2
+    collect(ENVIRONMENTS, schemes, tmp_path / "local", kernel, local(2), progress=False)
+    assert hashes(tmp_path / "ray") == hashes(tmp_path / "local")
+
+
+def wait_for_busy_workers(cluster: Cluster) -> list[int]:
+    deadline = time.monotonic() + 30
+    while not (found := cluster.busy_workers()):
+        assert time.monotonic() < deadline, "no worker is busy"
+        time.sleep(0.01)
+    return found
+
+
+def broken_policy(scheme: str) -> Controller:
+    raise SageccError(f"{scheme}: cannot be loaded")
+
+
+def test_a_failed_episode_is_named_and_the_others_are_kept(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    engine = on_ray(cluster.address)
+    with pytest.raises(SageccError, match="policy:broken: cannot be loaded"):
+        collect(
+            ENVIRONMENTS[:1], ("cubic", "policy:broken"), tmp_path, kernel, engine, progress=False,
+            controllers=broken_policy,
+        )  # fmt: skip
+    assert [path.parent.name for path in tmp_path.rglob("episodes.parquet")] == ["scheme=cubic"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2:1", "nowhere.invalid:6379", "127.0.0.2", "127.0.0.2:x"])
+def test_no_cluster_is_one_line(kernel: Path, tmp_path: Path, address: str) -> None:
+    with pytest.raises(SageccError, match=f"no Ray cluster at '{address}'"):
+        collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, on_ray(address), progress=False)
+
+
+def test_no_ray_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SageccError, match=r"pip install 'sagecc\[ray\]'"):
+        on_ray("auto")
