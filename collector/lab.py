@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -16,6 +18,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from collector.machine import check_machine, memory_folder, obituary
 from collector.spec import EpisodeSpec
 from schemas import wire
 from schemas.errors import SageccError
@@ -26,7 +29,11 @@ Controller = Callable[[np.void], tuple[int, int]]
 WATCHDOG_S = 60.0
 """A guest that says nothing for so long is hung: it says something every few virtual milliseconds."""
 
-RECEIVE_BYTES = 1 << 20
+DYING_S = 5.0
+"""How long a guest that has closed its end may take to say why."""
+
+RECEIVE_BYTES = 256 << 10
+"""As much as the guest sends at once."""
 
 
 @dataclass(frozen=True)
@@ -37,36 +44,66 @@ class Recording:
     packets: npt.NDArray[np.void]
 
 
+class _GuestError(Exception):
+    """The guest has closed its end."""
+
+
+def _packed(dtype: np.dtype[np.void]) -> struct.Struct:
+    names = dtype.names or ()
+    return struct.Struct("<" + "".join(_STRUCT_CODE[dtype[name].itemsize] for name in names))
+
+
+_STRUCT_CODE = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_RECORD, _ACTION = _packed(wire.RECORD), _packed(wire.ACTION)
+_TIMEVAL = struct.Struct("ll")
+
+
 class _Stream:
-    """Exact-length reads from the guest's socket; one line of error when it dies or hangs."""
+    """Records from the guest's socket; raises _GuestError when it dies, SageccError when it hangs."""
 
-    def __init__(self, sock: socket.socket, name: str, console: IO[bytes], watchdog_s: float) -> None:
-        self._sock, self._name, self._console = sock, name, console
+    def __init__(self, sock: socket.socket, name: str, watchdog_s: float) -> None:
+        self._sock, self._name, self._watchdog_s = sock, name, watchdog_s
         self._buffer, self._at = b"", 0
-        sock.settimeout(watchdog_s)
+        self._chunk = memoryview(bytearray(RECEIVE_BYTES))
+        # the kernel's own time limit: Python's would cost a poll() for each recv()
+        limit = _TIMEVAL.pack(int(watchdog_s), int(watchdog_s % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
-    def read(self, count: int) -> memoryview:
+    def send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise _GuestError from None
+        except BlockingIOError:
+            raise self._hung() from None
+
+    def read(self, count: int) -> bytes:
         while len(self._buffer) - self._at < count:
-            try:
-                chunk = self._sock.recv(RECEIVE_BYTES)
-            except TimeoutError:
-                raise SageccError(
-                    f"episode {self._name}: the guest said nothing for {self._sock.gettimeout():g} s and was ended"
-                ) from None
-            except ConnectionError:
-                chunk = b""
-            if not chunk:
-                raise SageccError(f"episode {self._name}: the guest died in mid-episode; {self._last_words()}")
-            self._buffer = self._buffer[self._at :] + chunk
-            self._at = 0
+            self._fill()
         self._at += count
-        return memoryview(self._buffer)[self._at - count : self._at]
+        return self._buffer[self._at - count : self._at]
 
-    def _last_words(self) -> str:
-        self._console.seek(0)
-        text = self._console.read().decode(errors="replace")
-        lines = [line for line in text.splitlines() if line.strip() and "umid" not in line]  # it has no pid file
-        return f"its last words: {lines[-1].strip()}" if lines else "it left no message"
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (kind, body) of every record."""
+        while True:
+            kind, count = _RECORD.unpack(self.read(_RECORD.size))
+            yield kind, self.read(count)
+
+    def _fill(self) -> None:
+        try:
+            got = self._sock.recv_into(self._chunk)
+        except BlockingIOError:
+            raise self._hung() from None
+        except ConnectionError:
+            got = 0
+        if not got:
+            raise _GuestError
+        self._buffer = self._buffer[self._at :] + self._chunk[:got]
+        self._at = 0
+
+    def _hung(self) -> SageccError:
+        return SageccError(f"episode {self._name}: the guest said nothing for {self._watchdog_s:g} s and was ended")
 
 
 def run_guest(
@@ -83,30 +120,47 @@ def run_guest(
     """
     if not kernel.is_file():
         raise SageccError(f"no kernel at {kernel}: run 'sagecc kernel' first")
+    check_machine()
+    folder = memory_folder(spec.memory_mb)
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as console:
         with theirs:
-            process = subprocess.Popen(
-                _command(kernel, spec),
-                stdin=theirs.fileno(),
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                env={"PATH": "/usr/bin:/bin", "TMPDIR": os.environ.get("TMPDIR", "/dev/shm")},
-                start_new_session=True,
-            )
+            process = _start(_command(kernel, spec), theirs, console, folder)
         try:
-            stream = _Stream(ours, spec.name, console, watchdog_s)
-            try:
-                ours.sendall(spec.wire)
-            except (BrokenPipeError, ConnectionResetError):
-                stream.read(1)  # raises with the guest's last words
-            recording = _record(stream, ours, spec, controllers or {})
-            process.wait(timeout=watchdog_s)
+            stream = _Stream(ours, spec.name, watchdog_s)
+            stream.send(spec.wire)
+            return _record(stream, spec, controllers or {})
+        except _GuestError:
+            status = _end(process, grace_s=DYING_S)
+            console.seek(0)
+            words = console.read().decode(errors="replace")
+            raise SageccError(f"episode {spec.name}: {obituary(words, status, folder)}") from None
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    return recording
+            _end(process)
+
+
+def _start(command: list[str], theirs: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=theirs.fileno(),
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise SageccError(f"{command[0]} is not installed (Debian: util-linux)") from None
+
+
+def _end(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
+    """End the guest and its processes, after `grace_s` in which it may end by itself; return its status."""
+    if grace_s:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(grace_s)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
@@ -122,42 +176,36 @@ def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
     ]
 
 
-def _record(
-    stream: _Stream, sock: socket.socket, spec: EpisodeSpec, controllers: Mapping[int, Controller]
-) -> Recording:
+def _record(stream: _Stream, spec: EpisodeSpec, controllers: Mapping[int, Controller]) -> Recording:
     hello = np.frombuffer(stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
     if (hello["magic"], hello["version"], hello["sample_bytes"]) != (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize):
         raise SageccError(f"episode {spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it")
-    samples, packets, now = bytearray(), bytearray(), {}
-    while True:
-        header = np.frombuffer(stream.read(wire.RECORD.itemsize), wire.RECORD)[0]
-        body = stream.read(int(header["bytes"]))
-        kind = header["kind"]
+    samples, packets = bytearray(), bytearray()
+    now: dict[int, np.void] = {}
+    for kind, body in stream.records():
         if kind == wire.KIND_SAMPLE:
             samples += body
             if controllers:
-                sample = np.frombuffer(bytes(body), wire.SAMPLE)[0]
+                sample = np.frombuffer(body, wire.SAMPLE)[0]
                 now[int(sample["flow"])] = sample
         elif kind == wire.KIND_PACKETS:
             packets += body
         elif kind == wire.KIND_TICK:
-            sock.sendall(_actions(spec, controllers, now))
+            stream.send(_actions(spec, controllers, now))
         elif kind == wire.KIND_END:
             end = np.frombuffer(body, wire.END)[0]
             break
         elif kind == wire.KIND_ERROR:
-            text = bytes(body).split(b"\0")[0].decode(errors="replace")
+            text = body.split(b"\0")[0].decode(errors="replace")
             raise SageccError(f"episode {spec.name}: {text}")
         else:
             raise SageccError(f"episode {spec.name}: the guest sent a record of unknown kind {kind}")
-    recording = Recording(np.frombuffer(bytes(samples), wire.SAMPLE), np.frombuffer(bytes(packets), wire.PACKET))
+    recording = Recording(np.frombuffer(samples, wire.SAMPLE), np.frombuffer(packets, wire.PACKET))
     if (len(recording.samples), len(recording.packets)) != (int(end["samples"]), int(end["packets"])):
         raise SageccError(f"episode {spec.name}: the guest's stream is short")
     return recording
 
 
 def _actions(spec: EpisodeSpec, controllers: Mapping[int, Controller], now: Mapping[int, np.void]) -> bytes:
-    actions = np.zeros(sum(flow in now for flow in spec.lockstep), wire.ACTION)
-    for action, flow in zip(actions, (f for f in spec.lockstep if f in now), strict=True):
-        action["cwnd_pkts"], action["pacing_bytes_s"] = controllers[flow](now[flow])
-    return actions.tobytes()
+    actions = (controllers[flow](now[flow]) for flow in spec.lockstep if flow in now)
+    return b"".join(_ACTION.pack(cwnd_pkts, 0, pacing_bytes_s) for cwnd_pkts, pacing_bytes_s in actions)
