@@ -199,7 +199,7 @@ def test_reno_overflows_the_queue_by_one_packet_a_sawtooth(play: Play) -> None:
 
 
 def test_dctcp_without_marks_is_reno_to_the_packet(play: Play) -> None:
-    """RFC 8257, section 3.4: without marks alpha only sets what a mark would do."""
+    """RFC 8257, section 3.3: without marks alpha only sets what a mark would do."""
     reno, dctcp = (play(network(), scheme).rows.drop_columns(["episode_id"]) for scheme in ("reno", "dctcp"))
     assert dctcp.equals(reno)
 
@@ -288,7 +288,7 @@ def test_bic_searches_the_window_of_the_last_loss(play: Play) -> None:
 def test_highspeed_gives_back_less_of_a_larger_window(
     play: Play, bandwidth_mbps: float, rtt_ms: float, window: float, decrease: float
 ) -> None:
-    """RFC 3649, table 12 (appendix B): b(w) at the entry that the window belongs to."""
+    """RFC 3649, appendix B: b(w) at the entry that the window belongs to."""
     settled = climbs(play(network(bandwidth_mbps, rtt_ms), "highspeed"), after_s=3)
     assert settled
     for climb in settled:
@@ -316,7 +316,7 @@ def test_scalable_grows_by_a_hundredth_a_round_trip(play: Play) -> None:
 
 
 def test_htcp_grows_with_the_time_since_the_last_loss(play: Play) -> None:
-    """H-TCP, section 3: 2 (1 - beta) (1 + 10 (t - 1) + (t - 1)^2 / 4) packets an RTT after a second, Reno's 1 before.
+    """Leith and Shorten: 2 (1 - beta) (1 + 10 (t - 1) + (t - 1)^2 / 4) packets an RTT after a second, Reno's 1 before.
 
     beta is 1/2 here, and the path's 100 ms are the reference RTT.
     """
@@ -332,7 +332,7 @@ def test_htcp_grows_with_the_time_since_the_last_loss(play: Play) -> None:
 
 @pytest.mark.parametrize(("queue_bdp", "beta"), [(1, 0.5), (0.5, 1 / 1.5), (0.2, 0.8)])
 def test_htcp_gives_back_what_the_queue_held(play: Play, queue_bdp: float, beta: float) -> None:
-    """H-TCP, section 4: beta = lowest / highest RTT within [0.5, 0.8], once the throughput of two epochs agrees."""
+    """Leith and Shorten: beta = lowest / highest RTT within [0.5, 0.8], once the throughput of two epochs agrees."""
     settled = climbs(play(network(rtt_ms=100, queue_bdp=queue_bdp), "htcp"), after_s=14)
     assert settled
     for climb in settled:
@@ -340,7 +340,7 @@ def test_htcp_gives_back_what_the_queue_held(play: Play, queue_bdp: float, beta:
 
 
 def test_hybla_grows_by_the_square_of_the_rtt_over_25_ms(play: Play) -> None:
-    """Hybla, equation 9: rho^2 = 16 packets an RTT at 100 ms.
+    """Caini and Firrincieli: rho^2 = 16 packets an RTT at 100 ms.
 
     The kernel adds it an ACK, half of them are delayed, and its fixed point truncates (2048 / 750 to 2): 5.5 to 16.
     At 20 ms rho is 1: Reno, or slower by the same rounding.
@@ -397,7 +397,7 @@ def test_vegas_moves_by_one_packet_a_round_trip(play: Play) -> None:
 
 
 def test_veno_takes_a_fifth_while_the_queue_is_short(play: Play) -> None:
-    """Fu and Liew, section III: fewer than 3 packets queued, so the loss is not congestion. The queue holds 2."""
+    """Fu and Liew: fewer than 3 packets queued, so the loss is not congestion. The queue holds 2."""
     settled = climbs(play(network(queue_bdp=2 / 160), "veno"), after_s=0.5)
     assert len(settled) > 10
     for climb in settled:
@@ -405,7 +405,7 @@ def test_veno_takes_a_fifth_while_the_queue_is_short(play: Play) -> None:
 
 
 def test_illinois_takes_an_eighth_while_the_delay_is_small(play: Play) -> None:
-    """Liu, Basar, Srikant, section 3: beta is 1/8 below a tenth of the highest delay seen.
+    """Liu, Basar and Srikant: beta is 1/8 below a tenth of the highest delay seen.
 
     4 Mbps for five seconds show it 480 ms of queue; at 48 Mbps the same queue is 40 ms.
     """
@@ -486,7 +486,7 @@ def test_lp_backs_off_early_once_and_then_is_reno(play: Play) -> None:
     """tcp_lp_pkts_acked halves the window when one-way delay rises above 15 % of its range, in slow start already.
 
     It then sets the range's top to twice the delay itself (owd_max = sowd >> 2), and that holds the random offset of
-    the peer's timestamps (RFC 7323, section 5.4; Linux since 4.10), so it never gets there again.
+    the peer's timestamps (RFC 7323; Linux since 4.10), so it never gets there again.
     """
     lp, reno = (columns(play(network(), scheme)) for scheme in ("lp", "reno"))
     assert after(reno, 0.13)["cwnd_pkts"][0] >= 40
