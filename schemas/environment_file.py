@@ -143,7 +143,7 @@ class EnvironmentPart(_Part):
     windows_s: tuple[tuple[Number, Number], ...] | None = Field(
         default=None, description="scoring windows, start and end (s); by default the tested flow's life"
     )
-    reward: Reward | None = Field(default=None, description="friendliness where there are cross flows, else power")
+    reward: Reward = Field(default="power", description="which reward the pool derives")
     set: Name = Field(default="custom", description="name of the set it belongs to")
     id: Text | None = Field(default=None, description="checked where it is given: these fields must make it")
 
@@ -189,7 +189,7 @@ def _build(path: Path, part: EnvironmentPart) -> Environment:
             return_links=return_links,
             duration_s=part.duration_s,
             windows_s=((flow.start_s, stop_s),) if part.windows_s is None else part.windows_s,
-            reward=part.reward or ("friendliness" if part.cross else "power"),
+            reward=part.reward,
             flow=flow,
         )
     cross: list[CrossFlow] = []

@@ -40,4 +40,4 @@ def read_trace(path: Path) -> Trace:
     try:
         return Trace(path.stem, tuple(moments))
     except SageccError as error:
-        raise SageccError(f"{path}: {error}") from None
+        raise SageccError(f"{path}: {str(error).removeprefix('environment: ')}") from None

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guest is started with: layouts by hand, and any environment's consistency."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+
+from collector.spec import UNLIMITED_QUEUE_BYTES, EpisodeSpec, episode_spec, link_seed
+from schemas import wire
+from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from schemas.errors import SageccError
+from tests.schemas.strategies import environments
+
+from .conftest import network
+
+ARRAYS = (
+    ("cables", wire.CABLE),
+    ("links", wire.LINK),
+    ("rates", wire.RATE),
+    ("delays", wire.DELAY),
+    ("opportunities", wire.OPPORTUNITY),
+    ("routes", wire.ROUTE),
+    ("flows", wire.FLOW),
+)
+MS = 1_000_000
+S = 1000 * MS
+WHOLE = Flow()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The records of a specification's bytes, read as wire.py says."""
+
+    head: np.void
+    cables: npt.NDArray[np.void]
+    links: npt.NDArray[np.void]
+    rates: npt.NDArray[np.void]
+    delays: npt.NDArray[np.void]
+    opportunities: npt.NDArray[np.void]
+    routes: npt.NDArray[np.void]
+    flows: npt.NDArray[np.void]
+
+    @classmethod
+    def of(cls, spec: EpisodeSpec) -> Layout:
+        head = np.frombuffer(spec.wire, wire.SPEC, 1)[0]
+        at, arrays = head.nbytes, {}
+        for name, dtype in ARRAYS:
+            count = 2 * int(head["cables"]) if name == "links" else int(head[name])
+            arrays[name] = np.frombuffer(spec.wire, dtype, count, at)
+            at += arrays[name].nbytes
+        assert at == len(spec.wire) == head["bytes"]
+        return cls(head, **arrays)
+
+    def walk(self, source: int, destination: int) -> list[int]:
+        """Follow the routes; return the cables crossed."""
+        hops = {(int(r["node"]), int(r["destination"])): int(r["cable"]) for r in self.routes}
+        assert len(hops) == len(self.routes), "two routes for one destination"
+        node, crossed = source, []
+        while node != destination:
+            cable = hops[node, destination]
+            ends = [int(self.cables[cable]["node_a"]), int(self.cables[cable]["node_b"])]
+            assert node in ends
+            node = ends[1 - ends.index(node)]
+            crossed.append(cable)
+            assert len(crossed) <= len(self.cables), "a loop"
+        return crossed
+
+
+def layout(environment: Environment, scheme: str = "cubic", seed: int = 0) -> Layout:
+    return Layout.of(episode_spec(environment, scheme, seed))
+
+
+def rows(array: npt.NDArray[np.void], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(record[name].item() for name in names) for record in array]
+
+
+def chain(*mbps: float, cross: tuple[CrossFlow, ...] = (), flow: Flow = WHOLE) -> Environment:
+    return Environment(
+        set="custom",
+        links=tuple(Link((RateStep(0, rate),), 5, 90_000) for rate in mbps),
+        return_links=tuple(Link(delay_ms=10) for _ in mbps),
+        duration_s=30,
+        windows_s=((0, 30),),
+        cross=cross,
+        flow=flow,
+    )
+
+
+def test_bytes_of_a_dumbbell() -> None:
+    """48 Mbps, 40 ms, 1 BDP, 10 s, written out by hand."""
+    none = 2**64 - 1
+    head = struct.pack("<QIIQQIIIIIIII", 0x31434347_53, 2, 408, 10 * MS, 10 * S, 2, 1, 1, 2, 0, 2, 1, 1)
+    cable = struct.pack("<II", 0, 1)
+    there = struct.pack("<6I8QIHH", 0, 1, 0, 1, 0, 0, 0, 240_000, none, 0, 0, 0, 0, 0, 0, 0, 0)
+    back = struct.pack("<6I8QIHH", 1, 0, 1, 1, 0, 0, 0, none, none, 0, 0, 0, 0, 0, 0, 0, 0)
+    rate = struct.pack("<QQ", 0, 48_000_000)
+    delays = struct.pack("<QQQQ", 0, 20 * MS, 0, 20 * MS)
+    routes = struct.pack("<8I", 0, 1, 0, 0, 1, 0, 0, 0)
+    # window at most 480,000 bytes, four times that and 1 MiB
+    flow = struct.pack("<16sIIQQIIIIII", b"cubic", 0, 1, 0, 10 * S, 2_968_576, 0, 0, 0, 0, 1)
+    spec = episode_spec(network(), "cubic", 0)
+    assert spec.wire.hex() == (head + cable + there + back + rate + delays + routes + flow).hex()
+    assert spec.memory_mb == 96 + 2  # six times 480,000 bytes
+    assert spec.name == f"{network().id}.cubic.0"
+    assert spec.lockstep == ()
+
+
+def test_a_policy_runs_as_pure_in_lockstep() -> None:
+    spec = episode_spec(network(cross=("bbr",)), "policy:models/sage", 7)
+    assert rows(Layout.of(spec).flows, "scheme", "lockstep") == [(b"pure", 1), (b"bbr", 0)]
+    assert spec.lockstep == (0,)
+    assert spec.name.endswith(".policy:models/sage.7")
+
+
+def test_layout_of_a_parking_lot() -> None:
+    """Three links, nodes 0 to 3; the flow crosses all, each competitor one."""
+    cross = tuple(CrossFlow("cubic", Flow(links=(i, i))) for i in range(3))
+    found = layout(chain(24, 18, 24, cross=cross), "reno")
+    assert found.head["nodes"] == 4
+    assert rows(found.cables, "node_a", "node_b") == [(0, 1), (1, 2), (2, 3)]
+    assert rows(found.routes, "node", "destination", "cable") == [
+        (0, 1, 0),
+        (0, 3, 0),
+        (1, 0, 0),
+        (1, 2, 1),
+        (1, 3, 1),
+        (2, 0, 1),
+        (2, 1, 1),
+        (2, 3, 2),
+        (3, 0, 2),
+        (3, 2, 2),
+    ]
+    assert rows(found.flows, "scheme", "source", "destination", "first_cable", "last_cable", "bottleneck") == [
+        (b"reno", 0, 3, 0, 2, 1),
+        (b"cubic", 0, 1, 0, 0, 0),
+        (b"cubic", 1, 2, 1, 1, 1),
+        (b"cubic", 2, 3, 2, 2, 2),
+    ]
+    assert rows(found.links, "rates", "limit_bytes") == [(1, 90_000), (0, wire.NO_LIMIT)] * 3
+    assert rows(found.rates, "bits_per_s") == [(24_000_000,), (18_000_000,), (24_000_000,)]
+    assert rows(found.delays, "delay_ns") == [(5 * MS,), (10 * MS,)] * 3
+    # the flow's: 18 Mbps for 45 ms are 101,250 bytes, and three queues; its first competitor's: 24 Mbps for 15 ms
+    assert rows(found.flows, "sndbuf_bytes")[:2] == [(4 * (101_250 + 270_000) + 2**20,), (4 * 135_000 + 2**20,)]
+
+
+def test_layout_of_different_rtts() -> None:
+    """The second flow sends from a host of its own, node 2, whose cable takes half of its 30 ms each way."""
+    environment = replace(network(), cross=(CrossFlow("bbr", Flow(1.5, 9, 30)), CrossFlow("vegas", Flow())))
+    found = layout(environment)
+    assert found.head["nodes"] == 3
+    assert rows(found.cables, "node_a", "node_b") == [(0, 1), (2, 0)]
+    assert rows(found.routes, "node", "destination", "cable") == [
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 0),
+        (1, 2, 0),
+        (2, 1, 1),
+    ]
+    names = ("source", "destination", "start_ns", "stop_ns", "first_cable", "last_cable", "bottleneck")
+    assert rows(found.flows, *names) == [
+        (0, 1, 0, 10 * S, 0, 0, 0),
+        (2, 1, 1500 * MS, 9 * S, 0, 0, 0),
+        (0, 1, 0, 10 * S, 0, 0, 0),
+    ]
+    assert rows(found.delays, "delay_ns") == [(20 * MS,), (20 * MS,), (15 * MS,), (15 * MS,)]
+    assert rows(found.links[2:], "rates", "limit_bytes", "seed") == [(0, wire.NO_LIMIT, 0)] * 2
+    # 48 Mbps for 70 ms are 420,000 bytes
+    assert found.flows[1]["sndbuf_bytes"] == 4 * (420_000 + 240_000) + 2**20
+
+
+def test_a_host_in_mid_chain() -> None:
+    """A flow over the second of two links with an RTT of its own: host 3, attached to node 1."""
+    found = layout(chain(24, 18, cross=(CrossFlow("cubic", Flow(extra_rtt_ms=8, links=(1, 1))),)))
+    assert rows(found.cables, "node_a", "node_b") == [(0, 1), (1, 2), (3, 1)]
+    assert found.walk(3, 2) == [2, 1]
+    assert found.walk(2, 3) == [1, 2]
+
+
+def test_every_feature_of_a_link() -> None:
+    trace = Link(
+        trace=Trace("t", (0, 0.5, 2.25)),
+        delay_ms=10,
+        delays=(DelayStep(1, 12.5), DelayStep(2, 3)),
+        queue_packets=50,
+        discipline="pie",
+        loss=0.25,
+        jitter_ms=0.5,
+        jitter_reorders=True,
+        grain_ms=1,
+    )
+    codel = Link((RateStep(0, 1.5), RateStep(0.5, 3)), 1, 3000, discipline="codel", target_ms=2.5)
+    bode = Link((RateStep(0, 1),), discipline="bode")
+    environment = Environment("custom", (trace, codel, bode), (Link(),) * 3, 10, ())
+    found = layout(environment, seed=5)
+    one, _, two, _, three, _ = found.links
+    assert rows(found.opportunities, "t_ns") == [(0,), (500_000,), (2_250_000,)]
+    assert rows(found.rates, "t_ns", "bits_per_s") == [(0, 1_500_000), (500 * MS, 3_000_000), (0, 1_000_000)]
+    first_delays = [(0, 10 * MS), (S, 12_500_000), (2 * S, 3 * MS), (0, 0), (0, 1 * MS)]
+    assert rows(found.delays, "t_ns", "delay_ns")[:5] == first_delays
+    names = ("first_rate", "rates", "first_delay", "delays", "first_opportunity", "opportunities", "period_ns")
+    assert rows(found.links, *names)[::2] == [
+        (0, 0, 0, 3, 0, 3, 2_250_000),
+        (0, 2, 4, 1, 3, 0, 0),
+        (2, 1, 6, 1, 3, 0, 0),
+    ]
+    names = ("limit_bytes", "limit_packets", "discipline", "target_ns", "interval_ns", "loss", "jitter_ns", "reorder")
+    none = wire.NO_LIMIT
+    assert rows(found.links, *names)[::2] == [
+        (none, 50, 3, 15 * MS, 15 * MS, 2**30, 500_000, 1),
+        (3000, none, 2, 2_500_000, 100 * MS, 0, 0, 0),
+        (none, none, 4, 20 * MS, 0, 0, 0, 0),
+    ]
+    assert (one["grain_ns"], two["grain_ns"]) == (MS, 0)
+    assert one["seed"] == link_seed(5, 0) != 0
+    assert (two["seed"], three["seed"]) == (0, 0)
+
+
+def test_seed_of_a_link() -> None:
+    """The documented hash; and only links with something random have one."""
+    digest = hashlib.sha256(b"7 1").digest()
+    assert link_seed(7, 1) == struct.unpack("<Q", digest[:8])[0]
+    lossy = dumbbell("custom", Link((RateStep(0, 8),), 5, 90_000), 5, 10, ())
+    lossy = replace(lossy, return_links=(Link(delay_ms=5, loss=0.1),))
+    assert rows(layout(lossy, seed=7).links, "seed") == [(0,), (link_seed(7, 1),)]
+    assert episode_spec(network(), "cubic", 1).wire == episode_spec(network(), "cubic", 2).wire
+    assert episode_spec(network(), "cubic", 1).sha256 != episode_spec(network(), "cubic", 2).sha256
+
+
+def test_queues_without_limit_are_shared() -> None:
+    unlimited = replace(network().links[0], queue_bytes=None)
+    one = replace(network(), links=(unlimited,))
+    sixteen = replace(one, cross=(CrossFlow("cubic"),) * 15)
+    assert layout(one).flows["sndbuf_bytes"].tolist() == [4 * (240_000 + UNLIMITED_QUEUE_BYTES) + 2**20]
+    assert set(layout(sixteen).flows["sndbuf_bytes"].tolist()) == {4 * (240_000 + UNLIMITED_QUEUE_BYTES // 16) + 2**20}
+
+
+def test_memory_of_several_flows() -> None:
+    """Six times the largest window, half a send buffer a further flow, 512 KiB for each over several links."""
+    flow = CrossFlow("cubic")
+    window = 101_250 + 270_000
+    buffer = 4 * window + 2**20
+    spec = episode_spec(chain(24, 18, 24, cross=(flow, flow)), "cubic", 0)
+    assert spec.memory_mb == 96 + (6 * window + buffer + 3 * 2**19) // 2**20
+
+
+@pytest.mark.parametrize("scheme", ["tahoe", "policy:models/sage"])
+def test_a_cross_flow_that_the_kernel_cannot_run(scheme: str) -> None:
+    with pytest.raises(SageccError, match=f"cross flow: '{scheme}' is no kernel scheme; 'sagecc schemes' lists them"):
+        episode_spec(network(cross=(scheme,)), "cubic", 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(environments())
+def test_any_environment_gives_a_consistent_specification(environment: Environment) -> None:
+    spec = episode_spec(environment, "cubic", 3)
+    found = Layout.of(spec)
+    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+    own_hosts = sum(bool(flow.extra_rtt_ms) for flow in everyone)
+    assert found.head["nodes"] == len(environment.links) + 1 + own_hosts
+    assert found.head["cables"] == len(environment.links) + own_hosts
+    for array, bound in ((found.cables["node_a"], "nodes"), (found.cables["node_b"], "nodes")):
+        assert array.max() < found.head[bound]
+    for kind in ("rate", "delay", "opportunity"):
+        many = {"rate": "rates", "delay": "delays", "opportunity": "opportunities"}[kind]
+        first, counts = found.links[f"first_{kind}"], found.links[many]
+        assert first.tolist() == np.concatenate([[0], np.cumsum(counts)[:-1]]).tolist()
+        assert counts.sum() == found.head[many]
+    for record in found.links:
+        begin, count = int(record["first_delay"]), int(record["delays"])
+        assert count >= 1
+        assert found.delays["t_ns"][begin] == 0
+        begin, count = int(record["first_rate"]), int(record["rates"])
+        assert not count or not record["opportunities"]
+        assert (found.rates["bits_per_s"][begin : begin + count] > 0).all()
+        begin, count = int(record["first_opportunity"]), int(record["opportunities"])
+        moments = found.opportunities["t_ns"][begin : begin + count].tolist()
+        assert moments == sorted(moments)
+        assert record["period_ns"] == (moments[-1] if moments else 0)
+        assert not moments or record["period_ns"] > 0
+        assert record["discipline"] < len(wire.DISCIPLINES)
+    for flow, record in zip(everyone, found.flows, strict=True):
+        path = list(environment.path(flow))
+        crossed = found.walk(int(record["source"]), int(record["destination"]))
+        access = crossed[: -len(path)]
+        assert crossed == access + path
+        assert len(access) == bool(flow.extra_rtt_ms)
+        assert found.walk(int(record["destination"]), int(record["source"])) == crossed[::-1]
+        assert (record["first_cable"], record["last_cable"]) == (path[0], path[-1])
+        assert record["bottleneck"] in path
+        assert record["start_ns"] < record["stop_ns"] <= found.head["duration_ns"]
+        assert record["sndbuf_bytes"] >= 2**20
+        delays = [found.delays["delay_ns"][found.links[2 * c + end]["first_delay"]] for c in access for end in (0, 1)]
+        assert sum(map(int, delays)) == pytest.approx(flow.extra_rtt_ms * MS, abs=2)
+    assert spec.memory_mb >= 96
+    assert episode_spec(Environment.from_json(environment.to_json()), "cubic", 3).sha256 == spec.sha256

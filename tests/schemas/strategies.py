@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any environment that may be written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from schemas.environment import (
+    INTERVAL_MS,
+    MAX_LINKS,
+    TARGET_MS,
+    CrossFlow,
+    DelayStep,
+    Environment,
+    Flow,
+    Link,
+    RateStep,
+    Trace,
+)
+
+DURATION_S = 60
+
+rates_mbps = st.one_of(st.integers(1, 500), st.floats(0.001, 10_000))
+delays_ms = st.one_of(st.integers(0, 100), st.floats(0, 200))
+moments_s = st.one_of(st.integers(1, DURATION_S), st.floats(0.001, DURATION_S))
+
+
+def increasing(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:
+    return st.lists(values, max_size=4, unique=True).map(sorted)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    name = draw(st.text("abc-_0123456789", min_size=1, max_size=8))
+    moments = sorted(draw(st.lists(st.one_of(st.integers(0, 5000), st.floats(0, 5000)), min_size=1, max_size=20)))
+    return Trace(name, (*moments, moments[-1] + 10))
+
+
+@st.composite
+def links(draw: st.DrawFn, limited: bool) -> Link:
+    kind = draw(st.sampled_from(("rates", "trace"))) if limited else ""
+    later = draw(increasing(moments_s))
+    fields: dict[str, Any] = {"discipline": draw(st.sampled_from(("tail-drop", "head-drop", "codel", "pie", "bode")))}
+    if fields["discipline"] in TARGET_MS:
+        fields["target_ms"] = draw(st.none() | st.floats(0.001, 100))
+    if fields["discipline"] in INTERVAL_MS:
+        fields["interval_ms"] = draw(st.none() | st.integers(1, 200))
+    jitter_ms = draw(st.sampled_from((0.0, 0.5, 3)))
+    return Link(
+        rates=tuple(RateStep(t, draw(rates_mbps)) for t in (0, *later)) if kind == "rates" else (),
+        trace=draw(traces()) if kind == "trace" else None,
+        delay_ms=draw(delays_ms),
+        delays=tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s))),
+        queue_bytes=draw(st.none() | st.integers(1500, 10**9)),
+        queue_packets=draw(st.none() | st.integers(1, 10**6)),
+        loss=draw(st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))),
+        jitter_ms=jitter_ms,
+        jitter_reorders=draw(st.booleans()) and jitter_ms > 0,
+        grain_ms=draw(st.sampled_from((0, 1, 0.25))),
+        **fields,
+    )
+
+
+@st.composite
+def flows(draw: st.DrawFn, limited: tuple[bool, ...]) -> Flow:
+    count = len(limited)
+    some = [index for index, has in enumerate(limited) if has]
+    through = draw(st.sampled_from(some))
+    path = draw(st.none() | st.tuples(st.integers(0, through), st.integers(through, count - 1)))
+    start_s = draw(st.one_of(st.just(0), st.floats(0, DURATION_S - 2)))
+    stop_s = draw(st.none() | st.floats(DURATION_S - 1, DURATION_S))
+    return Flow(start_s, stop_s, draw(st.sampled_from((0, 0, 10, 33.3))), path)
+
+
+@st.composite
+def environments(draw: st.DrawFn) -> Environment:
+    limited = tuple(draw(st.lists(st.booleans(), min_size=1, max_size=MAX_LINKS).filter(any)))
+    flow = draw(flows(limited))
+    return_links = [draw(links(draw(st.booleans()))) for _ in limited]
+    if not flow.extra_rtt_ms:  # the minimum RTT must not be 0
+        first = flow.links[0] if flow.links else 0
+        return_links[first] = Link(delay_ms=draw(st.integers(1, 100)))
+    cross = draw(st.lists(st.builds(CrossFlow, st.sampled_from(("cubic", "bbr")), flows(limited)), max_size=6))
+    return Environment(
+        set=draw(st.sampled_from(("I", "II", "custom"))),
+        links=tuple(draw(links(has)) for has in limited),
+        return_links=tuple(return_links),
+        duration_s=DURATION_S,
+        windows_s=tuple((t, DURATION_S) for t in draw(increasing(st.integers(0, DURATION_S - 1)))),
+        reward=draw(st.sampled_from(("power", "friendliness"))),
+        cross=tuple(cross),
+        flow=flow,
+    )

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from schemas.environment_file import EnvironmentPart, json_schema, load_environment
+from schemas.errors import SageccError
+from tests.conftest import ROOT
+from tests.schemas.strategies import environments
+
+DOCS = ROOT / "docs" / "environments.md"
+EXAMPLES = ROOT / "docs" / "examples" / "environments"
+FILES = sorted(EXAMPLES.glob("*.yaml"))
+DUMBBELL = "links: [{rate_mbps: 48, queue_bdp: 1}]\nrtt_ms: 40\nduration_s: 30\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "network.yaml"
+
+
+def load(file: Path, text: str) -> Environment:
+    file.write_text(text)
+    return load_environment(file)
+
+
+def test_a_dumbbell(file: Path) -> None:
+    link = Link((RateStep(0, 48),), 20, 240_000)
+    assert load(file, DUMBBELL) == dumbbell("custom", link, 20, 30, ((0, 30),))
+
+
+def test_every_short_form(file: Path) -> None:
+    (file.parent / "train.down").write_text("1\n3\n4\n")
+    environment = load(
+        file,
+        """
+        links:
+          - {rate_mbps: 12, delay_ms: 5, queue_bdp: 0.5, delays: [{t_s: 2, delay_ms: 7}]}
+          - {trace: train.down, delay_ms: 10, queue_packets: 100, discipline: bode, target_ms: 8}
+        duration_s: 20
+        flow: {start_s: 1, stop_s: 19, extra_rtt_ms: 10}
+        cross:
+          - {scheme: cubic, count: 2, links: [0, 0]}
+          - {scheme: bbr, start_s: 5, stop_s: 6}
+          - {scheme: vegas, flow: {start_s: 3}}
+        """,
+    )
+    # the tested flow's minimum RTT: 5 + 10 there, the same back, and 10 of its own
+    first = Link((RateStep(0, 12),), 5, int(12 * 40 * 125 / 2), delays=(DelayStep(2, 7),))
+    trace = Trace("train", (1, 3, 4))
+    second = Link(trace=trace, delay_ms=10, queue_packets=100, discipline="bode", target_ms=8)
+    assert environment == Environment(
+        set="custom",
+        links=(first, second),
+        return_links=(Link(delay_ms=5), Link(delay_ms=10)),
+        duration_s=20,
+        windows_s=((1, 19),),
+        cross=(
+            CrossFlow("cubic", Flow(links=(0, 0))),
+            CrossFlow("cubic", Flow(links=(0, 0))),
+            CrossFlow("bbr", Flow(5, 6)),
+            CrossFlow("vegas", Flow(3)),
+        ),
+        flow=Flow(1, 19, 10),
+    )
+
+
+def test_rtt_beside_a_way_back_that_does_more(file: Path) -> None:
+    environment = load(file, DUMBBELL + "return_links: [{jitter_ms: 1, rate_mbps: 2}]")
+    assert environment.return_links == (Link((RateStep(0, 2),), 20, jitter_ms=1),)
+    assert environment.queue_bytes == 240_000
+
+
+def test_the_queue_counts_with_the_tested_flows_own_path(file: Path) -> None:
+    """Its RTT is that of the second link alone: 20 ms; 10 Mbps for 20 ms are 25,000 bytes."""
+    links = "links: [{rate_mbps: 10, delay_ms: 50}, {rate_mbps: 10, delay_ms: 10, queue_bdp: 2}]\n"
+    environment = load(file, links + "duration_s: 5\nflow: {links: [1, 1]}")
+    assert environment.links[1].queue_bytes == 50_000
+
+
+def test_numbers_of_yaml(file: Path) -> None:
+    """PyYAML alone takes 1e-3 for text."""
+    environment = load(file, DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 1e0, loss: 1e-3"))
+    assert environment.links[0].loss == 0.001
+    assert environment.queue_bytes == 240_000
+
+
+@settings(deadline=None, max_examples=40)
+@given(environments(), st.sampled_from((".yaml", ".json")), st.booleans())
+def test_what_to_json_writes_is_an_environment_file(environment: Environment, suffix: str, identified: bool) -> None:
+    fields = json.loads(environment.to_json())
+    if identified:
+        fields["id"] = environment.id
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"any{suffix}"
+        path.write_text(json.dumps(fields))
+        again = load_environment(path)
+    assert again == environment
+    assert again.id == environment.id
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_examples(path: Path) -> None:
+    environment = load_environment(path)
+    assert Environment.from_json(environment.to_json()) == environment
+    assert path.name in DOCS.read_text(), "docs/environments.md does not name it"
+
+
+def test_what_the_examples_say() -> None:
+    """Figures that their comments give."""
+    rtts = load_environment(EXAMPLES / "different-rtts.yaml")
+    assert rtts.queue_bytes == 240_000
+    assert [rtts.min_rtt_ms + cross.flow.extra_rtt_ms for cross in rtts.cross] == [60, 120]
+    assert (rtts.cross[0].flow.start_s, rtts.cross[0].flow.stop_s) == (10, 30)
+    parking = load_environment(EXAMPLES / "parking-lot.yaml")
+    assert [parking.path(cross.flow) for cross in parking.cross] == [range(1), range(1, 2), range(2, 3)]
+    assert load_environment(EXAMPLES / "fifty-flows.yaml").flows == 50
+    disciplines = {load_environment(path).bottleneck.discipline for path in FILES}
+    assert disciplines == {"tail-drop", "head-drop", "codel", "pie", "bode"}
+    assert load_environment(EXAMPLES / "cellular.yaml").bottleneck.trace is not None
+
+
+def test_the_schema_file_is_up_to_date() -> None:
+    written = (EXAMPLES / "schema.json").read_text()
+    assert written == json_schema(), "python -m schemas.environment_file > docs/examples/environments/schema.json"
+
+
+def test_the_documentation_has_every_field_and_no_other() -> None:
+    fields: set[str] = set()
+    definitions = json.loads(json_schema())
+    for part in (definitions, *definitions["$defs"].values()):
+        assert all("description" in field for field in part["properties"].values())
+        fields |= set(part["properties"])
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", DOCS.read_text(), re.MULTILINE))
+    assert documented == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be a mapping of fields to values, not nothing"),
+        ("- 1", "must be a mapping of fields to values, not 1"),
+        ("a: b: c", "network.yaml, line 1: no YAML: mapping values are not allowed here"),
+        ("set: a\nset: b", "network.yaml, line 2: no YAML: the key 'set' stands here twice"),
+        ("? [1]\n: 2", "line 1: no YAML: found unhashable key"),
+        ("[" * 3000, "cannot be read"),
+        ("links: []\nduration_s: 3", "there must be 1 to 8 links"),
+        ("duration_s: 3", "links is missing"),
+        (DUMBBELL + "bandwidth: 3", "bandwidth: there is no such field; use links, return_links, rtt_ms, duration_s"),
+        (DUMBBELL + "flow: {strat_s: 1}", "flow.strat_s: there is no such field; did you mean start_s?"),
+        (DUMBBELL + "flow: {links: [0]}", "flow.links: must have 2 entries, not 1"),
+        (DUMBBELL + "flow: 3", "flow: must be a mapping of fields to values, not 3"),
+        (DUMBBELL + "cross: [cubic]", "cross[0]: must be a mapping of fields to values, not 'cubic'"),
+        (DUMBBELL + "cross: [{scheme: cubic, count: 0}]", "cross[0].count: must be at least 1, not 0"),
+        (DUMBBELL + "cross: [{scheme: cubic, count: 64}]", "cross: at most 64 flows, not 65"),
+        (DUMBBELL + "cross: [{count: 2}]", "cross[0]: scheme is missing"),
+        (DUMBBELL + "cross: [{scheme: bbr}, {scheme: bbr, start_s: 31}]", "cross[1]: a cross flow must start and stop"),
+        (DUMBBELL + "cross: [{scheme: bbr, start_s: 1, flow: {}}]", "cross[0]: start_s: stands beside flow"),
+        (DUMBBELL + "windows_s: [[1, 2, 3]]", "windows_s[0]: must have 2 entries, not 3"),
+        (DUMBBELL + "windows_s: [[0, 31]]", "scoring windows must lie in the episode"),
+        (DUMBBELL + "set: a/b", "set: must be made of letters, digits, - and _, not 'a/b'"),
+        (DUMBBELL + "reward: joy", "reward: must be one of 'power' or 'friendliness', not 'joy'"),
+        (DUMBBELL + "id: other", "id: says other, but its fields make custom-48mbps-40ms-1bdp-"),
+        (DUMBBELL + "return_links: []", "return_links: there must be 1, one for each link, not 0"),
+        (DUMBBELL + "return_links: [{delay_ms: 1}]", "return_links[0].delay_ms: rtt_ms gives it already"),
+        (DUMBBELL.replace("48", "fast"), "links[0].rate_mbps: must be a number, not 'fast'"),
+        (DUMBBELL.replace("48", "yes"), "links[0].rate_mbps: must be a number, not True"),
+        (DUMBBELL.replace("48", ".nan"), "links[0].rate_mbps: must be a finite number, not nan"),
+        (DUMBBELL.replace("48", "-1"), "links[0]: bandwidth must be at least 0.001 and at most 10000 Mbps"),
+        (
+            DUMBBELL.replace("48", "48, rates: [{t_s: 0, rate_mbps: 1}]"),
+            "links[0]: rate_mbps and rates: a link has one",
+        ),
+        (DUMBBELL.replace("48", "48, rates: [{rate_mbps: 1}]"), "links[0].rates[0]: t_s is missing"),
+        (DUMBBELL.replace("48", "48, rats: 1"), "links[0].rats: there is no such field; did you mean rates?"),
+        (DUMBBELL.replace("48", "48, delay_ms: 1"), "links[0].delay_ms: rtt_ms gives it already"),
+        (DUMBBELL.replace("48", "48, queue_bytes: 3000"), "links[0]: queue_bdp and queue_bytes: a link has one"),
+        (DUMBBELL.replace("48", "48, queue_packets: 1.5"), "links[0].queue_packets: must be a whole number, not 1.5"),
+        (DUMBBELL.replace("48", "48, discipline: red"), "links[0].discipline: must be one of 'tail-drop', 'head-drop'"),
+        (DUMBBELL.replace("48", "48, jitter_reorders: 1"), "links[0].jitter_reorders: must be true or false, not 1"),
+        (DUMBBELL.replace("48", "48, trace: {name: a}"), "links[0].trace: opportunities_ms is missing"),
+        (DUMBBELL.replace("48", "48, trace: 3"), "links[0].trace: must be text, not 3"),
+        (DUMBBELL.replace("rate_mbps: 48, ", ""), "links[0]: queue_bdp: needs a rate or a trace"),
+        (
+            DUMBBELL.replace("rate_mbps: 48", "trace: nothing.down"),
+            "nothing.down: No such file or directory; the path is",
+        ),
+        (DUMBBELL.replace("rate_mbps: 48", "trace: network.yaml"), "network.yaml, line 1: expected a time in ms"),
+        (DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 0.001"), "links[0]: the queue must hold at least one packet"),
+        (DUMBBELL.replace("40", "-40"), "links[0]: a delay must be at least 0 and at most 10000 ms"),
+        ("links: [{rate_mbps: 1}, {rate_mbps: 1}]\nrtt_ms: 9\nduration_s: 1", "rtt_ms: is for one link, here are 2"),
+    ],
+)
+def test_errors_name_file_and_place_in_one_line(file: Path, text: str, message: str) -> None:
+    with pytest.raises(SageccError) as raised:
+        load(file, text)
+    assert str(raised.value).startswith(str(file))
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"set": "a",', "line 1: no JSON"),
+        ('{"set": "a", "set": "b"}', "the key 'set' stands in one object twice"),
+        ('{"links": [{"loss": Infinity}]}', "links[0].loss: must be a finite number, not inf"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"set": 1' + "0" * 5000 + "}", "cannot be read"),
+    ],
+)
+def test_errors_of_json(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SageccError) as raised:
+        load(tmp_path / "network.json", text)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_bytes_that_are_no_text(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SageccError, match="cannot be read"):
+        load_environment(file)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(("cubic", "codel")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from((*EnvironmentPart.model_fields, "scheme", "rates", "trace", "t_s", "x")), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from((*EnvironmentPart.model_fields, "x")), JSON))
+def test_any_document_is_an_environment_or_one_line_of_error(document: dict[str, object]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "any.json"
+        path.write_text(json.dumps(document))
+        try:
+            assert isinstance(load_environment(path), Environment)
+        except SageccError as error:
+            assert str(error).startswith(str(path))
+            assert "\n" not in str(error)
