@@ -50,6 +50,9 @@ TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter":
 LEAD_S = 0.2
 """From the word to start until the episode begins: both ends have read it by then."""
 
+LATE_S = 1.0
+"""The last sample is taken at the episode's end or soon after: by then."""
+
 RECEIVE_WINDOW_BYTES = 512 << 20
 BURST_PACKETS = 2
 """tbf's bucket. With one, a timer that fires late costs rate; each more skips its transmission time after idling."""
@@ -293,7 +296,7 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
     nominal_ns = round(environment.bottleneck.delay_ms * 1e6)
     line_ns = np.full(len(left), nominal_ns)
     line_ns[crossed] = delivered["t_ns"].astype(np.int64) - left["t_ns"][crossed].astype(np.int64)
-    capacity_ns, capacity_bytes = rate_capacity(environment.bottleneck, environment.duration_s)
+    capacity_ns, capacity_bytes = rate_capacity(environment.bottleneck, environment.duration_s + LATE_S)
     return LinkLog(
         flow=_flows(left),
         bytes=left["bytes"].astype(np.int64),

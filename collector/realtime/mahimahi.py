@@ -184,8 +184,9 @@ def uplink_ms(environment: Environment) -> npt.NDArray[np.int64]:
 
 def rate_opportunities_ms(link: Link, until_ms: float) -> npt.NDArray[np.float64]:
     """Return when (ms) a link that follows its rates has sent 1500 bytes more, again and again."""
-    times = np.array([*(step.t_s * 1000 for step in link.rates if step.t_s * 1000 < until_ms), until_ms])
-    kbits = np.diff(times) * [link.rate_mbps_at(t_ms / 1000) for t_ms in times[:-1]]
+    steps = [step for step in link.rates if step.t_s * 1000 < until_ms]
+    times = np.array([*(step.t_s * 1000 for step in steps), until_ms])
+    kbits = np.diff(times) * [step.rate_mbps for step in steps]
     sent = np.concatenate(([0.0], np.cumsum(kbits)))
     packet_kbits = MTU_BYTES * 8 / 1000
     packets = np.arange(1, int(sent[-1] / packet_kbits) + 1)

@@ -107,10 +107,11 @@ def _sums(values: Ints) -> Ints:
     return np.concatenate(([0], np.cumsum(values)))
 
 
-def rate_capacity(link: Link, duration_s: float) -> tuple[Ints, Ints]:
-    """Return the points (ns, bytes) of what a rate schedule could have sent."""
-    times = np.array([*(step.t_s for step in link.rates if step.t_s < duration_s), duration_s])
-    sent = np.diff(times) * [link.rate_mbps_at(t_s) for t_s in times[:-1]] * 1e6 / 8
+def rate_capacity(link: Link, until_s: float) -> tuple[Ints, Ints]:
+    """Return the points (ns, bytes) of what a rate schedule could have sent by `until_s`."""
+    steps = [step for step in link.rates if step.t_s < until_s]
+    times = np.array([*(step.t_s for step in steps), until_s])
+    sent = np.diff(times) * [step.rate_mbps for step in steps] * 1e6 / 8
     return (times * 1e9).astype(np.int64), _sums(sent.astype(np.int64))
 
 

@@ -323,10 +323,11 @@ def test_two_flows_and_a_step_on_the_hosts_kernel() -> None:
 
 
 @on_host
-def test_a_killed_run_leaves_nothing() -> None:
+def test_a_killed_run_leaves_no_process_and_no_namespace(tmp_path: Path) -> None:
     code = "from tests.collector.conftest import network; from collector.realtime.host import run_on_host;"
     code += "run_on_host(network(12, 20, 1, duration_s=60), 'cubic')"
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
         while len(started := children(process.pid)) < 6 and time.monotonic() < until:
