@@ -158,4 +158,4 @@ def _exclude(winner: str, *others: str) -> None:
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     given = [options[name] for name in others if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if given:
-        raise SageccError(f"{winner} excludes {', '.join(given)}: leave one out")
+        raise SageccError(f"{winner} excludes {', '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")

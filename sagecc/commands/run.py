@@ -25,7 +25,7 @@ from schemas.raw import RAW_VERSION
 @click.command()
 @click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes') or policy:PATH.")
 @network_options
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
