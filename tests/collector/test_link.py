@@ -32,6 +32,7 @@ START_MS = 100
 
 SYN, ACK, FULL = 60, 52, 1500
 BACK = Link(delay_ms=5)
+WHOLE = Flow()
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,10 +49,10 @@ class Played:
 
     @property
     def t_ms(self) -> Floats:
-        return self["t_ns"] / 1e6
+        return self["t_ns"] / np.float64(1e6)
 
     def __getitem__(self, field: str) -> Floats:
-        return self.samples[field].astype(float)
+        return self.samples[field].astype(np.float64)
 
     def at(self, field: str, t_ms: float) -> float:
         return float(self[field][self.t_ms <= t_ms][-1])
@@ -65,7 +66,7 @@ Play = Callable[..., Played]
 
 
 def environment(
-    link: Link, back: Link = BACK, duration_s: float = 1, flow: Flow = Flow(), cross: tuple[str, ...] = ()
+    link: Link, back: Link = BACK, duration_s: float = 1, flow: Flow = WHOLE, cross: tuple[str, ...] = ()
 ) -> Environment:
     everyone = tuple(CrossFlow(scheme) for scheme in cross)
     return Environment("custom", (link,), (back,), duration_s, ((0, duration_s),), cross=everyone, flow=flow)
@@ -98,12 +99,14 @@ def left_on_trace(moments_ms: Floats, first: int, t_ms: Floats) -> Floats:
     """
     passed = np.searchsorted(moments_ms, t_ms, side="right") - first
     sent_bytes = np.maximum(passed, 0) * float(FULL)
-    return 1 + (sent_bytes >= ACK) + np.maximum(sent_bytes - ACK, 0) // FULL
+    left: Floats = 1 + (sent_bytes >= ACK) + np.maximum(sent_bytes - ACK, 0) // FULL
+    return left
 
 
 def repeat(trace: Trace, duration_ms: float) -> Floats:
     periods = np.arange(duration_ms / trace.opportunities_ms[-1] + 1) * trace.opportunities_ms[-1]
-    return (periods[:, None] + np.array(trace.opportunities_ms)).ravel()
+    moments: Floats = (periods[:, None] + np.array(trace.opportunities_ms)).ravel()
+    return moments
 
 
 # ---- traces ----
@@ -181,9 +184,7 @@ def test_a_schedule_of_rates_crosses_packets(play: Play) -> None:
         active = np.minimum(got.t_ms, end_ms) - max(start_ms, begin_ms)
         bits += np.maximum(active, 0) * mbps * 1000
     packets = 2 + (bits - ACK * 8) / (FULL * 8)
-    assert (
-        np.abs(packets - np.round(packets)).min() > 0.001
-    )  # no tick so close to a packet's end that clock reads decide
+    assert np.abs(packets - np.round(packets)).min() > 0.001  # no tick so near a packet's end that clock reads decide
     assert np.array_equal(got["link_packets"], np.floor(packets))
 
 
@@ -242,7 +243,7 @@ def test_head_drop_lets_the_newest_pass(play: Play) -> None:
 
 
 def test_codel_drops_by_its_control_law(play: Play) -> None:
-    """30 % too much: above 5 ms soon; the first drop 100 ms after that, the n-th 100/sqrt(n - 1) ms after the one before."""
+    """30 % too much: above 5 ms soon, the first drop 100 ms later, the next 100, 70.7, 57.7, 50, ... ms apart."""
     got = play(rate(12, discipline="codel"), window=4000, packets_s=1300, duration_s=0.8)
     above_ms = got.t_ms[np.flatnonzero(got["link_queue_bytes"] > 5 * FULL)[0]]
     steps = np.diff(got["link_drops"], prepend=0)
