@@ -21,7 +21,7 @@ import pytest
 from schemas.errors import SageccError
 from scripts import repro
 from scripts.league_table import BEGIN, END, fill, markdown_table, read_league, text_table
-from tests.conftest import ROOT
+from tests.conftest import ROOT, copy_project
 
 LEAGUE = {
     "profile": "smoke",
@@ -40,19 +40,11 @@ LEAGUE = {
 
 @pytest.fixture
 def clone(tmp_path: Path, kernel: Path) -> Iterator[Path]:
-    """A clone of this folder as it is, uncommitted changes included, with this folder's kernel and environment."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    """A clone of this folder as it is, less what was done, with this folder's kernel and environment."""
     folder = tmp_path / "clone"
-    for name in filter(None, names):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_project(folder)
     for lock in repro.LOCKS:
         (folder / lock).unlink(missing_ok=True)
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
-        subprocess.run([*git, *command], cwd=folder, check=True)
     (folder / "build" / "kernel").mkdir(parents=True)
     shutil.copy2(kernel, folder / "build")
     shutil.copy2(ROOT / "build" / "kernel" / "kernel.json", folder / "build" / "kernel")
@@ -134,7 +126,7 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
     assert json.loads(status.stdout) == {}
     ask_as_the_readme_does(clone)
     changed = subprocess.run(["git", "status", "--short"], cwd=clone, capture_output=True, text=True).stdout
-    assert {line.split()[-1] for line in changed.splitlines()} <= {"dvc.lock", "params.yaml"}
+    assert {line.split()[-1] for line in changed.splitlines()} <= {*repro.LOCKS, "params.yaml"}
 
 
 @pytest.mark.slow

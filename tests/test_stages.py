@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes DVC collect: a scheme that is new or whose module changed, and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from collector.identity import write_identities
+from collector.schemes import SCHEMES
+from tests.conftest import copy_project
+
+
+class Project:
+    """A copy of the project in which every stage counts as done; its data are stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        copy_project(folder)
+        raw = [f"raw/set={name}/scheme={scheme}/part-000.parquet" for name in ("I", "II") for scheme in SCHEMES]
+        outs = [f"datasets/{path}" for path in (*raw, "pool/a", *(f"full/{path}" for path in raw), "full/pool/a")]
+        for out in ("build/sagecc-linux", "models/repro/metrics.json", "leagues/results/metrics.json", *outs):
+            (folder / out).parent.mkdir(parents=True, exist_ok=True)
+            (folder / out).write_text(out)
+        write_identities(folder / "build" / "sagecc-linux")
+        self.dvc("commit", "--force")
+
+    def dvc(self, *command: str) -> str:
+        environment = {**os.environ, "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")}
+        done = subprocess.run(
+            [sys.executable, "-m", "dvc", *command], cwd=self.folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def changed(self, pipeline: str = "dvc.yaml") -> set[str]:
+        """The stages of a pipeline that are not up to date themselves."""
+        return {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("stages") / "project")
+
+
+def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
+    params = project.folder / "params.yaml"
+    before = params.read_text()
+    assert not project.changed()
+    assert not project.changed("datasets/full/dvc.yaml")
+    assert yaml.safe_load(before)["schemes"][-1] == "hybla"
+    params.write_text(before.replace("hybla]", "hybla, bbr]"))
+    assert project.changed() == {"collect@I-bbr", "collect@II-bbr"}
+    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-bbr", "collect@II-bbr"}
+    params.write_text(before)
+
+
+def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
+    identity = project.folder / "build" / "kernel-identity" / "bbr2"
+    before = identity.read_text()
+    identity.write_text("linux-6.12 lab-1 tcp_bbr2.c=0123456789ab\n")
+    binary = project.folder / "build" / "sagecc-linux"
+    binary.write_text("another kernel")
+    assert project.changed() == {"kernel", "collect@I-bbr2", "collect@II-bbr2"}
+    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-bbr2", "collect@II-bbr2"}
+    identity.write_text(before)
+    binary.write_text("build/sagecc-linux")
+
+
+def test_the_default_run_leaves_the_full_pool_alone(project: Project) -> None:
+    hybla = project.folder / "datasets" / "full" / "raw" / "set=I" / "scheme=hybla" / "part-000.parquet"
+    hybla.unlink()
+    assert not running(project.dvc("repro", "--dry"))
+    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["collect@I-hybla", "pool"]
+    lock = yaml.safe_load((project.folder / "datasets/full/dvc.lock").read_text())
+    assert len(lock["stages"]) == 2 * len(SCHEMES) + 1
+
+
+def running(output: str) -> list[str]:
+    """The stages that `dvc repro` says it runs."""
+    return re.findall(r"Running stage '(?:[^':]+:)?([^':]+)'", output)
