@@ -36,6 +36,7 @@ enum {
 	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
 	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
 	NETLINK_BYTES = 1 << 10,
+	STOP_AFTER_NS = 1000, /* so that the sample of the same moment comes first */
 };
 
 struct flow {
@@ -418,7 +419,7 @@ static void run(const struct lab_layout *e, const int *nodes)
 		else
 			set_timer(epoch_ns + e->flows[i].start_ns, EVENT_START, i);
 		if (e->flows[i].stop_ns < e->head->duration_ns)
-			set_timer(epoch_ns + e->flows[i].stop_ns, EVENT_STOP, i);
+			set_timer(epoch_ns + e->flows[i].stop_ns + STOP_AFTER_NS, EVENT_STOP, i);
 	}
 	for (;;) {
 		struct epoll_event events[64];

@@ -37,6 +37,7 @@ static u8 *out;
 static size_t out_bytes;
 static struct wire_packet *packets;
 static u32 packet_count;
+static u64 next_tick_ns; /* since the episode began */
 static struct wire_end totals;
 u64 lab_epoch_ns;
 
@@ -108,6 +109,8 @@ u64 *lab_entered(u32 flow)
 /* A data packet has left its last link (any context, bottom halves off). */
 void lab_packet(u32 flow, u64 delay_ns)
 {
+	if (next_tick_ns > episode.flows[flow].stop_ns)
+		return; /* as its counters: no sample will hold it */
 	if (episode.head->packet_delays && packet_count < MAX_PACKETS)
 		packets[packet_count++] = (struct wire_packet){
 			.flow = flow,
@@ -203,6 +206,7 @@ static int lab_thread(void *unused)
 		ktime_t when = ns_to_ktime(lab_epoch_ns + tick * tick_ns);
 		bool ask = false;
 
+		next_tick_ns = tick * tick_ns;
 		set_current_state(TASK_IDLE);
 		schedule_hrtimeout(&when, HRTIMER_MODE_ABS);
 		for (u32 id = 0; id < episode.head->flows; id++) {
