@@ -31,6 +31,7 @@ from schemas.files import write_atomically
 KERNEL = Path("build/sagecc-linux")
 KEPT = Path("build/fidelity")
 SCHEMES = ("reno", "cubic", "bbr")
+KINDS = {"reno and cubic": ("reno", "cubic"), "bbr": ("bbr",)}
 RATES_MBPS = (12.0, 48.0)
 RTTS_MS = (20.0, 40.0)
 QUEUES_BDP = (1.0, 2.0)
@@ -103,11 +104,36 @@ def compare(scheme: str, rate_mbps: float, rtt_ms: float, queue_bdp: float, runs
     jittered = in_virtual_time(with_jitter(environment, runs), scheme)
     row: Run = {"scheme": scheme, "rate_mbps": rate_mbps, "rtt_ms": rtt_ms, "queue_bdp": queue_bdp}
     row |= {"lab": lab, "lab_with_jitter": jittered, "host": list(runs)}
-    calmest = min(runs, key=lambda run: run["there"]["std_us"] + run["back"]["std_us"])
+    calmest = min(runs, key=unrest_us)
     for figure in ("goodput_mbps", "queueing_ms"):
         row[f"{figure}_apart"] = lab[figure] / median(run[figure] for run in runs) - 1
         row[f"{figure}_apart_calmest"] = lab[figure] / calmest[figure] - 1
     return row
+
+
+def by_calmness(rows: Sequence[Run], schemes: Sequence[str]) -> list[Run]:
+    """Return, for each quarter of the runs of `schemes` from the calmest on, the median distance of lab and host.
+
+    A run is calm when its delay line was: by the standard deviation of its error, both ways together.
+    """
+    runs = [(row["lab"], run) for row in rows if row["scheme"] in schemes for run in row["host"]]
+    runs.sort(key=lambda pair: unrest_us(pair[1]))
+    quarters = [runs[len(runs) * i // 4 : len(runs) * (i + 1) // 4] for i in range(4)]
+    return [
+        {
+            "std_us": [unrest_us(run) for _, run in (quarter[0], quarter[-1])],
+            **{
+                f"{figure}_apart": median(abs(lab[figure] / run[figure] - 1) for lab, run in quarter)
+                for figure in ("goodput_mbps", "queueing_ms")
+            },
+        }
+        for quarter in quarters
+    ]
+
+
+def unrest_us(run: Run) -> float:
+    """Return the standard deviation of the delay line's error, both ways together (microseconds)."""
+    return float(run["there"]["std_us"] + run["back"]["std_us"])
 
 
 def main() -> None:
@@ -126,7 +152,8 @@ def main() -> None:
     for repeat, case in tqdm(tuple(product(range(REPEATS), cases)), desc="real time"):
         runs[case].append(in_real_time(network(*case[1:]), case[0], repeat))
     rows = [compare(*case, runs[case]) for case in tqdm(cases, desc="virtual time")]
-    save("fidelity", {"duration_s": DURATION_S, "repeats": REPEATS, "episodes": rows})
+    calmness = {name: by_calmness(rows, schemes) for name, schemes in KINDS.items()}
+    save("fidelity", {"duration_s": DURATION_S, "repeats": REPEATS, "episodes": rows, "calmness": calmness})
 
 
 if __name__ == "__main__":

@@ -93,6 +93,12 @@ def fidelity(result: dict[str, Any]) -> str:
     lines, runs = "\n".join(rows), [run for r in result["episodes"] for run in r["host"]]
     p99_us, max_us = ([run[way][key] for run in runs for way in ("there", "back")] for key in ("p99_us", "max_us"))
     loads = [run["load"] for run in runs]
+    quarters = "\n".join(
+        f"| {kind} | {q['std_us'][0]:.0f}-{q['std_us'][1]:.0f} "
+        f"| {q['goodput_mbps_apart']:.2%} | {q['queueing_ms_apart']:.1%} |"
+        for kind, calmness in result["calmness"].items()
+        for q in calmness
+    )
     return f"""## The lab and this machine's own kernel (`make bench-fidelity`)
 
 Flat links for {result["duration_s"]:g} s, in the lab and in real time on the host's kernel (network namespaces, tbf, a
@@ -105,6 +111,12 @@ included. Jittered: the lab with jitter as far as 99 % of the delay line's packe
 | lab queueing ms | host ms | apart | calmest | jittered ms |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 {lines}
+
+The same runs, sorted by how well the delay line kept its time (standard deviation, both ways together), in quarters:
+
+| schemes | delay line, microseconds | goodput apart, median | queueing apart, median |
+|---|---:|---:|---:|
+{quarters}
 
 - Goodput within 2 %: {within["goodput_mbps"]} of {len(rows)} networks.
 - Mean queueing delay within 10 %: {within["queueing_ms"]} of {len(rows)} networks.

@@ -54,8 +54,9 @@ LATE_S = 1.0
 """The last sample is taken at the episode's end or soon after: by then."""
 
 RECEIVE_WINDOW_BYTES = 512 << 20
-BURST_PACKETS = 2
-"""tbf's bucket. With one, a timer that fires late costs rate; each more skips its transmission time after idling."""
+BURST_PACKETS, BURST_S = 2, 0.25e-3
+"""tbf's bucket, at least: packets, and time at its rate. A smaller one loses rate to each timer that fires late; from a
+larger one more packets leave without transmission time after a pause."""
 
 QUEUE, NEAR, FAR = range(3)
 """The taps: the router's device towards the sender, the delay line's tun devices at the router and the receiver."""
@@ -192,7 +193,8 @@ class _Run:
 
     def _tbf(self, rate_mbps: float) -> str:
         rate, limit = round(rate_mbps * 1e6), self._environment.bottleneck.queue_bytes
-        return f"tbf rate {rate}bit burst {BURST_PACKETS * MTU_BYTES} limit {limit}"
+        burst = max(BURST_PACKETS * MTU_BYTES, round(rate * BURST_S / 8))
+        return f"tbf rate {rate}bit burst {burst} limit {limit}"
 
     def _do(self, node: int, *commands: str) -> None:
         """Run commands in a namespace; `sysctl` first writes what follows to /proc/sys."""
