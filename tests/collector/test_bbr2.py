@@ -9,7 +9,7 @@ window and packets in flight are its volume. Expected values follow from the dra
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +148,32 @@ def test_leaving_startup_on_losses_bounds_what_is_in_flight(shallow: Trace) -> N
     after = shallow.between(1, 10)
     assert after.cwnd.max() == pytest.approx(240, abs=4)
     assert after.inflight.max() <= after.cwnd.max()
+
+
+def with_loss(loss: float) -> Environment:
+    """48 Mbps, 100 ms and a queue nothing overflows: whatever is lost is lost at random."""
+    environment = network(rtt_ms=100, queue_bdp=4, duration_s=4)
+    return replace(environment, links=(replace(environment.links[0], loss=loss),))
+
+
+def test_three_losses_in_a_round_end_startup(play: Play) -> None:
+    """5 % of a growing window: over before a tenth of the bandwidth is found, which takes 1.6 s without losses."""
+    trace = Trace.of(play(with_loss(0.05), "bbr2"))
+    rounds = trace.between(1, 1.6)
+    found = np.maximum.accumulate(trace.bandwidth)[-len(trace.between(1, 4).t_s) :][: len(rounds.t_s)]
+    assert np.all(rounds.pacing <= 1.3 * found)
+    assert found.max() < 0.15 * RATE
+    lossless = Trace.of(play(with_loss(0), "bbr2")).between(1, 1.6)
+    assert np.all(lossless.pacing > 2.7 * lossless.bandwidth)
+
+
+def test_a_loss_or_two_do_not_end_startup(play: Play) -> None:
+    """0.1 %: recovery is entered rounds before, and yet the whole bandwidth is found."""
+    trace = Trace.of(play(with_loss(0.001), "bbr2"))
+    end = drain_start(trace)
+    assert trace.t_s[np.flatnonzero(trace.ca_state == 3)[0]] < end - 0.5
+    assert trace.drops[trace.t_s <= end][-1] >= 1
+    assert trace.between(end - 0.3, end).bandwidth.max() > 0.99 * RATE
 
 
 # DRAIN
@@ -306,6 +332,20 @@ def test_probe_rtt_lasts_a_round_where_that_is_longer(play: Play) -> None:
     trace = Trace.of(play(network(24, 400, 2, duration_s=9), "bbr2"))
     probe = trace.t_s[(trace.t_s > 5) & (trace.cwnd < 0.6 * 800)]
     assert 0.4 + 0.2 <= probe[-1] - probe[0] <= 0.4 + 0.4 + 0.2  # half a BDP drains, then a round
+
+
+# aggregation
+
+
+@pytest.mark.parametrize("grain_ms", [10, 20])
+def test_aggregated_acks_widen_the_window(play: Play, grain_ms: float) -> None:
+    """ACKs that come together every 10 or 20 ms bring 40 or 80 packets at once: that much more may be in flight."""
+    smooth = network(queue_bdp=8, duration_s=10)
+    grainy = replace(smooth, return_links=(replace(smooth.return_links[0], grain_ms=grain_ms),))
+    without, with_them = (play(environment, "bbr2") for environment in (smooth, grainy))
+    windows = [float(np.median(Trace.of(episode).between(2, 10).cwnd)) for episode in (without, with_them)]
+    assert windows[1] - windows[0] >= 4 * grain_ms
+    assert with_them.flows[0].goodput_mbps > 0.96 * without.flows[0].goodput_mbps
 
 
 # a timeout, and its undoing
