@@ -19,6 +19,9 @@ from schemas.errors import SageccError
 AHEAD = 2
 """Tasks handed out per worker: one runs, one waits. Not all of them, so that results never pile up."""
 
+WORTH_S = 1.0
+"""CPU time of episodes that pays for a process of its own, which takes about 0.4 s to start."""
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -36,10 +39,10 @@ class Engine(Protocol):
 
 
 def local(jobs: int) -> Engine:
-    """Return the engine of this machine: `jobs` episodes at a time, each in a process of its own."""
+    """Return the engine of this machine: up to `jobs` episodes at a time, each in a process of its own."""
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
-        workers = min(jobs, len(tasks))
+        workers = min(jobs, len(tasks), int(sum(task.cost for task in tasks) / WORTH_S))
         if workers <= 1:
             return ((task, attempt(kernel, task)) for task in tasks)
         return _run_in_pool(kernel, tasks, workers)

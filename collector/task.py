@@ -42,7 +42,7 @@ class Task:
 
     @property
     def cost(self) -> float:
-        """About proportional to the CPU time it takes: packets, and a fixed part."""
+        """About the CPU time it takes (s): packets, and a fixed part."""
         link = self.environment.bottleneck
         mean_mbps = sum(step.rate_mbps for step in link.rates) / len(link.rates) if link.rates else link.mean_mbps
         return 0.1 + self.environment.duration_s * (2 + mean_mbps) / 4000

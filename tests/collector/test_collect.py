@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector import store
+from collector import engines, store
 from collector.collect import collect
 from collector.engines import Results, local
 from collector.episode import Episode, FlowSummary
@@ -54,6 +54,13 @@ def constant_window(scheme: str) -> Controller:
     return control
 
 
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short episodes are given processes too."""
+    monkeypatch.setattr(engines, "WORTH_S", 0.01)
+
+
+@pytest.mark.usefixtures("processes")
 def test_same_files_in_any_order_with_any_number_of_processes(kernel: Path, tmp_path: Path) -> None:
     def shuffled(kernel: Path, tasks: Sequence[Task]) -> Results:
         yield from local(2)(kernel, random.Random(1).sample(tasks, len(tasks)))
@@ -204,6 +211,7 @@ def test_two_collectors_of_one_partition(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_killed_worker_costs_the_running_episodes_only(kernel: Path, tmp_path: Path) -> None:
     environments = [network(12, 20 + i, 1, 3) for i in range(12)]
     killed: list[int] = []
