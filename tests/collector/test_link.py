@@ -112,13 +112,15 @@ def repeat(trace: Trace, duration_ms: float) -> Floats:
 # ---- traces ----
 
 
-@pytest.mark.parametrize("moments_ms", [(5.0, 5.0, 17.0, 40.0), (1.75, 1.75, 2.125, 33.3, 33.4, 33.40625), (7.0,)])
+@pytest.mark.parametrize(
+    "moments_ms", [(5.0, 5.0, 17.0, 40.0), (1.75, 1.75, 2.125, 33.3, 33.4, 33.40625), (7.0,), (0.0, 10.0)]
+)
 def test_a_trace_lets_go_exactly_its_opportunities(play: Play, moments_ms: tuple[float, ...]) -> None:
     """Also: a packet over two opportunities, what shares one, and the repetition after the last."""
     trace = Trace("t", moments_ms)
     moments = repeat(trace, 1000)
     got = play(Link(trace=trace))
-    heard_ms = moments[0] + BACK.delay_ms  # the handshake's ACK and data are there
+    heard_ms = moments[moments > 0][0] + BACK.delay_ms  # the handshake's ACK and data are there
     expected = left_on_trace(moments, int(np.searchsorted(moments, heard_ms, side="right")), got.t_ms)
     assert np.array_equal(got["link_packets"], expected)
     assert np.array_equal(got["link_bytes"], SYN + np.where(expected > 1, ACK + FULL * (expected - 2), 0))
