@@ -20,7 +20,6 @@ from benchmarks.collect import flat
 from benchmarks.machine import save
 from collector.lab import run_guest
 from collector.spec import episode_spec
-from schemas.errors import SageccError
 
 EPISODES = {"start and end": (12.0, 0.05, 20), "12 Mbps": (12.0, 60.0, 2), "192 Mbps": (192.0, 60.0, 1)}
 """What is profiled: rate (Mbps), virtual seconds, how many times."""
@@ -53,7 +52,10 @@ def main() -> None:
         return
     kernels = sorted(Path("build/kernel").glob("linux-*/linux"))
     if not kernels or shutil.which("perf") is None:
-        raise SageccError("profiling needs perf (Debian: linux-perf) and the kernel's build folder, build/kernel")
+        print(
+            "not profiled: this needs perf (Debian: linux-perf) and the kernel's folder build/kernel", file=sys.stderr
+        )
+        return
     shares = {name: profile(kernels[-1], *episode) for name, episode in EPISODES.items()}
     save("profile", {"shares": shares})
 
