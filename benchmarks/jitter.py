@@ -198,7 +198,7 @@ def picture(rows: Rows) -> None:
         axes.grid(alpha=0.2)
         axes.spines[["top", "right"]].set_visible(False)
     kinds.legend(frameon=False, fontsize=7, loc="center right")
-    schemes.legend(frameon=False, fontsize=8, loc="center right")
+    schemes.legend(frameon=False, fontsize=8, loc="lower right")
     with write_atomically(PICTURE) as beside:
         figure.savefig(beside, format="png", dpi=150, facecolor="white", metadata={"Software": None})
     plt.close(figure)
