@@ -193,7 +193,9 @@ def _queue_share_bytes(environment: Environment, index: int) -> float:
     if link.limit_bytes is not None or not link.limited:
         return link.limit_bytes or 0
     everyone = (environment.flow, *(cross.flow for cross in environment.cross))
-    return UNLIMITED_QUEUE_BYTES / sum(index in environment.path(flow) for flow in everyone)
+    sharing = sum(index in environment.path(flow) for flow in everyone)
+    all_it_sends = bdp_bytes(link.peak_mbps, environment.duration_s * 1000)
+    return min(UNLIMITED_QUEUE_BYTES / sharing, all_it_sends)
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:

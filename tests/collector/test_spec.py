@@ -236,10 +236,16 @@ def test_seed_of_a_link() -> None:
 
 def test_queues_without_limit_are_shared() -> None:
     unlimited = replace(network().links[0], queue_bytes=None)
-    one = replace(network(), links=(unlimited,))
+    one = replace(network(duration_s=30), links=(unlimited,))
     sixteen = replace(one, cross=(CrossFlow("cubic"),) * 15)
     assert layout(one).flows["sndbuf_bytes"].tolist() == [4 * (240_000 + UNLIMITED_QUEUE_BYTES) + 2**20]
     assert set(layout(sixteen).flows["sndbuf_bytes"].tolist()) == {4 * (240_000 + UNLIMITED_QUEUE_BYTES // 16) + 2**20}
+
+
+def test_queues_without_limit_hold_no_more_than_the_link_sends() -> None:
+    """In one second 48 Mbps send 6 MB; the path holds 240,000 bytes."""
+    unlimited = replace(network(duration_s=1), links=(replace(network().links[0], queue_bytes=None),))
+    assert layout(unlimited).flows["sndbuf_bytes"] == 4 * 6_240_000 + 2**20
 
 
 def test_memory_of_several_flows() -> None:
