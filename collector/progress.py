@@ -52,7 +52,7 @@ class Progress:
         self._done, self._rows = self._done + 1, self._rows + rows
         self._done_cost, self._virtual_s = self._done_cost + task.cost, self._virtual_s + task.environment.duration_s
         self._bar.facts = self.facts()
-        self._bar.update(task.cost)
+        self._bar.update(min(task.cost, self._cost - self._bar.n))  # floats do not add up to their sum
         if self._log and time.monotonic() - self._said >= LOG_EVERY_S:
             self._say()
 

@@ -56,10 +56,15 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     assert not project.changed()
     assert not project.changed("datasets/full/dvc.yaml")
     assert yaml.safe_load(before)["schemes"][-1] == "hybla"
-    params.write_text(before.replace("hybla]", "hybla, bbr]"))
-    assert project.changed() == {"collect@I-bbr", "collect@II-bbr"}
-    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-bbr", "collect@II-bbr"}
+    params.write_text(before.replace("hybla]", "hybla, mine]"))
+    for file in ("collector/schemes.py", "collector/identity.py", "collector/kernel/modules/tcp_mine.c"):
+        with (project.folder / file).open("a") as text:
+            text.write("# mine\n")
+    (project.folder / "build" / "kernel-identity" / "mine").write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
+    assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine"}
+    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-mine", "collect@II-mine"}
     params.write_text(before)
+    project.dvc("commit", "--force", "kernel")
 
 
 def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
