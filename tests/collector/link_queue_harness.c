@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
  * The link's queue (link_queue.c) outside the kernel: what it takes from there, in the plainest form,
  * and the doors through which test_link_queue.py drives it packet by packet.
