@@ -183,19 +183,19 @@ def _in_flight_bytes(environment: Environment, flow: Flow) -> float:
     links = [environment.links[index] for index in environment.path(flow)]
     back = [environment.return_links[index] for index in environment.path(flow)]
     rtt_ms = flow.extra_rtt_ms + sum(link.peak_delay_ms for link in (*links, *back))
-    queues = [_queue_share_bytes(environment, index) for index in environment.path(flow)]
-    return bdp_bytes(min(link.peak_mbps for link in links), rtt_ms) + sum(queues)
+    queues = sum(_queue_share_bytes(environment, index) for index in environment.path(flow))
+    return bdp_bytes(min(link.peak_mbps for link in links), rtt_ms) + queues
 
 
 def _queue_share_bytes(environment: Environment, index: int) -> float:
     """Return how much of link `index`'s queue one flow can fill."""
-    link = environment.links[index]
-    if link.limit_bytes is not None or not link.limited:
-        return link.limit_bytes or 0
-    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
-    sharing = sum(index in environment.path(flow) for flow in everyone)
-    all_it_sends = bdp_bytes(link.peak_mbps, environment.duration_s * 1000)
-    return min(UNLIMITED_QUEUE_BYTES / sharing, all_it_sends)
+    link, limit = environment.links[index], environment.links[index].limit_bytes
+    if not link.limited:
+        return 0  # nobody waits
+    if limit is None:
+        everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+        limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in everyone)
+    return min(limit, bdp_bytes(link.peak_mbps, environment.duration_s * 1000))  # it sends no more than that
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:

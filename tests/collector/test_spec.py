@@ -248,6 +248,12 @@ def test_queues_without_limit_hold_no_more_than_the_link_sends() -> None:
     assert layout(unlimited).flows["sndbuf_bytes"] == 4 * 6_240_000 + 2**20
 
 
+def test_nobody_waits_where_there_is_no_rate() -> None:
+    environment = chain(24, 24)
+    passing = replace(environment, links=(environment.links[0], Link(delay_ms=5, queue_bytes=10**9)))
+    assert layout(passing).flows["sndbuf_bytes"] == 4 * (90_000 + 90_000) + 2**20  # 24 Mbps for 30 ms, one queue
+
+
 def test_memory_of_several_flows() -> None:
     """Six times the largest window, half a send buffer a further flow, 512 KiB for each over several links."""
     flow = CrossFlow("cubic")
