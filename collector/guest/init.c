@@ -33,6 +33,7 @@
 
 enum {
 	PAYLOAD_BYTES = 1 << 20, /* one file of zeros, sent over and over without copying */
+	UNSENT_BYTES = 8 << 20, /* waits in a socket beyond its window: enough that no flow ever runs dry */
 	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
 	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
 	NETLINK_BYTES = 1 << 10,
@@ -353,6 +354,7 @@ static int start_sender(const struct wire_flow *spec, __u32 id, const int *nodes
 	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, spec->scheme, strnlen(spec->scheme, sizeof(spec->scheme))))
 		fail("this kernel has no scheme '%.16s'", spec->scheme);
 	option(fd, SOL_SOCKET, SO_SNDBUFFORCE, spec->sndbuf_bytes / 2, "SO_SNDBUFFORCE");
+	option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES, "TCP_NOTSENT_LOWAT");
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)
 		fail("connect: %s", strerror(errno));
 	watch(fd, EPOLLOUT | EPOLLET, EVENT_SENDER, id);
