@@ -60,6 +60,7 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
         "goodput_mbps": flow.goodput_mbps,
         "queueing_ms": run.queueing_ms,
         "drops": flow.lost_packets,
+        "stalled_ms": run.stalled_ms,
         "there": asdict(run.there),
         "back": asdict(run.back),
         "load": load,

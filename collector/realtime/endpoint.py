@@ -39,7 +39,8 @@ class Specification:
 
     address: where the senders connect to; None inside Mahimahi, whose MAHIMAHI_BASE says it. Flow i has the port
     first_port + i, the scheme schemes[i] and the life (start, stop) lives_s[i]. buffer_bytes: the socket buffer to
-    force (as root), or 0 for the kernel's choice. out: the file for the samples.
+    force (as root), or 0 for the kernel's choice. priority: of SCHED_FIFO, or 0 for that of any program.
+    out: the file for the samples.
     """
 
     address: str | None
@@ -49,6 +50,7 @@ class Specification:
     duration_s: float
     tick_s: float
     buffer_bytes: int
+    priority: int
     out: str
 
 
@@ -208,6 +210,9 @@ def finish(sampler: Sampler, specification: Specification) -> None:
 def main() -> None:
     """Run one end."""
     role, specification = sys.argv[1], Specification(**json.loads(sys.argv[2]))
+    if specification.priority:
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(specification.priority))
     {"send": send, "receive": receive}[role](specification)
 
 

@@ -53,10 +53,16 @@ LEAD_S = 0.2
 LATE_S = 1.0
 """The last sample is taken at the episode's end or soon after: by then."""
 
+PRIORITY = 40
+"""Of the ends: a sender that waits for a processor runs out of data, then sends a burst. Below the delay line's."""
+
 RECEIVE_WINDOW_BYTES = 512 << 20
 BURST_PACKETS, BURST_S = 2, 0.25e-3
 """tbf's bucket, at least: packets, and time at its rate. A smaller one loses rate to each timer that fires late; from a
 larger one more packets leave without transmission time after a pause."""
+
+STALL_MS = 1.0
+"""Later than this, tbf has lost more than its bucket holds."""
 
 QUEUE, NEAR, FAR = range(3)
 """The taps: the router's device towards the sender, the delay line's tun devices at the router and the receiver."""
@@ -93,11 +99,13 @@ class HostRun:
     """An episode on the host's kernel, and what its network really did.
 
     queueing_ms: mean time of the flow under test's packets in tbf's queue, transmission included.
+    stalled_ms: how long tbf, with packets waiting, sent nothing that it could have sent: pauses above STALL_MS, summed.
     there, back: errors of the propagation delay of data and of acknowledgements.
     """
 
     episode: Episode
     queueing_ms: float
+    stalled_ms: float
     there: LineError
     back: LineError
 
@@ -228,6 +236,7 @@ class _Run:
             duration_s=environment.duration_s,
             tick_s=TICK_S,
             buffer_bytes=send_buffer if role == "send" else RECEIVE_WINDOW_BYTES,
+            priority=PRIORITY,
             out=str(self._folder / role),
         )
 
@@ -248,6 +257,7 @@ class _Run:
         return HostRun(
             episode=episode,
             queueing_ms=float((log.left_ns - log.entered_ns)[own].mean()) / 1e6,
+            stalled_ms=stalled_ms(log, environment.bandwidth_mbps),
             there=line_error(packets, NEAR, FAR, environment.bottleneck.delay_ms),
             back=line_error(packets, FAR, NEAR, environment.return_delay_ms),
         )
@@ -310,6 +320,14 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
         capacity_ns=capacity_ns,
         capacity_bytes=capacity_bytes,
     )
+
+
+def stalled_ms(log: LinkLog, rate_mbps: float) -> float:
+    """Return how long a link at `rate_mbps` was late with packets that waited (ms): pauses above STALL_MS, summed."""
+    could = np.diff(np.interp(log.left_ns, log.capacity_ns, log.capacity_bytes))
+    late_ms = (could - log.bytes[1:]) * 8 / rate_mbps / 1000
+    waited = log.entered_ns[1:] < log.left_ns[:-1]
+    return float(late_ms[waited & (late_ms > STALL_MS)].sum())
 
 
 def line_error(packets: npt.NDArray[np.void], tap_in: int, tap_out: int, delay_ms: float) -> LineError:

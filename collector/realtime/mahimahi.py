@@ -152,6 +152,7 @@ def _specification(environment: Environment, scheme: str, port: int, out: Path) 
         duration_s=environment.duration_s,
         tick_s=TICK_S,
         buffer_bytes=0 if os.geteuid() else int(4 * _in_flight_bytes(environment)) + (1 << 20),
+        priority=0,
         out=str(out),
     )
 

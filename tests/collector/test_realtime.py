@@ -151,6 +151,23 @@ def test_packets_of_two_flows_are_told_apart() -> None:
     assert log.columns(0, at)["link_queue_bytes"].tolist() == [1500, 40, 0]
 
 
+def test_only_pauses_with_packets_waiting_are_stalls() -> None:
+    """At 12 Mbps a packet takes 1 ms: the third is 4 ms late though it waited, the fourth came late itself."""
+    ms = 1_000_000
+    log = LinkLog(
+        flow=np.zeros(4, np.int64),
+        bytes=np.full(4, 1500),
+        entered_ns=np.array([0, 0, 0, 20]) * ms,
+        left_ns=np.array([1, 2, 7, 21]) * ms,
+        delay_ns=np.array([1, 2, 7, 1]) * ms,
+        drop_flow=np.array([], np.int64),
+        drop_ns=np.array([], np.int64),
+        capacity_ns=np.array([0, 100]) * ms,
+        capacity_bytes=np.array([0, 150_000]),
+    )
+    assert host.stalled_ms(log, 12) == pytest.approx(4)
+
+
 def test_capacity_of_a_schedule() -> None:
     t_ns, sent = rate_capacity(Link(rates=(RateStep(0, 12), RateStep(2, 24)), queue_bytes=1500), 3)
     assert t_ns.tolist() == [0, 2_000_000_000, 3_000_000_000]
@@ -232,6 +249,7 @@ def test_an_end_does_not_outlive_its_parent(tmp_path: Path) -> None:
         duration_s=60,
         tick_s=0.01,
         buffer_bytes=0,
+        priority=0,
         out=str(tmp_path / "out"),
     )
     with Program("e", "receiver", endpoint_command("receive", specification)) as program:
