@@ -11,7 +11,7 @@ endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTHON_FILES := benchmarks collector execution leagues learner sagecc schemas scripts tests
-C_FILES = $(shell git ls-files 'collector/**.c' 'collector/**.h')
+C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
 help: ## Print what there is to make
@@ -54,7 +54,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	ruff format $(PYTHON_FILES)
 	clang-format -i $(C_FILES)
 
-BENCHMARKS := bench-collect bench-memory bench-profile
+BENCHMARKS := bench-collect bench-memory bench-profile bench-jitter
 .PHONY: bench $(BENCHMARKS)
 bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
 $(BENCHMARKS): bench-%: kernel

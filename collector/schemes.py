@@ -35,7 +35,7 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "dctcp": "DCTCP (RFC 8257): for data centres with ECN marks",
         "scalable": "Scalable TCP: multiplicative increase",
         "nv": "TCP-NV: Vegas's heir for data centres",
-        "lp": "TCP-LP: low priority, yields to everything",
+        "lp": "TCP-LP: low priority by one-way delay; with Linux's timestamp offsets hardly more than Reno",
     }
 )
 """Further mainline schemes of the guest kernel, outside the paper's pool."""
