@@ -42,7 +42,7 @@ do, but the kernel's stage writes them into files on which the others depend."""
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
 LIMIT_BYTES = 20 * 2**20
-SOURCES = re.compile(r".*\.(py|c|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
+SOURCES = re.compile(r".*\.(py|c|cc|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
 
 
 def tracked() -> list[str]:
@@ -89,8 +89,8 @@ def test_every_source_file_names_its_licence(file: str) -> None:
         return
     licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
     assert licence, f"{file}: no SPDX line"
-    kernel_code = file.startswith("collector/kernel/") and not file.endswith(".py")
-    assert ("GPL-2.0-only" if kernel_code else "Apache-2.0") in licence[1].split(" OR "), licence[1]
+    gpl = (file.startswith("collector/kernel/") and not file.endswith(".py")) or file.endswith(".cc")  # ns-3's
+    assert ("GPL-2.0-only" if gpl else "Apache-2.0") in licence[1].split(" OR "), licence[1]
 
 
 def test_licences_are_the_full_texts() -> None:
