@@ -120,6 +120,17 @@ def test_a_competitor_that_the_kernel_lacks(tmp_path: Path) -> None:
             CliRunner().invoke(run, ["--scheme", "reno", "--environment", str(file)], catch_exceptions=False)
 
 
+def test_mahimahi_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SageccError, match="mm-delay and mm-link not on the PATH: install Mahimahi"):
+        CliRunner().invoke(run, ["--scheme", "cubic", "--backend", "mahimahi"], catch_exceptions=False)
+
+
+def test_a_policy_runs_in_the_lab_only() -> None:
+    with pytest.raises(SageccError, match="--backend mahimahi runs schemes of this machine's kernel, not policy:x"):
+        CliRunner().invoke(run, ["--scheme", "policy:x", "--backend", "mahimahi"], catch_exceptions=False)
+
+
 FILES = [path for path in sorted(EXAMPLES.glob("*.yaml")) if path.stem != "fifty-flows"]
 
 

@@ -12,6 +12,7 @@ import click
 import pyarrow.parquet as pq
 
 from collector.episode import Episode, run_episode
+from collector.realtime.mahimahi import run_mahimahi
 from collector.schemes import POLICY_PREFIX, check_scheme
 from execution.agent import policy_controller
 from leagues.plots import plot_episode
@@ -26,6 +27,13 @@ from schemas.raw import RAW_VERSION
 @click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes') or policy:PATH.")
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option(
+    "--backend",
+    type=click.Choice(["lab", "mahimahi"]),
+    default="lab",
+    show_default=True,
+    help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/fidelity.md).",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -33,6 +41,7 @@ from schemas.raw import RAW_VERSION
 def command(
     scheme: str,
     seed: int,
+    backend: str,
     out: Path | None,
     plot: Path | None,
     as_json: bool,
@@ -43,7 +52,7 @@ def command(
 
     The scheme sends as fast as its window lets it through one bottleneck, or through the network that
     --environment describes. Delays are one-way over the links, of the data packets, propagation included.
-    The same command gives the same trajectory, byte for byte.
+    In the lab, the same command gives the same trajectory, byte for byte.
     """
     environment = environment_from(**network)
     check_scheme(scheme)
@@ -54,9 +63,15 @@ def command(
     for path in (out, plot):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
-    controller = policy_controller(scheme) if scheme.startswith(POLICY_PREFIX) else None
+    policy = scheme.startswith(POLICY_PREFIX)
+    if policy and backend != "lab":
+        raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {scheme}: use the lab")
+    controller = policy_controller(scheme) if policy else None
     began = time.perf_counter()
-    episode = run_episode(kernel, environment, scheme, seed, controller)
+    if backend == "lab":
+        episode = run_episode(kernel, environment, scheme, seed, controller)
+    else:
+        episode = run_mahimahi(environment, scheme, seed)
     wall_s = time.perf_counter() - began
     if out is not None:
         meta = {b"sagecc.raw_version": RAW_VERSION.encode()}
