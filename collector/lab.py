@@ -192,6 +192,7 @@ def _record(stream: _Stream, spec: EpisodeSpec, controllers: Mapping[int, Contro
             packets += body
         elif kind == wire.KIND_TICK:
             stream.send(_actions(spec, controllers, now))
+            now.clear()  # a flow that has stopped is asked no more
         elif kind == wire.KIND_END:
             end = np.frombuffer(body, wire.END)[0]
             break
