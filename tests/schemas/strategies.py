@@ -20,11 +20,11 @@ from schemas.environment import (
     Trace,
 )
 
-DURATION_S = 60
-
-rates_mbps = st.one_of(st.integers(1, 500), st.floats(0.001, 10_000))
 delays_ms = st.one_of(st.integers(0, 100), st.floats(0, 200))
-moments_s = st.one_of(st.integers(1, DURATION_S), st.floats(0.001, DURATION_S))
+
+
+def moments_s(duration_s: float) -> st.SearchStrategy[float]:
+    return st.one_of(st.integers(1, int(duration_s)), st.floats(0.001, duration_s))
 
 
 def increasing(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:
@@ -39,9 +39,10 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 @st.composite
-def links(draw: st.DrawFn, limited: bool) -> Link:
+def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) -> Link:
     kind = draw(st.sampled_from(("rates", "trace"))) if limited else ""
-    later = draw(increasing(moments_s))
+    rates_mbps = st.one_of(st.integers(1, int(max_mbps)), st.floats(0.001, max_mbps))
+    later = draw(increasing(moments_s(duration_s)))
     fields: dict[str, Any] = {"discipline": draw(st.sampled_from(("tail-drop", "head-drop", "codel", "pie", "bode")))}
     if fields["discipline"] in TARGET_MS:
         fields["target_ms"] = draw(st.none() | st.floats(0.001, 100))
@@ -52,7 +53,7 @@ def links(draw: st.DrawFn, limited: bool) -> Link:
         rates=tuple(RateStep(t, draw(rates_mbps)) for t in (0, *later)) if kind == "rates" else (),
         trace=draw(traces()) if kind == "trace" else None,
         delay_ms=draw(delays_ms),
-        delays=tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s))),
+        delays=tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s(duration_s)))),
         queue_bytes=draw(st.none() | st.integers(1500, 10**9)),
         queue_packets=draw(st.none() | st.integers(1, 10**6)),
         loss=draw(st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))),
@@ -64,32 +65,32 @@ def links(draw: st.DrawFn, limited: bool) -> Link:
 
 
 @st.composite
-def flows(draw: st.DrawFn, limited: tuple[bool, ...]) -> Flow:
+def flows(draw: st.DrawFn, limited: tuple[bool, ...], duration_s: float) -> Flow:
     count = len(limited)
     some = [index for index, has in enumerate(limited) if has]
     through = draw(st.sampled_from(some))
     path = draw(st.none() | st.tuples(st.integers(0, through), st.integers(through, count - 1)))
-    start_s = draw(st.one_of(st.just(0), st.floats(0, DURATION_S - 2)))
-    stop_s = draw(st.none() | st.floats(DURATION_S - 1, DURATION_S))
+    start_s = draw(st.one_of(st.just(0), st.floats(0, duration_s / 2)))
+    stop_s = draw(st.none() | st.floats(duration_s * 0.75, duration_s))
     return Flow(start_s, stop_s, draw(st.sampled_from((0, 0, 10, 33.3))), path)
 
 
 @st.composite
-def environments(draw: st.DrawFn) -> Environment:
+def environments(draw: st.DrawFn, duration_s: int = 60, max_mbps: float = 10_000) -> Environment:
     limited = tuple(draw(st.lists(st.booleans(), min_size=1, max_size=MAX_LINKS).filter(any)))
-    flow = draw(flows(limited))
-    return_links = [draw(links(draw(st.booleans()))) for _ in limited]
+    flow = draw(flows(limited, duration_s))
+    return_links = [draw(links(draw(st.booleans()), duration_s, max_mbps)) for _ in limited]
     if not flow.extra_rtt_ms:  # the minimum RTT must not be 0
         first = flow.links[0] if flow.links else 0
         return_links[first] = Link(delay_ms=draw(st.integers(1, 100)))
-    cross = draw(st.lists(st.builds(CrossFlow, st.sampled_from(("cubic", "bbr")), flows(limited)), max_size=6))
+    competitors = st.builds(CrossFlow, st.sampled_from(("cubic", "bbr")), flows(limited, duration_s))
     return Environment(
         set=draw(st.sampled_from(("I", "II", "custom"))),
-        links=tuple(draw(links(has)) for has in limited),
+        links=tuple(draw(links(has, duration_s, max_mbps)) for has in limited),
         return_links=tuple(return_links),
-        duration_s=DURATION_S,
-        windows_s=tuple((t, DURATION_S) for t in draw(increasing(st.integers(0, DURATION_S - 1)))),
+        duration_s=duration_s,
+        windows_s=tuple((t, duration_s) for t in draw(increasing(st.integers(0, duration_s - 1)))),
         reward=draw(st.sampled_from(("power", "friendliness"))),
-        cross=tuple(cross),
+        cross=tuple(draw(st.lists(competitors, max_size=6))),
         flow=flow,
     )
