@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
+from learner.selection import Selection
 from schemas.errors import SageccError
 
 Filter = Literal["exp", "binary", "identity"]
@@ -19,7 +20,7 @@ InputTransform = Literal["none", "linear", "symlog"]
 
 @dataclass(frozen=True)
 class Config:
-    """Every choice of a training run but its data, its seed and its place on disk.
+    """Every choice of a training run but the pool, its seed and its place on disk.
 
     Network (section 4.2 and Fig. 6 of the paper; policy and critic have the same trunk):
 
@@ -63,6 +64,11 @@ class Config:
     reward_before_action: pair action t with the reward measured before it, as Sage's code does. Off: the pool's
         reward of row t is the one measured after action t.
 
+    Data:
+
+    data: which trajectories of the pool are learned from, and their weights: the fields of
+        learner.selection.Selection (schemes, sets, winners_of, scheme_weights, set_weights, reward_weight).
+
     Optimisation:
 
     policy_rate, critic_rate: learning rates of Adam.
@@ -98,6 +104,7 @@ class Config:
     value_range: tuple[float, float] | None = None
     reward_before_action: bool = False
     gradient_clip: float = 40.0
+    data: Selection = Selection()
     burn_in: int = 0
 
     def __post_init__(self) -> None:
@@ -167,6 +174,8 @@ def from_dict(values: dict[str, Any]) -> Config:
 
 def _convert(name: str, value: Any, kind: Any) -> Any:
     """Check one field; an integer serves where a float is asked for, and YAML reads 1e-4 as text."""
+    if name == "data":
+        return Selection.of(value)
     if name == "value_range":
         if value is None:
             return None
