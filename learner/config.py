@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from learner.selection import Selection
+from learner.selection import EVERYTHING, Selection
 from schemas.errors import SageccError
 
 Filter = Literal["exp", "binary", "identity"]
@@ -104,7 +104,7 @@ class Config:
     value_range: tuple[float, float] | None = None
     reward_before_action: bool = False
     gradient_clip: float = 40.0
-    data: Selection = Selection()
+    data: Selection = EVERYTHING
     burn_in: int = 0
 
     def __post_init__(self) -> None:

@@ -70,6 +70,9 @@ class Selection:
         return cls(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
 
 
+EVERYTHING = Selection()
+
+
 def _number(x: Any) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
 
