@@ -41,7 +41,7 @@ _AGAIN = "train it again with 'sagecc train' or fetch it again"
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """Sizes that fix every weight's shape: inputs F, width, gru H, residual blocks, mixture K."""
+    """What fixes every weight's shape: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
 
     inputs: int
     width: int
@@ -49,6 +49,7 @@ class NetworkSizes:
     residual_blocks: int
     mixture: int
     min_scale: float
+    second_encoder: bool = True
 
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
@@ -58,7 +59,20 @@ class NetworkSizes:
     @classmethod
     def of(cls, config: Config, inputs: int) -> NetworkSizes:
         """Return the sizes of the policy that a configuration trains."""
-        return cls(inputs, config.width, config.gru, config.residual_blocks, config.mixture, config.min_scale)
+        return cls(
+            inputs,
+            config.width,
+            config.gru,
+            config.residual_blocks,
+            config.mixture,
+            config.min_scale,
+            config.second_encoder,
+        )
+
+    @property
+    def state(self) -> int:
+        """Size of the hidden state: the GRU's, or without one that of the encoder, whose last output it is."""
+        return self.gru or self.width
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every weight by name."""
@@ -73,10 +87,12 @@ class NetworkSizes:
 
         linear("encoder", self.inputs, width)
         norm("encoder")
-        shapes.update({"gru.w_i": (width, 3 * gru), "gru.w_h": (gru, 3 * gru), "gru.b": (3 * gru,)})
-        linear("encoder2", gru, width)
-        norm("encoder2")
-        linear("fc", width, width)
+        if gru:
+            shapes.update({"gru.w_i": (width, 3 * gru), "gru.w_h": (gru, 3 * gru), "gru.b": (3 * gru,)})
+        if self.second_encoder:
+            linear("encoder2", self.state, width)
+            norm("encoder2")
+        linear("fc", width if self.second_encoder else self.state, width)
         for i in range(self.residual_blocks):
             linear(f"residual{i}.linear0", width, width)
             linear(f"residual{i}.linear1", width, width)
@@ -152,7 +168,7 @@ class PolicyArtefact:
 
     def initial_state(self, batch: int = 1) -> Floats:
         """Return the hidden state [batch, H] at the start of a flow."""
-        return np.zeros((batch, self.sizes.gru), np.float32)
+        return np.zeros((batch, self.sizes.state), np.float32)
 
     def step(self, observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Advance one tick.
@@ -162,8 +178,9 @@ class PolicyArtefact:
         """
         w = self.weights
         x: Any = np.tanh(_layer_norm(self.scaling(observation) @ w["encoder.w"] + w["encoder.b"], w, "encoder"))
-        hidden = self._gru(x, hidden)
-        x = np.tanh(_layer_norm(hidden @ w["encoder2.w"] + w["encoder2.b"], w, "encoder2"))
+        x = hidden = self._gru(x, hidden) if self.sizes.gru else x
+        if self.sizes.second_encoder:
+            x = np.tanh(_layer_norm(x @ w["encoder2.w"] + w["encoder2.b"], w, "encoder2"))
         x = x @ w["fc.w"] + w["fc.b"]
         for i in range(self.sizes.residual_blocks):
             name = f"residual{i}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -13,9 +14,24 @@ import yaml
 
 from learner.selection import EVERYTHING, Selection
 from schemas.errors import SageccError
+from schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 
 Filter = Literal["exp", "binary", "identity"]
 InputTransform = Literal["none", "linear", "symlog"]
+
+
+def _of_window(window: str) -> Callable[[Column], bool]:
+    return lambda column: "." not in column.name or f"_{window}." in column.name
+
+
+INPUT_GROUPS: dict[str, Callable[[Column], bool]] = {
+    "all": lambda column: True,
+    "no-min-max": lambda column: not column.name.endswith((".min", ".max")),
+    "no-rtt-var": lambda column: not 23 <= column.paper_index <= 40,
+    "no-loss-inflight": lambda column: not 41 <= column.paper_index <= 58,
+    **{f"window-{window}": _of_window(window) for window in WINDOWS_TICKS},
+}
+"""Which features each named group of inputs keeps: all, those of section 7.3's ablations, and section 7.4's windows."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +41,20 @@ class Config:
     Network (section 4.2 and Fig. 6 of the paper; policy and critic have the same trunk):
 
     width: neurons of the encoders, the fully connected layer and the residual blocks.
-    gru: size of the recurrent state.
+    gru: size of the recurrent state; 0 leaves the GRU out (section 7.3), so that a decision rests on one tick alone.
+    second_encoder: the encoder between the GRU and the fully connected layer; false leaves it out (section 7.3).
     residual_blocks: residual blocks after the fully connected layer.
-    mixture: Gaussians in the policy's head.
+    mixture: Gaussians in the policy's head; 1 is the single Gaussian of section 7.3 ("no GMM").
     min_scale: smallest standard deviation of a Gaussian, in log2(action). Acme and Sage's code have 1e-4. Most
         ticks leave the window as it is, so a Gaussian collapses onto 0 and its gradients, which grow with
         1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small budget.
     atoms: support points of the critic's categorical return distribution (C51).
 
-    Inputs (not in the paper, whose features are divided by fixed constants only):
+    Inputs (their scaling is not in the paper, whose features are divided by fixed constants only):
 
+    inputs: the features that the networks see: names of schemas.pool in a list, or one of `all` (69), `no-min-max`
+        (33), `no-rtt-var` (51, without rows 23 to 40 of Table 1), `no-loss-inflight` (51, without rows 41 to 58),
+        `window-s`, `window-m`, `window-l` (33 each: of the three windows only the one of 10, 200 or 1000 ticks).
     input_transform: `none` leaves the 69 features as they are; `linear` shifts and scales each to mean 0 and
         deviation 1 over the pool; `symlog` first takes sign(x)*log(1+|x|), then the same. Delays, losses and
         ratios have heavy tails (a queue of 16 BDP after ones of 1/2), which `linear` alone lets dominate, so
@@ -53,6 +73,8 @@ class Config:
     ratio_cap: largest weight of `exp`.
     value_samples: actions drawn from the policy to estimate V(s) in A = Q(s, a) - V(s) (m of Eq. 6).
     td_samples: actions drawn from the target policy for the temporal-difference target.
+    n_step: rewards in that target before the target critic's value takes over; fewer at a window's end. More than 1
+        carries rewards back faster, but the rewards are those of the pool's actions, not of the policy's.
     average: decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights,
         as in `paper`. A policy acts a hundred times a second, so a bias of its mean far below the noise of single steps
         starves or floods a link.
@@ -87,9 +109,11 @@ class Config:
     policy_rate: float
     critic_rate: float
     residual_blocks: int = 2
+    second_encoder: bool = True
     mixture: int = 5
     min_scale: float = 1e-4
     atoms: int = 101
+    inputs: str | tuple[str, ...] = "all"
     input_transform: InputTransform = "none"
     input_limit: float = 0.0
     action_scale: float = 0.0
@@ -99,6 +123,7 @@ class Config:
     ratio_cap: float = 20.0
     value_samples: int = 4
     td_samples: int = 1
+    n_step: int = 1
     average: float = 0.0
     target_period: int = 100
     value_range: tuple[float, float] | None = None
@@ -108,13 +133,14 @@ class Config:
     burn_in: int = 0
 
     def __post_init__(self) -> None:
-        counts = ("width", "gru", "batch", "steps", "mixture", "value_samples", "td_samples", "target_period")
+        counts = ("width", "batch", "steps", "mixture", "value_samples", "td_samples", "n_step", "target_period")
         rates = ("policy_rate", "critic_rate", "min_scale", "beta", "ratio_cap", "gradient_clip")
         transitions = self.window - 1 - int(self.reward_before_action)
         low, high = self.value_range or (0.0, 1.0)
         checks = [
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in rates),
+            (self.gru >= 0, "gru cannot be negative (0 is no GRU)"),
             (self.atoms >= 2, "atoms must be at least 2"),
             (self.residual_blocks >= 0, "residual_blocks cannot be negative"),
             (self.input_limit >= 0, "input_limit cannot be negative (0 is no limit)"),
@@ -127,6 +153,23 @@ class Config:
         for holds, text in checks:
             if not holds:
                 raise SageccError(f"training configuration: {text}")
+        if isinstance(self.inputs, str):
+            if self.inputs not in INPUT_GROUPS:
+                raise SageccError(
+                    f"training configuration: inputs '{self.inputs}' is no group of features; known are "
+                    f"{', '.join(INPUT_GROUPS)}, or a list of names"
+                )
+        elif unknown := sorted(set(self.inputs) - set(FEATURE_NAMES)):
+            raise SageccError(f"training configuration: inputs names '{unknown[0]}', which is no feature of the pool")
+        elif not self.inputs or len(set(self.inputs)) < len(self.inputs):
+            raise SageccError("training configuration: inputs must name at least one feature, and none twice")
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        """Names of the features that the networks see, in the network's order."""
+        if isinstance(self.inputs, str):
+            return tuple(column.name for column in FEATURES if INPUT_GROUPS[self.inputs](column))
+        return self.inputs
 
 
 def shipped() -> tuple[str, ...]:
@@ -138,9 +181,33 @@ def shipped() -> tuple[str, ...]:
 def load(name: str, **overrides: Any) -> Config:
     """Return the shipped configuration `name`, or the one in the YAML file at that path.
 
+    A file with `base: NAME` takes every field that it does not name itself from that configuration. `paper+no-gru`
+    is the first with the second's own fields in place of its own, whatever base the second names.
     overrides: fields that replace the file's. Raises SageccError where the file is missing or not YAML, or where
     a field is unknown, missing, of another type or out of its range.
     """
+    first, *others = [name] if Path(name).is_file() else name.split("+")
+    values = _with_base(first, ())
+    for other in others:
+        values |= _read(other)
+    values.pop("base", None)
+    try:
+        return from_dict({**values, **overrides})
+    except SageccError as error:
+        raise SageccError(f"{name}: {error}") from error
+
+
+def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of a configuration and of what it is based on."""
+    if name in above:
+        raise SageccError(f"training configuration {name} is its own base: {' -> '.join((*above, name))}")
+    values = _read(name)
+    base = values.pop("base", None)
+    return values if base is None else {**_with_base(str(base), (*above, name)), **values}
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Return the fields that one file names."""
     if name in shipped():
         text = (resources.files("learner") / "configs" / f"{name}.yaml").read_text()
     elif Path(name).is_file():
@@ -153,10 +220,7 @@ def load(name: str, **overrides: Any) -> Config:
         raise SageccError(f"training configuration {name} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise SageccError(f"training configuration {name}: expected 'field: value' lines")
-    try:
-        return from_dict({**values, **overrides})
-    except SageccError as error:
-        raise SageccError(f"{name}: {error}") from error
+    return values
 
 
 def from_dict(values: dict[str, Any]) -> Config:
@@ -182,6 +246,12 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise SageccError(f"training configuration: value_range must be null or [low, high], not {value!r}")
         return tuple(_convert("value_range's bound", bound, float) for bound in value)
+    if name == "inputs":
+        if isinstance(value, list | tuple) and all(isinstance(x, str) for x in value):
+            return tuple(value)
+        if isinstance(value, str):
+            return value
+        raise SageccError(f"training configuration: inputs must be a group's name or a list of names, not {value!r}")
     if choices := get_args(kind):
         if value not in choices:
             raise SageccError(f"training configuration: {name} must be one of {', '.join(choices)}, not {value!r}")

@@ -128,7 +128,8 @@ class Crr:
             _before(target_states, states["target_critic"]),
         )
         next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
-        target = project(now.reward, config.discount, next_probabilities, self.values)
+        reward, last, discount = n_step_returns(now.reward, config.discount, config.n_step)
+        target = project(reward, discount, tf.gather(next_probabilities, last), self.values)
         critic_loss = tf.nn.softmax_cross_entropy_with_logits(labels=tf.stop_gradient(target), logits=logits)
 
         # Policy improvement (Eq. 6).
@@ -192,7 +193,7 @@ class Crr:
     def _warm_up(self, now: Batch, following: Batch) -> dict[str, Any]:
         """Return the recurrent states with which the loss begins: zeros, or what the burn-in rows leave."""
         burn_in, size = self.config.burn_in, tf.shape(now.action)[1]
-        zeros = tf.zeros([size, self.config.gru])
+        zeros = tf.zeros([size, self.policy.trunk.gru.size])
         if burn_in == 0:
             return dict.fromkeys(("policy", "critic", "target_policy", "target_critic"), zeros)
         now, following = (Batch(*(x[:burn_in] for x in part)) for part in (now, following))
@@ -205,12 +206,24 @@ class Crr:
         return {name: tf.stop_gradient(after[-1]) for name, after in states.items()}
 
 
-def project(reward: Any, discount: float, probabilities: Any, values: Any) -> Any:
+def n_step_returns(reward: Any, discount: float, steps: int) -> tuple[Any, Any, Any]:
+    """Sum the discounted rewards [T, B] of up to `steps` transitions from each on, as many as there are left.
+
+    Returns the sums [T, B], the last transition in each [T], and the discount of the value that follows it [T, 1, 1].
+    """
+    length = reward.shape[0]
+    total = tf.add_n([discount**k * tf.pad(reward[k:], [[0, k], [0, 0]]) for k in range(min(steps, length))])
+    last = [min(t + steps, length) - 1 for t in range(length)]
+    discounts = [discount ** (end - t + 1) for t, end in enumerate(last)]
+    return total, tf.constant(last), tf.constant(discounts, tf.float32)[:, None, None]
+
+
+def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:
     """Project the distribution of reward + discount * z back onto the evenly spaced support `values` (C51).
 
-    reward [...], probabilities [..., A] over values [A] -> [..., A]. Each shifted point, clipped to the support,
-    shares its probability between its two neighbours in proportion to nearness (Bellemare et al., ICML 2017,
-    algorithm 1). A sum by segment needs one pass and no [.., A, A] tensor.
+    reward [...], probabilities [..., A] over values [A] -> [..., A]; discount: a number or what broadcasts to [..., A].
+    Each shifted point, clipped to the support, shares its probability between its two neighbours in proportion to
+    nearness (Bellemare et al., ICML 2017, algorithm 1). A sum by segment needs one pass and no [.., A, A] tensor.
     """
     atoms = values.shape[0]
     low, high = values[0], values[-1]

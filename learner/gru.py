@@ -40,6 +40,22 @@ class Gru(snt.Module):  # type: ignore[misc]
         return state + z * (a - state)
 
 
+class Memoryless(snt.Module):  # type: ignore[misc]
+    """What stands in the GRU's place where there is none (section 7.3): a tick's input is its "state"."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(name="memoryless")
+        self.size = size
+
+    def unroll(self, inputs: Any, state: Any) -> Any:
+        """Return the inputs [T, B, E]."""
+        return inputs
+
+    def step(self, inputs: Any, state: Any) -> Any:
+        """Return the inputs [M, N, E]."""
+        return inputs
+
+
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def _unroll(gates: Any, state: Any, weights: Any) -> Any:
     """Run the recurrence. gates [T, B, 3H] from the inputs, state [B, H], weights [H, 3H]; returns [T, B, H]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,28 @@ def run(
 ) -> Result:
     """Train from the last checkpoint in `logs` (or from the start) to the configuration's last step."""
     configure(seed)
-    crr = Crr(config, len(FEATURE_NAMES), value_range, seed)
+    crr = Crr(config, len(config.observations), value_range, seed)
     journal = Journal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)))
     begin = journal.restore()
     begun = time.perf_counter()
-    with Prefetch(sampler.batch, range(begin, config.steps)) as batches:
+    with Prefetch(_selecting(sampler, config), range(begin, config.steps)) as batches:
         _loop(config, crr, batches, journal, begin, checkpoint_s)
     seconds = time.perf_counter() - begun
     weights = {name: variable.numpy() for name, variable in crr.exported().items()}
     return Result(weights, journal.last(), config.steps - begin, seconds, batches.waited_s / seconds)
+
+
+def _selecting(sampler: WindowSampler, config: Config) -> Callable[[int], tuple[Floats, ...]]:
+    """Return the sampler's batches with the observations that the configuration selects."""
+    if config.observations == FEATURE_NAMES:
+        return sampler.batch
+    columns = [FEATURE_NAMES.index(name) for name in config.observations]
+
+    def batch(step: int) -> tuple[Floats, ...]:
+        observation, *labels = sampler.batch(step)
+        return np.take(observation, columns, axis=-1), *labels
+
+    return batch
 
 
 def _loop(config: Config, crr: Crr, batches: Prefetch, journal: Journal, begin: int, checkpoint_s: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from learner.acme_compat import continuous as acme
 from learner.acme_compat import uniform_initializer
 from learner.config import Config
-from learner.gru import Gru
+from learner.gru import Gru, Memoryless
 from learner.tensorflow_runtime import snt, tf
 
 
@@ -24,15 +24,15 @@ class Trunk(snt.Module):  # type: ignore[misc]
         super().__init__(name="trunk")
         width = config.width
         self.encoder = acme.LayerNormMLP([width])
-        self.gru = Gru(width, config.gru)
-        self.encoder2 = acme.LayerNormMLP([width])
+        self.gru = Gru(width, config.gru) if config.gru else Memoryless(width)
+        self.encoder2 = acme.LayerNormMLP([width]) if config.second_encoder else None
         self.fc = snt.Linear(width, w_init=uniform_initializer())
         self.blocks = [
             acme.ResidualLayernormWrapper(snt.nets.MLP([width, width], w_init=uniform_initializer()))
             for _ in range(config.residual_blocks)
         ]
         self.encoder(tf.zeros([1, inputs]))
-        self.after_gru(tf.zeros([1, config.gru]))
+        self.after_gru(tf.zeros([1, self.gru.size]))
 
     def before_gru(self, inputs: Any) -> Any:
         """[..., F] -> [..., width]."""
@@ -42,7 +42,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
         """[..., H] -> [..., width], the last hidden layer."""
 
         def layers(rows: Any) -> Any:
-            rows = self.fc(self.encoder2(rows))
+            rows = self.fc(rows if self.encoder2 is None else self.encoder2(rows))
             for block in self.blocks:
                 rows = block(rows)
             return rows
@@ -51,15 +51,13 @@ class Trunk(snt.Module):  # type: ignore[misc]
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by the name it has in checkpoints and in the artefact."""
-        core = self.gru.core
-        named = {
-            **_parts("encoder", self.encoder),
-            "gru.w_i": core.input_to_hidden,
-            "gru.w_h": core.hidden_to_hidden,
-            "gru.b": core.b,
-            **_parts("encoder2", self.encoder2),
-            **_parts("fc", self.fc),
-        }
+        named = _parts("encoder", self.encoder)
+        if isinstance(self.gru, Gru):
+            core = self.gru.core
+            named |= {"gru.w_i": core.input_to_hidden, "gru.w_h": core.hidden_to_hidden, "gru.b": core.b}
+        if self.encoder2 is not None:
+            named |= _parts("encoder2", self.encoder2)
+        named |= _parts("fc", self.fc)
         for i, block in enumerate(self.blocks):
             named |= _parts(f"residual{i}", block)
         return named

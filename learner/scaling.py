@@ -30,6 +30,10 @@ class Scaling:
         scaled = (x - self.shift) / self.scale
         return np.clip(scaled, -self.limit, self.limit) if self.limit else scaled
 
+    def select(self, columns: list[int]) -> Scaling:
+        """Return the scaling of these inputs alone, in this order."""
+        return Scaling(self.transform, self.shift[columns], self.scale[columns], self.limit)
+
 
 def symlog(x: Floats) -> Floats:
     """sign(x) * log(1 + |x|), element by element."""

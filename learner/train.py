@@ -67,7 +67,8 @@ def train(
     _claim(logs, fingerprint, config, seed, compiled)
     result = run(config, sampler, value_range, seed, logs, fingerprint, checkpoint_s)
 
-    sizes = artefact.NetworkSizes.of(config, len(FEATURE_NAMES))
+    observations = config.observations
+    sizes = artefact.NetworkSizes.of(config, len(observations))
     provenance = {
         "fingerprint": fingerprint,
         "training": asdict(config),
@@ -82,7 +83,8 @@ def train(
     }
     with write_atomically(_made(out) / "metrics.json") as path:
         path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters}, indent=2) + "\n")
-    artefact.write(out, result.weights, sizes, scaling, FEATURE_NAMES, provenance)
+    selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
+    artefact.write(out, result.weights, sizes, selected, observations, provenance)
     return Outcome(out, logs, sizes.parameters, result.steps, result.seconds, result.waiting, result.metrics)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from learner.artefact import NetworkSizes
-from learner.config import load
-from schemas.pool import FEATURE_NAMES
+from learner.config import load, shipped
 
 
 @click.command()
@@ -18,7 +17,8 @@ from schemas.pool import FEATURE_NAMES
     "name",
     default="small",
     show_default=True,
-    help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), or a YAML file of your own.",
+    help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), a YAML file of your own, or a variant: "
+    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper.",
 )
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
 @click.option(
@@ -62,7 +62,7 @@ def command(
     """
     config = load(name, **({} if steps is None else {"steps": steps}))
     if count_parameters:
-        click.echo(NetworkSizes.of(config, len(FEATURE_NAMES)).parameters)
+        click.echo(NetworkSizes.of(config, len(config.observations)).parameters)
         return
     # TensorFlow takes seconds to load: not for --help.
     from learner.train import train

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from learner.artefact import NetworkSizes
-from learner.config import Config, from_dict, load, shipped
+from learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
+from sagecc.commands.train import command as train
 from schemas.errors import SageccError
+from schemas.pool import FEATURE_NAMES
 
 SMALLEST = {
     "width": 8,
@@ -23,7 +26,7 @@ SMALLEST = {
 
 
 def test_shipped_configurations_load() -> None:
-    assert shipped() == ("paper", "small", "tiny")
+    assert {"paper", "small", "tiny"} <= set(shipped())
     assert all(isinstance(load(name), Config) for name in shipped())
 
 
@@ -68,6 +71,13 @@ def test_overrides_and_a_file_of_ones_own(tmp_path: Path) -> None:
         ({"burn_in": 3}, "burn_in must leave a transition of the window's 3"),
         ({"window": 1}, "burn_in must leave a transition"),
         ({"atoms": 1}, "atoms must be at least 2"),
+        ({"gru": -1}, "gru cannot be negative"),
+        ({"n_step": 0}, "n_step must be at least 1"),
+        ({"inputs": "some"}, "inputs 'some' is no group of features; known are all, no-min-max"),
+        ({"inputs": ["srtt", "speed"]}, "inputs names 'speed', which is no feature"),
+        ({"inputs": ["srtt", "srtt"]}, "at least one feature, and none twice"),
+        ({"inputs": []}, "at least one feature"),
+        ({"inputs": 3}, "inputs must be a group's name or a list of names, not 3"),
         ({"reward_before_action": 1}, "reward_before_action must be of type bool"),
     ],
 )
@@ -93,5 +103,63 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, message: str
 
 
 def test_no_such_configuration() -> None:
-    with pytest.raises(SageccError, match="no training configuration 'huge': give a file or one of paper, small, tiny"):
+    with pytest.raises(
+        SageccError, match=r"no training configuration 'huge': give a file or one of .*paper, small, tiny"
+    ):
         load("huge")
+
+
+def test_count_parameters_of_the_paper() -> None:
+    done = CliRunner().invoke(train, ["--config", "paper", "--count-parameters"])
+    assert (done.exit_code, done.output) == (0, "4550415\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("no-gru", {"gru": 0}),
+        ("no-encoder", {"second_encoder": False}),
+        ("no-gmm", {"mixture": 1}),
+        ("bc", {"filter": "identity"}),
+        *((group, {"inputs": group}) for group in INPUT_GROUPS if group != "all"),
+    ],
+)
+@pytest.mark.parametrize("base", ["small", "paper"])
+def test_an_ablation_changes_one_thing(base: str, name: str, changes: dict[str, object]) -> None:
+    assert load(name if base == "small" else f"{base}+{name}") == replace(load(base), **changes)
+
+
+@pytest.mark.parametrize(
+    ("group", "kept"),
+    [
+        ("all", [*range(1, 70)]),
+        ("no-min-max", [*range(1, 5), *range(5, 59, 3), *range(59, 70)]),
+        ("no-rtt-var", [*range(1, 23), *range(41, 70)]),
+        ("no-loss-inflight", [*range(1, 41), *range(59, 70)]),
+        ("window-s", [*range(1, 5), *(i for a in range(5, 59, 9) for i in range(a, a + 3)), *range(59, 70)]),
+        ("window-m", [*range(1, 5), *(i for a in range(8, 59, 9) for i in range(a, a + 3)), *range(59, 70)]),
+        ("window-l", [*range(1, 5), *(i for a in range(11, 59, 9) for i in range(a, a + 3)), *range(59, 70)]),
+    ],
+)
+def test_groups_of_inputs_keep_these_rows_of_table_1(group: str, kept: list[int]) -> None:
+    observations = from_dict({**SMALLEST, "inputs": group}).observations
+    assert [FEATURE_NAMES.index(name) + 1 for name in observations] == kept
+
+
+def test_inputs_by_name_keep_their_order() -> None:
+    assert from_dict({**SMALLEST, "inputs": ["dr_max", "srtt"]}).observations == ("dr_max", "srtt")
+
+
+def test_a_base_gives_what_a_file_does_not_name(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("base: tiny\nsteps: 7\ngru: 9\n")
+    second.write_text(f"base: {first}\nsteps: 8\n")
+    assert load(str(second)) == replace(load("tiny"), steps=8, gru=9)
+    assert load(f"tiny+{second}") == replace(load("tiny"), steps=8)
+
+
+def test_a_base_that_leads_back_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "round.yaml"
+    path.write_text(f"base: {path}")
+    with pytest.raises(SageccError, match="is its own base"):
+        load(str(path))

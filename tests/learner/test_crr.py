@@ -216,6 +216,52 @@ def test_reward_before_action_pairs_as_the_public_code_does() -> None:
     assert float(before.critic) == pytest.approx(float(by_hand.critic), rel=1e-6)
 
 
+def test_n_step_returns_by_hand() -> None:
+    """Rewards 1, 2, 4, 8 and discount 0.5: two steps from each, one from the last."""
+    reward = tf.constant([1.0, 2.0, 4.0, 8.0])[:, None]
+    total, last, discount = crr.n_step_returns(reward, 0.5, 2)
+    np.testing.assert_allclose(total[:, 0], [2, 4, 8, 8])
+    np.testing.assert_array_equal(last, [1, 2, 3, 3])
+    np.testing.assert_allclose(discount[:, 0, 0], [0.25, 0.25, 0.25, 0.5])
+
+
+def test_more_steps_than_a_window_holds_are_those_there_are() -> None:
+    reward = tf.constant([1.0, 2.0, 4.0])[:, None]
+    for mine, other in zip(crr.n_step_returns(reward, 0.5, 3), crr.n_step_returns(reward, 0.5, 99), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_n_step_is_off_by_default_and_changes_the_critics_loss_alone() -> None:
+    data, seed = batch(), tf.constant([0, 0])
+    one, three = (learner(replace(CONFIG, n_step=n)).losses(data, seed) for n in (1, 3))
+    assert CONFIG.n_step == 1
+    assert float(one.critic) != float(three.critic)
+    assert float(one.policy) == float(three.policy)
+
+
+@pytest.mark.parametrize(
+    "change", [{"gru": 0}, {"gru": 0, "burn_in": 2}, {"second_encoder": False}, {"mixture": 1}, {"n_step": 3}]
+)
+def test_every_variant_takes_a_step_and_moves_every_weight(change: dict[str, int]) -> None:
+    ours = learner(replace(CONFIG, **change))  # type: ignore[arg-type]
+    before = {name: variable.numpy() for name, variable in ours.state().items()}
+    for i in range(2):
+        assert np.isfinite(ours.step(*batch(seed=i))).all()
+    frozen = {"policy/head.logits.w", "policy/head.logits.b"} if ours.config.mixture == 1 else set()
+    for name, variable in ours.state().items():
+        if name.startswith(("policy/", "critic/")):
+            assert np.array_equal(before[name], variable) == (name in frozen), name
+
+
+def test_without_gru_a_tick_stands_alone() -> None:
+    ours = learner(replace(CONFIG, gru=0))
+    data = batch()
+    observation = data.observation
+    other = tf.concat([observation[:2] + 1, observation[2:]], axis=0)
+    zeros = tf.zeros([CONFIG.batch, CONFIG.width])
+    np.testing.assert_array_equal(*(ours.policy.unroll(x, zeros)[0].loc[2:] for x in (observation, other)))
+
+
 def test_burn_in_rows_warm_the_state_but_carry_no_loss() -> None:
     warm = learner(replace(CONFIG, burn_in=3))
     data, seed = batch(), tf.constant([0, 0])

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
-from learner import config, networks
+from learner import artefact, config, networks
 from learner.artefact import NetworkSizes
 from learner.gru import Gru
+from learner.scaling import Scaling
 from learner.tensorflow_runtime import snt, tf
 
 SMALL = config.Config(width=12, gru=10, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=7)
@@ -65,12 +67,37 @@ def test_samples_follow_the_mixture_and_its_seed() -> None:
     assert drawn.mean() == pytest.approx(0.7 * -1 + 0.3 * 2, abs=0.05)
 
 
-def test_policy_has_the_papers_layers_and_no_others() -> None:
-    policy = networks.Policy(69, SMALL)
+VARIANTS = ({}, {"gru": 0}, {"second_encoder": False}, {"gru": 0, "second_encoder": False}, {"mixture": 1})
+
+
+@pytest.mark.parametrize("change", VARIANTS)
+def test_policy_has_the_papers_layers_and_no_others(change: dict[str, int]) -> None:
+    config = replace(SMALL, **change)  # type: ignore[arg-type]
+    policy = networks.Policy(69, config)
     shapes = {name: tuple(v.shape) for name, v in policy.weights().items()}
-    assert shapes == NetworkSizes.of(SMALL, 69).shapes()
+    assert shapes == NetworkSizes.of(config, 69).shapes()
     assert len(policy.trainable_variables) == len(shapes)
-    assert sum(math.prod(v.shape) for v in policy.trainable_variables) == NetworkSizes.of(SMALL, 69).parameters
+    assert sum(math.prod(v.shape) for v in policy.trainable_variables) == NetworkSizes.of(config, 69).parameters
+
+
+@pytest.mark.parametrize("change", VARIANTS)
+def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[str, int]) -> None:
+    config = replace(SMALL, inputs=("rttvar", "dr", "srtt"), **change)  # type: ignore[arg-type]
+    policy, sizes = networks.Policy(3, config), NetworkSizes.of(config, 3)
+    for i, variable in enumerate(policy.trainable_variables):
+        variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.3))
+    weights = {name: variable.numpy() for name, variable in policy.weights().items()}
+    scaling = Scaling("none", np.zeros(3, np.float32), np.ones(3, np.float32), 0)
+    artefact.write(tmp_path, weights, sizes, scaling, config.observations, {})
+    loaded = artefact.PolicyArtefact.load(tmp_path)
+    assert loaded.observations == ("rttvar", "dr", "srtt")
+    observation, hidden = normal(0, 6, 2, 3), loaded.initial_state(2)
+    mixture, states = policy.unroll(observation, tf.constant(hidden))
+    for t in range(6):
+        logits, loc, scale, hidden = loaded.step(observation[t].numpy(), hidden)
+        np.testing.assert_allclose(hidden, states[t], atol=1e-5)
+        for mine, other in zip((logits, loc, scale), mixture, strict=True):
+            np.testing.assert_allclose(mine, other[t], atol=1e-5)
 
 
 def test_same_shaped_layers_start_different() -> None:
