@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -38,15 +40,13 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.kernels = folder / f"sagecc-{os.getuid()}"
-        shared = {"num_cpus": 1, "object_store_memory": MEMORY_BYTES}
-        head = {**shared, "node_ip_address": "127.0.0.2", "include_dashboard": False, "temp_dir": str(folder / "ray")}
-        self._ray = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        self._node_args = {**shared, "node_ip_address": "127.0.0.3"}
+        head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, "temp_dir": str(folder / "ray")}
+        self._ray = cluster_utils.Cluster(initialize_head=True, head_node_args=head | node_arguments())
         self.address: str = self._ray.address
         self.add_node()
 
     def add_node(self) -> None:
-        self.node = self._ray.add_node(**self._node_args)
+        self.node = self._ray.add_node(node_ip_address="127.0.0.3", **node_arguments())
 
     def kill_node(self) -> None:
         """Kill the second node and all that runs on it."""
@@ -74,6 +74,15 @@ class Cluster:
         self._ray.shutdown()
 
 
+def node_arguments() -> dict[str, int]:
+    """One CPU, little memory; ports of our choice, for Ray waits only 15 s for agents to choose theirs."""
+    agents = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.2", 0))) for _ in agents]
+        ports = {name: int(found.getsockname()[1]) for name, found in zip(agents, sockets, strict=True)}
+    return {"num_cpus": 1, "object_store_memory": MEMORY_BYTES, **ports}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="sr-", dir="/tmp"))  # short: it holds sockets
@@ -81,6 +90,7 @@ def cluster() -> Iterator[Cluster]:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("TMPDIR", str(folder))
+        patch.setenv("RAY_agent_register_timeout_ms", "120000")
         started = Cluster(folder)
         yield started
         started.shutdown()
@@ -116,10 +126,13 @@ def test_killed_workers_and_a_killed_node_lose_nothing(cluster: Cluster, kernel:
                 cluster.add_node()
             yield found
 
-    next(cluster.kernels.iterdir()).write_bytes(b"cut short")  # a copy that is not whole is written anew
+    cluster.kernels.mkdir(mode=0o700, exist_ok=True)
+    copy = cluster.kernels / f"linux-{sha256_file(kernel)}"
+    copy.write_bytes(b"cut short")  # a copy that is not whole is written anew
     schemes = ("cubic", "reno")
     collect(ENVIRONMENTS, schemes, tmp_path / "ray", kernel, deadly, progress=False)
     assert len(killed) >= 2
+    assert sha256_file(copy) == sha256_file(kernel)
     collect(ENVIRONMENTS, schemes, tmp_path / "local", kernel, local(2), progress=False)
     assert hashes(tmp_path / "ray") == hashes(tmp_path / "local")
 
