@@ -67,14 +67,15 @@ class Selection:
         known = [f.name for f in fields(cls)]
         if unknown := sorted(str(name) for name in values if name not in known):
             raise SageccError(f"data: unknown field {', '.join(unknown)}; known are {', '.join(known)}")
-        return cls(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
-
-
-EVERYTHING = Selection()
+        arguments: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
+        return cls(**arguments)
 
 
 def _number(x: Any) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
+EVERYTHING = Selection()
 
 
 @dataclass(frozen=True)
