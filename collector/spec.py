@@ -22,8 +22,8 @@ from schemas.raw import TICK_S
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
-BASE_MEMORY_MB = 96
-"""What a guest needs without any queue."""
+BASE_MEMORY_MB = 192
+"""What a guest has beside queues: itself, and the packets that Hybla's first burst holds to be in flight (70 MB)."""
 
 MULTI_LINK_FLOW_BYTES = 512 << 10
 """What the guest keeps of a flow over several links: when each packet entered the first."""
@@ -202,11 +202,9 @@ def _queue_share_bytes(environment: Environment, index: int) -> float:
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:
-    """Return a send buffer that is never the limit, whatever a scheme holds to be in flight.
-
-    Hybla's window stands at several times what the path holds (tests/collector/test_spec.py).
-    """
-    return int(min(16 * _in_flight_bytes(environment, flow) + (32 << 20), MAX_SNDBUF_BYTES))
+    """Return a send buffer that is never the limit: Hybla's first burst alone asks for 65,535 packets of some 3 kB."""
+    burst = (1 << 30) // max(environment.flows, 2)
+    return int(min(16 * _in_flight_bytes(environment, flow) + burst, MAX_SNDBUF_BYTES))
 
 
 def _memory_mb(environment: Environment, flows: tuple[Flow, ...]) -> int:

@@ -37,9 +37,9 @@ S = 1000 * MS
 WHOLE = Flow()
 
 
-def sndbuf(window: int) -> int:
-    """Of a flow that can have `window` bytes on its way: sixteen times that, and 32 MiB."""
-    return 16 * window + (32 << 20)
+def sndbuf(window: int, flows: int = 1) -> int:
+    """Of one of `flows` that can have `window` bytes on its way: sixteen times that, and its part of 1 GiB."""
+    return 16 * window + 2**30 // max(flows, 2)
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def test_bytes_of_a_dumbbell() -> None:
     rate = struct.pack("<QQ", 0, 48_000_000)
     delays = struct.pack("<QQQQ", 0, 20 * MS, 0, 20 * MS)
     routes = struct.pack("<8I", 0, 1, 0, 0, 1, 0, 0, 0)
-    # at most 480,000 bytes on the way: sixteen times that and 32 MiB
-    flow = struct.pack("<16sIIQQIIIIII", b"cubic", 0, 1, 0, 10 * S, 41_234_432, 0, 0, 0, 0, 1)
+    # at most 480,000 bytes on the way: sixteen times that and 512 MiB
+    flow = struct.pack("<16sIIQQIIIIII", b"cubic", 0, 1, 0, 10 * S, 544_550_912, 0, 0, 0, 0, 1)
     spec = episode_spec(network(), "cubic", 0)
     assert spec.wire.hex() == (head + cable + there + back + rate + delays + routes + flow).hex()
-    assert spec.memory_mb == 96 + 3  # eight times 480,000 bytes
+    assert spec.memory_mb == 192 + 3  # eight times 480,000 bytes
     assert spec.name == f"{network().id}.cubic.0"
     assert spec.lockstep == ()
 
@@ -155,7 +155,7 @@ def test_layout_of_a_parking_lot() -> None:
     assert rows(found.rates, "bits_per_s") == [(24_000_000,), (18_000_000,), (24_000_000,)]
     assert rows(found.delays, "delay_ns") == [(5 * MS,), (10 * MS,)] * 3
     # the flow's: 18 Mbps for 45 ms are 101,250 bytes, and three queues; its first competitor's: 24 Mbps for 15 ms
-    assert rows(found.flows, "sndbuf_bytes")[:2] == [(sndbuf(101_250 + 270_000),), (sndbuf(135_000),)]
+    assert rows(found.flows, "sndbuf_bytes")[:2] == [(sndbuf(101_250 + 270_000, 4),), (sndbuf(135_000, 4),)]
 
 
 def test_layout_of_different_rtts() -> None:
@@ -180,7 +180,7 @@ def test_layout_of_different_rtts() -> None:
     assert rows(found.delays, "delay_ns") == [(20 * MS,), (20 * MS,), (15 * MS,), (15 * MS,)]
     assert rows(found.links[2:], "rates", "limit_bytes", "seed") == [(0, wire.NO_LIMIT, 0)] * 2
     # 48 Mbps for 70 ms are 420,000 bytes
-    assert found.flows[1]["sndbuf_bytes"] == sndbuf(420_000 + 240_000)
+    assert found.flows[1]["sndbuf_bytes"] == sndbuf(420_000 + 240_000, 3)
 
 
 def test_a_host_in_mid_chain() -> None:
@@ -246,7 +246,7 @@ def test_queues_without_limit_are_shared() -> None:
     one = replace(network(duration_s=30), links=(unlimited,))
     sixteen = replace(one, cross=(CrossFlow("cubic"),) * 15)
     assert layout(one).flows["sndbuf_bytes"].tolist() == [min(sndbuf(240_000 + UNLIMITED_QUEUE_BYTES), 2**30)]
-    assert set(layout(sixteen).flows["sndbuf_bytes"].tolist()) == {sndbuf(240_000 + UNLIMITED_QUEUE_BYTES // 16)}
+    assert set(layout(sixteen).flows["sndbuf_bytes"].tolist()) == {sndbuf(240_000 + UNLIMITED_QUEUE_BYTES // 16, 16)}
 
 
 def test_queues_without_limit_hold_no_more_than_the_link_sends() -> None:
@@ -265,17 +265,14 @@ def test_memory_of_several_flows() -> None:
     """Eight times the largest window, 12 MiB a further flow, 512 KiB for each over several links."""
     flow = CrossFlow("cubic")
     spec = episode_spec(chain(24, 18, 24, cross=(flow, flow)), "cubic", 0)
-    assert spec.memory_mb == 96 + (8 * (101_250 + 270_000) + 2 * (12 << 20) + 3 * (512 << 10)) // 2**20
+    assert spec.memory_mb == 192 + (8 * (101_250 + 270_000) + 2 * (12 << 20) + 3 * (512 << 10)) // 2**20
 
 
 @pytest.mark.parametrize(
-    ("scheme", "queue_bdp"), [("cubic", 0.5), ("cubic", 4), ("bbr2", 0.5), ("bbr2", 4), ("hybla", 0.5)]
+    ("scheme", "queue_bdp"), [("cubic", 0.5), ("cubic", 4), ("bbr2", 0.5), ("bbr2", 4), ("hybla", 0.5), ("hybla", 4)]
 )
 def test_the_send_buffer_is_not_the_limit(kernel: Path, scheme: str, queue_bdp: float) -> None:
-    """Twice the buffer changes no byte, not even of Hybla, whose window stands far above what the path holds.
-
-    It does where Hybla's first burst asks for up to its 65,535 packets: from 120 ms and queues of 1 to 4 BDP on.
-    """
+    """Twice the buffer changes no byte, not even of Hybla, whose first burst asks for up to its 65,535 packets."""
     spec = episode_spec(network(12, 160, queue_bdp, 15), scheme, 0)
     flows = Layout.of(spec).flows.copy()
     flows["sndbuf_bytes"] *= 2
@@ -334,5 +331,5 @@ def test_any_environment_gives_a_consistent_specification(environment: Environme
         assert record["sndbuf_bytes"] >= 2**20
         delays = [found.delays["delay_ns"][found.links[2 * c + end]["first_delay"]] for c in access for end in (0, 1)]
         assert sum(map(int, delays)) == pytest.approx(flow.extra_rtt_ms * MS, abs=2)
-    assert spec.memory_mb >= 96
+    assert spec.memory_mb >= 192
     assert episode_spec(Environment.from_json(environment.to_json()), "cubic", 3).sha256 == spec.sha256
