@@ -35,6 +35,7 @@ from schemas.environment import Environment, episode_id
 from schemas.errors import SageccError
 from schemas.files import sha256_file
 from schemas.raw import RAW_SCHEMA
+from tests.conftest import ROOT
 
 from .conftest import network
 
@@ -118,8 +119,9 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
     )
     script = tmp_path / "collect_it.py"
     script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _ in range(3):
-        with subprocess.Popen([sys.executable, str(script)], start_new_session=True) as process:
+        with subprocess.Popen([sys.executable, str(script)], env=environment, start_new_session=True) as process:
             seen = len(list(out.rglob("*.arrow")))
             deadline = time.monotonic() + 60
             while len(list(out.rglob("*.arrow"))) < seen + 3 and time.monotonic() < deadline:
@@ -130,7 +132,7 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
     left = {path: path.stat().st_mtime_ns for path in out.rglob("*.arrow")}
     time.sleep(1)
     assert left == {path: path.stat().st_mtime_ns for path in out.rglob("*.arrow")}, "a worker outlived the collector"
-    subprocess.run([sys.executable, str(script)], check=True)
+    subprocess.run([sys.executable, str(script)], env=environment, check=True)
     environments = [set_one(12, 1, rtt, 1) for rtt in (10, 20, 30, 40, 50, 60, 70, 80)]
     collect(environments, ("cubic", "reno"), tmp_path / "undisturbed", kernel, local(2), progress=False)
     assert hashes(out) == hashes(tmp_path / "undisturbed")
