@@ -1,328 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool as a learner reads it: compiled once into one row-major file, then random windows of whole episodes.
-
-Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places.
-So the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian)
-with an index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled
-once; another pool never meets the first one's rows.
-"""
+"""Random windows of a compiled pool, read from disk by threads, ahead of the step that needs them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import queue
-import shutil
-import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
-from tqdm import tqdm
 
-from learner.scaling import Floats, Moments, Scaling, symlog
+from learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
+from learner.scaling import Floats, Scaling
 from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION
+from schemas.pool import FEATURE_NAMES
 
-COMPILED_VERSION = 1
-BATCH_ROWS = 65_536
-MOMENTS_EVERY = 8
-"""Rows between those that count for the features' moments."""
+THREADS = 16
+"""Reads under way at a time. A disk serves many at once; a thread that waits for one costs no processor."""
 
-LOWEST_RETURNS = 1e-3
-"""Share of returns left below the critic's range."""
-
-COLUMNS = len(FEATURE_NAMES) + 2
-_READ = [*FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
+CHUNK = 8
+"""Windows that one thread reads and scales at a time; fixed, so that a batch does not depend on the threads."""
 
 
-@dataclass(frozen=True)
-class PoolFile:
-    """One Parquet file of the pool, its footer already checked against the schema."""
-
-    path: Path
-    rows: int
-    digest: str
+MAKERS = 2
+"""Batches under way at a time: while one waits for its last windows, the threads read the next one's."""
 
 
-@dataclass(frozen=True)
-class CompiledPool:
-    """A pool ready for sampling.
+class RowFile:
+    """A row-major float32 file [N, 71], read at random places without read-ahead; safe for several threads."""
 
-    rows: float32 [N, 71], memory-mapped: the features in schema order, log2(action) clipped, reward.
-    starts, lengths: first row and number of rows of each episode, int64 [E].
-    identity: SHA-256 over the pool's files (path, length, Parquet footer).
-    """
+    def __init__(self, path: Path) -> None:
+        """Raises OSError if it cannot be opened."""
+        self._path = path
+        self._handle = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
 
-    rows: Floats
-    starts: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    moments: Moments
-    identity: str
+    def read(self, first: npt.NDArray[np.int64], rows: int) -> Floats:
+        """Return `rows` rows from each first row on: float32 [len(first), rows, 71].
 
-    def value_range(self, discount: float) -> tuple[float, float]:
-        """Return the range of the discounted returns from each row to its episode's end.
-
-        The lower bound is the return that LOWEST_RETURNS of the rows lie below, the upper bound the highest.
+        Raises SageccError where the file is shorter than that.
         """
-        returns = np.concatenate(
-            [
-                discounted_returns(self.rows[start : start + length, -1], discount).astype(np.float32)
-                for start, length in zip(self.starts, self.lengths, strict=True)
-            ]
-        )
-        low, high = float(np.quantile(returns, LOWEST_RETURNS)), float(returns.max())
-        return (low, high) if high - low > 1e-3 else (low - 1.0, high + 1.0)
+        found = np.empty((len(first), rows, COLUMNS), np.float32)
+        for into, at in zip(found, (first * ROW_BYTES).tolist(), strict=True):
+            left, offset = into.data.cast("B"), at
+            while left:
+                read = os.preadv(self._handle, [left], offset)
+                if not read:
+                    raise SageccError(f"{self._path} was truncated: remove its folder, it is made again from the pool")
+                left, offset = left[read:], offset + read
+        return found
 
-
-def discounted_returns(rewards: Floats, discount: float) -> npt.NDArray[np.float64]:
-    """Return sum_k discount^k r_(t+k) for each t of one episode [n], in log2(n) passes.
-
-    A sum over 2n rewards is the one over n plus discount^n times the one over n that follows.
-    """
-    returns = rewards.astype(np.float64)
-    span = 1
-    while span < len(returns) and discount**span > 1e-12:
-        returns[:-span] += discount**span * returns[span:]
-        span *= 2
-    return returns
-
-
-def pool_files(pool: Path) -> list[PoolFile]:
-    """List and check the pool's Parquet files, in the order of their paths.
-
-    Raises SageccError where the pool is empty, a file is unreadable, of another schema version, or lacks a column.
-    """
-    paths = sorted(pool.glob("set=*/scheme=*/part-*.parquet"))
-    if not paths:
-        raise SageccError(
-            f"no pool at {pool}: expected set=*/scheme=*/part-*.parquet there; make it with 'sagecc pool'"
-        )
-    return [_check(path, pool) for path in paths]
-
-
-def _check(path: Path, pool: Path) -> PoolFile:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8))
-            (footer_length,) = struct.unpack("<I", file.read(8)[:4])
-            file.seek(max(0, size - 8 - footer_length))
-            footer = file.read(footer_length)
-        parquet = pq.ParquetFile(path)
-    except (OSError, struct.error, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
-    with parquet:
-        schema = parquet.schema_arrow
-        rows = parquet.metadata.num_rows
-    version = (schema.metadata or {}).get(b"sagecc.pool_version", b"").decode()
-    if version.split(".")[0] != POOL_VERSION.split(".")[0]:
-        raise SageccError(
-            f"{path} has pool schema version {version or '(none)'}, this learner reads {POOL_VERSION}: "
-            "derive the pool again with 'sagecc pool'"
-        )
-    for name in _READ:
-        if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
-            raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
-    text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    return PoolFile(path, rows, hashlib.sha256(text + footer).hexdigest())
-
-
-def _damaged(path: Path, error: Exception) -> SageccError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return SageccError(f"{path} is truncated or corrupt ({reason}): derive the pool again with 'sagecc pool'")
-
-
-def identity(files: list[PoolFile]) -> str:
-    """Return the pool's identity: what it holds, whatever folder it lies in and whenever it was copied there."""
-    return hashlib.sha256("".join(f.digest for f in files).encode()).hexdigest()
-
-
-def compile_pool(pool: Path, cache: Path) -> CompiledPool:
-    """Return the compiled form of the pool, from `cache/<identity>/` or made there (shows progress on stderr).
-
-    Raises SageccError for a pool that is empty, damaged, of another version, or holds what is not a number.
-    """
-    files = pool_files(pool)
-    key = identity(files)
-    folder = cache / key[:16]
-    if not (folder / "index.json").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        beside = cache / f".tmp-{os.getpid()}-{key[:16]}"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        try:
-            _compile(files, key, beside)
-            shutil.rmtree(folder, ignore_errors=True)
-            beside.replace(folder)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    return _open(folder, key)
-
-
-def _open(folder: Path, key: str) -> CompiledPool:
-    try:
-        index = json.loads((folder / "index.json").read_text())
-        starts, lengths = (np.load(folder / f"{name}.npy") for name in ("starts", "lengths"))
-        rows = np.memmap(folder / "rows.f32", dtype="<f4", mode="r").reshape(-1, COLUMNS)
-        moments = Moments(**{name: np.array(values) for name, values in index["moments"].items()})
-        whole = index["identity"] == key and index["version"] == COMPILED_VERSION and len(rows) == index["rows"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SageccError(f"{folder} is damaged ({error}): remove it, it is made again from the pool") from error
-    if not whole:
-        raise SageccError(f"{folder} does not fit its pool: remove it, it is made again")
-    return CompiledPool(rows, starts, lengths, moments, key)
-
-
-def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
-    """Write rows.f32, the episode index and, last, index.json."""
-    total = sum(f.rows for f in files)
-    sums = np.zeros((4, len(FEATURE_NAMES)))
-    firsts: list[npt.NDArray[np.int64]] = []
-    lasts: list[npt.NDArray[np.int64]] = []
-    done = counted = 0
-    with (
-        (folder / "rows.f32").open("wb") as out,
-        tqdm(total=total, unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
-    ):
-        for file in files:
-            for rows, is_first, is_last in _batches(file):
-                features = rows[::MOMENTS_EVERY, : len(FEATURE_NAMES)]
-                counted += len(features)
-                for i, x in enumerate((features, symlog(features))):
-                    sums[2 * i] += x.sum(axis=0, dtype=np.float64)
-                    sums[2 * i + 1] += np.square(x, dtype=np.float64).sum(axis=0)
-                firsts.append(done + np.flatnonzero(is_first))
-                lasts.append(done + np.flatnonzero(is_last))
-                out.write(rows.tobytes())
-                done += len(rows)
-                bar.update(len(rows))
-        out.flush()
-        os.fsync(out.fileno())
-    if done == 0:
-        raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
-    starts, ends = np.concatenate(firsts), np.concatenate(lasts) + 1
-    if len(starts) != len(ends) or starts[0] != 0 or ends[-1] != done or (starts[1:] != ends[:-1]).any():
-        raise SageccError(
-            "the pool's is_first and is_last do not frame whole episodes: derive it again with 'sagecc pool'"
-        )
-    mean, square, symlog_mean, symlog_square = sums / counted
-    moments = {
-        "mean": mean,
-        "deviation": np.sqrt(np.maximum(square - mean**2, 0)),
-        "symlog_mean": symlog_mean,
-        "symlog_deviation": np.sqrt(np.maximum(symlog_square - symlog_mean**2, 0)),
-    }
-    np.save(folder / "starts.npy", starts)
-    np.save(folder / "lengths.npy", ends - starts)
-    index = {
-        "version": COMPILED_VERSION,
-        "identity": key,
-        "rows": done,
-        "columns": [*FEATURE_NAMES, "log2_action", "reward"],
-        "moments": {name: values.tolist() for name, values in moments.items()},
-    }
-    (folder / "index.json").write_text(json.dumps(index))
-
-
-def _batches(file: PoolFile) -> Iterator[tuple[Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
-    """Read one Parquet file in blocks of rows [n, 71], with their first and last flags."""
-    try:
-        with pq.ParquetFile(file.path) as parquet:
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=_READ):
-                rows = np.empty((batch.num_rows, COLUMNS), np.float32)
-                for i, name in enumerate((*FEATURE_NAMES, "action", "reward")):
-                    rows[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
-                bad = ~np.isfinite(rows).all(axis=0)
-                if bad.any() or (rows[:, -2] <= 0).any():
-                    name = _READ[int(bad.argmax())] if bad.any() else "action"
-                    raise SageccError(
-                        f"{file.path}: column '{name}' holds values that are not finite or an action that is not "
-                        "above 0: derive the pool again with 'sagecc pool'"
-                    )
-                rows[:, -2] = np.clip(np.log2(rows[:, -2]), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
-                is_first, is_last = (
-                    batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_first", "is_last")
-                )
-                yield rows, is_first, is_last
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(file.path, error) from error
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
 
 
 class WindowSampler:
-    """Random windows of consecutive rows, each within one episode; every window of the pool is equally likely.
+    """Random windows of consecutive rows, each within one episode; use it as a context manager.
 
-    The batch of a step is a function of the seed and the step alone, so a run continues from any step as if it
-    had never stopped.
+    A window is drawn with a probability in proportion to its episode's weight: with equal weights, every window of
+    the pool is equally likely. The batch of a step is a function of the seed and the step alone, whatever the number
+    of threads, so a run continues from any step as if it had never stopped.
     """
 
-    def __init__(self, pool: CompiledPool, scaling: Scaling, batch: int, window: int, seed: int) -> None:
+    def __init__(
+        self,
+        pool: CompiledPool,
+        scaling: Scaling,
+        batch: int,
+        window: int,
+        seed: int,
+        threads: int = THREADS,
+    ) -> None:
         """Raises SageccError if no episode is as long as `window` rows."""
         possible = np.maximum(pool.lengths - window + 1, 0)
         if not possible.any():
             raise SageccError(
-                f"a window of {window} rows is longer than every episode of the pool (the longest has "
+                f"a window of {window} rows is longer than every episode chosen from the pool (the longest has "
                 f"{pool.lengths.max()}): choose a smaller window"
             )
-        self._pool, self._scaling, self._seed = pool, scaling, seed
+        shares = np.cumsum(possible * pool.weights)
+        self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
+        self._scaling, self._seed = scaling, seed
         self._batch, self._window = batch, window
-        self._ends = np.cumsum(possible)
-        self._first_row = pool.starts - (self._ends - possible)
+        self._file = RowFile(pool.rows_file)
+        self._threads = ThreadPoolExecutor(threads, "window")
 
-    def batch(self, step: int) -> tuple[Floats, Floats, Floats]:
-        """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B]."""
-        generator = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
-        chosen = generator.integers(self._ends[-1], size=self._batch)
-        first = chosen + self._first_row[np.searchsorted(self._ends, chosen, side="right")]
-        rows = self._pool.rows[np.arange(self._window)[:, None] + first]
-        return self._scaling(rows[..., :-2]), np.ascontiguousarray(rows[..., -2]), np.ascontiguousarray(rows[..., -1])
-
-
-class Prefetch:
-    """Makes the batches of a run of steps ahead of their use, in a thread; use it as a context manager."""
-
-    def __init__(self, make: Callable[[int], tuple[Floats, ...]], steps: range, ahead: int = 4) -> None:
-        self.waited_s = 0.0
-        self._items: queue.Queue[tuple[Floats, ...] | Exception] = queue.Queue(ahead)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(make, steps), daemon=True)
-
-    def __enter__(self) -> Prefetch:
-        self._thread.start()
+    def __enter__(self) -> WindowSampler:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join()
+        self._threads.shutdown(cancel_futures=True)
+        self._file.close()
+
+    def first_rows(self, step: int) -> npt.NDArray[np.int64]:
+        """Return the first row of each window of the batch of `step`, int64 [B]."""
+        generator = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
+        which, where = generator.random((2, self._batch))
+        episode = np.searchsorted(self._shares, which, side="right")
+        first: npt.NDArray[np.int64] = self._starts[episode] + (where * self._possible[episode]).astype(np.int64)
+        return first
+
+    def batch(self, step: int) -> tuple[Floats, Floats, Floats]:
+        """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B].
+
+        Raises SageccError if the compiled pool was truncated meanwhile.
+        """
+        first = self.first_rows(step)
+        observation = np.empty((self._window, self._batch, len(FEATURE_NAMES)), np.float32)
+        action, reward = (np.empty((self._window, self._batch), np.float32) for _ in range(2))
+
+        def fill(begin: int) -> None:
+            here = slice(begin, begin + CHUNK)
+            rows = self._file.read(first[here], self._window)
+            observation[:, here] = self._scaling(rows[..., :-2]).swapaxes(0, 1)
+            action[:, here], reward[:, here] = rows[..., -2].T, rows[..., -1].T
+
+        for _ in self._threads.map(fill, range(0, self._batch, CHUNK)):
+            pass
+        return observation, action, reward
+
+
+class Prefetch:
+    """Makes the batches of a run of steps ahead of their use, several at a time; use it as a context manager.
+
+    waited_s: seconds that `next` waited so far.
+    """
+
+    def __init__(
+        self, make: Callable[[int], tuple[Floats, ...]], steps: range, ahead: int = 4, makers: int = MAKERS
+    ) -> None:
+        self.waited_s = 0.0
+        self._make, self._steps, self._ahead = make, iter(steps), ahead
+        self._coming: deque[Future[tuple[Floats, ...]]] = deque()
+        self._makers = ThreadPoolExecutor(makers, "batch")
+
+    def __enter__(self) -> Prefetch:
+        for _ in range(self._ahead):
+            self._order()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._makers.shutdown(cancel_futures=True)
 
     def next(self) -> tuple[Floats, ...]:
         """Return the next step's batch, or raise what making it raised."""
         begun = time.perf_counter()
-        item = self._items.get()
+        batch = self._coming.popleft().result()
         self.waited_s += time.perf_counter() - begun
-        if isinstance(item, Exception):
-            raise item
-        return item
+        self._order()
+        return batch
 
-    def _work(self, make: Callable[[int], tuple[Floats, ...]], steps: range) -> None:
-        for step in steps:
-            try:
-                item: tuple[Floats, ...] | Exception = make(step)
-            except Exception as error:
-                item = error
-            while not self._stopped.is_set():
-                try:
-                    self._items.put(item, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
-            if self._stopped.is_set() or isinstance(item, Exception):
-                return
+    def _order(self) -> None:
+        for step in islice(self._steps, 1):
+            self._coming.append(self._makers.submit(self._make, step))

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from learner import artefact
+from learner.compiled import CompiledPool, compile_pool
 from learner.config import Config
-from learner.data import CompiledPool, WindowSampler, compile_pool
+from learner.data import WindowSampler
 from schemas.errors import SageccError
 from schemas.files import write_atomically
 from schemas.pool import FEATURE_NAMES
 
-RUN_VERSION = 1
+RUN_VERSION = 2
 """Part of a run's fingerprint: raised when the same configuration would train another policy."""
 
 
@@ -52,9 +53,8 @@ def train(
     checkpoint_s: seconds between checkpoints. Raises SageccError for a bad pool, a corrupt checkpoint or a run
     that diverges.
     """
-    compiled = compile_pool(pool, cache)
+    compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
-    sampler = WindowSampler(compiled, scaling, config.batch, config.window, seed)
     fingerprint = _fingerprint(config, seed, compiled.identity)
     finished = _finished(out, fingerprint)
     if finished is not None:
@@ -64,8 +64,9 @@ def train(
     from learner.loop import run
 
     value_range = config.value_range or compiled.value_range(config.discount)
-    _claim(logs, fingerprint, config, seed, compiled)
-    result = run(config, sampler, value_range, seed, logs, fingerprint, checkpoint_s)
+    with WindowSampler(compiled, scaling, config.batch, config.window, seed) as sampler:
+        _claim(logs, fingerprint, config, seed, compiled)
+        result = run(config, sampler, value_range, seed, logs, fingerprint, checkpoint_s)
 
     observations = config.observations
     sizes = artefact.NetworkSizes.of(config, len(observations))
@@ -76,7 +77,7 @@ def train(
         "value_range": list(value_range),
         "pool": {
             "identity": compiled.identity,
-            "rows": len(compiled.rows),
+            "rows": compiled.rows,
             "episodes": len(compiled.starts),
         },
         "metrics": result.metrics,

@@ -25,7 +25,10 @@ class Project:
         self.folder = folder
         copy_project(folder)
         raw = [f"raw/set={name}/scheme={scheme}/part-000.parquet" for name in ("I", "II") for scheme in SCHEMES]
-        outs = [f"datasets/{path}" for path in (*raw, "pool/a", *(f"full/{path}" for path in raw), "full/pool/a")]
+        outs = [
+            f"datasets/{path}"
+            for path in (*raw, "pool/a", "compiled.json", *(f"full/{path}" for path in raw), "full/pool/a")
+        ]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", "leagues/results/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
             (folder / out).write_text(out)

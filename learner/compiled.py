@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool compiled for random reading: one row-major file and an index of its episodes, made once.
+
+Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places.
+So the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian)
+with an index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled
+once; another pool never meets the first one's rows. Compiling takes the memory of one block of rows, whatever the
+pool's size. One process at a time compiles a pool, others wait for it; what a killed one left is made anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from learner.scaling import Floats, Moments, symlog
+from learner.selection import EVERYTHING, Selection, Trajectories, weights
+from schemas.errors import SageccError
+from schemas.files import sync
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION
+
+COMPILED_VERSION = 2
+BLOCK_ROWS = 65_536
+MOMENTS_EVERY = 8
+"""Rows of an episode between those that count for the features' moments; the first one does."""
+
+LOWEST_RETURNS = 1e-3
+"""Share of returns left below the critic's range."""
+
+COLUMNS = len(FEATURE_NAMES) + 2
+ROW_BYTES = 4 * COLUMNS
+_READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PoolFile:
+    """One Parquet file of the pool, its footer already checked against the schema."""
+
+    path: Path
+    set: str
+    scheme: str
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class CompiledPool:
+    """A pool, or a selection of it, ready for sampling.
+
+    folder: holds rows.f32 (float32 [N, 71]: features in schema order, log2(action) clipped, reward) and rewards.f32.
+    starts, lengths: first row and number of rows of each episode, int64 [E].
+    weights: how often a window of each episode is drawn, relative to the others', float64 [E], above 0.
+    trajectories: what the episodes are.
+    sums: of each feature x over every 8th row of each episode: x, x^2, symlog(x), symlog(x)^2; float64 [E, 4, 69].
+    counted: those rows, int64 [E].
+    identity: SHA-256 over the pool's files (path, length, Parquet footer) and the selection.
+    """
+
+    folder: Path
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    weights: Doubles
+    trajectories: Trajectories
+    sums: Doubles
+    counted: npt.NDArray[np.int64]
+    identity: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of the episodes."""
+        return int(self.lengths.sum())
+
+    @property
+    def rows_file(self) -> Path:
+        """The file from which windows are read."""
+        return self.folder / "rows.f32"
+
+    def select(self, selection: Selection) -> CompiledPool:
+        """Return the chosen episodes, weighted. Raises SageccError for an empty selection or one of unknown names."""
+        if selection == EVERYTHING:
+            return self
+        weight = weights(selection, self.trajectories)
+        kept = np.flatnonzero(weight)
+        chosen = hashlib.sha256(self.identity.encode() + kept.tobytes() + weight[kept].tobytes())
+        t = self.trajectories
+        return replace(
+            self,
+            starts=self.starts[kept],
+            lengths=self.lengths[kept],
+            weights=weight[kept],
+            trajectories=Trajectories(t.ids[kept], t.sets[kept], t.schemes[kept], t.mean_rewards[kept]),
+            sums=self.sums[kept],
+            counted=self.counted[kept],
+            identity=chosen.hexdigest(),
+        )
+
+    @property
+    def moments(self) -> Moments:
+        """Mean and deviation of each feature over the episodes' rows, whatever their weights."""
+        mean, square, symlog_mean, symlog_square = self.sums.sum(axis=0) / self.counted.sum()
+        return Moments(
+            mean,
+            np.sqrt(np.maximum(square - mean**2, 0)),
+            symlog_mean,
+            np.sqrt(np.maximum(symlog_square - symlog_mean**2, 0)),
+        )
+
+    def value_range(self, discount: float) -> tuple[float, float]:
+        """Return the range of the discounted returns from each row to its episode's end.
+
+        The lower bound is the return that LOWEST_RETURNS of the rows lie below, the upper bound the highest.
+        """
+        rewards = np.memmap(self.folder / "rewards.f32", dtype="<f4", mode="r")
+        returns = np.concatenate(
+            [
+                discounted_returns(rewards[start : start + length], discount).astype(np.float32)
+                for start, length in zip(self.starts, self.lengths, strict=True)
+            ]
+        )
+        low, high = float(np.quantile(returns, LOWEST_RETURNS)), float(returns.max())
+        return (low, high) if high - low > 1e-3 else (low - 1.0, high + 1.0)
+
+
+def discounted_returns(rewards: Floats, discount: float) -> Doubles:
+    """Return sum_k discount^k r_(t+k) for each t of one episode [n], in log2(n) passes.
+
+    A sum over 2n rewards is the one over n plus discount^n times the one over n that follows.
+    """
+    returns = rewards.astype(np.float64)
+    span = 1
+    while span < len(returns) and discount**span > 1e-12:
+        returns[:-span] += discount**span * returns[span:]
+        span *= 2
+    return returns
+
+
+def pool_files(pool: Path) -> list[PoolFile]:
+    """List and check the pool's Parquet files, in the order of their paths.
+
+    Raises SageccError where the pool is empty, a file is unreadable, of another schema version, or lacks a column.
+    """
+    paths = sorted(pool.glob("set=*/scheme=*/part-*.parquet"))
+    if not paths:
+        raise SageccError(
+            f"no pool at {pool}: expected set=*/scheme=*/part-*.parquet there; make it with 'sagecc pool'"
+        )
+    return [_check(path, pool) for path in paths]
+
+
+def _check(path: Path, pool: Path) -> PoolFile:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 8))
+            (footer_length,) = struct.unpack("<I", file.read(8)[:4])
+            file.seek(max(0, size - 8 - footer_length))
+            footer = file.read(footer_length)
+        parquet = pq.ParquetFile(path)
+    except (OSError, struct.error, pa.ArrowException) as error:
+        raise _damaged(path, error) from error
+    with parquet:
+        schema = parquet.schema_arrow
+        rows = parquet.metadata.num_rows
+    version = (schema.metadata or {}).get(b"sagecc.pool_version", b"").decode()
+    if version.split(".")[0] != POOL_VERSION.split(".")[0]:
+        raise SageccError(
+            f"{path} has pool schema version {version or '(none)'}, this learner reads {POOL_VERSION}: "
+            "derive the pool again with 'sagecc pool'"
+        )
+    for name in _READ:
+        if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
+            raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
+    text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
+    set_name, scheme = (folder.name.partition("=")[2] for folder in (path.parent.parent, path.parent))
+    return PoolFile(path, set_name, scheme, rows, hashlib.sha256(text + footer).hexdigest())
+
+
+def _damaged(path: Path, error: Exception) -> SageccError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return SageccError(f"{path} is truncated or corrupt ({reason}): derive the pool again with 'sagecc pool'")
+
+
+def identity(files: list[PoolFile]) -> str:
+    """Return the pool's identity: what it holds, whatever folder it lies in and whenever it was copied there."""
+    return hashlib.sha256("".join(f.digest for f in files).encode()).hexdigest()
+
+
+def compile_pool(pool: Path, cache: Path) -> CompiledPool:
+    """Return the compiled form of the pool, from a folder of `cache` or made there (shows progress on stderr).
+
+    Raises SageccError for a pool that is empty, damaged, of another version, changes meanwhile or holds what is not a
+    number, for a compiled form that is damaged, and for a disk that is full.
+    """
+    files = pool_files(pool)
+    key = identity(files)
+    name = f"v{COMPILED_VERSION}-{key[:16]}"
+    folder = cache / name
+    if not (folder / "index.json").exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache / f".lock-{name}"):
+            if not (folder / "index.json").exists():
+                _make(pool, files, key, folder)
+    return _open(folder, key)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock that ends with this process, however it ends; wait for another's."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tqdm.write("another process compiles this pool: waiting for it", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
+    beside = folder.with_name(f".tmp-{folder.name}")
+    shutil.rmtree(beside, ignore_errors=True)
+    needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise SageccError(
+            f"{folder.parent} has {free / 1e9:.1f} GB left, the compiled pool takes {needed / 1e9:.1f} GB: make room "
+            "or choose another place with --cache"
+        )
+    beside.mkdir()
+    try:
+        _compile(files, key, beside)
+        if identity(pool_files(pool)) != key:
+            raise SageccError(f"the pool at {pool} changed while it was compiled: start again")
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.replace(folder)
+        sync(folder.parent)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise SageccError(
+                f"no space left at {folder.parent}: the compiled pool takes {needed / 1e9:.1f} GB"
+            ) from error
+        raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _open(folder: Path, key: str) -> CompiledPool:
+    try:
+        index = json.loads((folder / "index.json").read_text())
+        episodes = pq.read_table(folder / "episodes.parquet", partitioning=None)
+        sums = np.load(folder / "sums.npy")
+        sizes = [(folder / name).stat().st_size for name in ("rows.f32", "rewards.f32")]
+        whole = (
+            index["identity"] == key
+            and index["version"] == COMPILED_VERSION
+            and sizes == [index["rows"] * ROW_BYTES, index["rows"] * 4]
+            and len(episodes) == index["episodes"] == len(sums)
+        )
+        if not whole:
+            raise ValueError("it does not fit its pool")
+        starts, lengths, counted, mean_rewards = (
+            episodes[name].to_numpy() for name in ("start", "rows", "counted", "reward_mean")
+        )
+        ids, sets, schemes = (np.array(episodes[name].to_pylist()) for name in ("episode_id", "set", "scheme"))
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise SageccError(f"{folder} is damaged ({reason}): remove it, it is made again from the pool") from error
+    trajectories = Trajectories(ids, sets, schemes, mean_rewards)
+    return CompiledPool(folder, starts, lengths, np.ones(len(starts)), trajectories, sums, counted, key)
+
+
+def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
+    """Write rows.f32, rewards.f32, the episodes and their sums and, last, index.json."""
+    episodes = _Episodes()
+    with (
+        (folder / "rows.f32").open("wb") as rows_out,
+        (folder / "rewards.f32").open("wb") as rewards_out,
+        tqdm(total=sum(f.rows for f in files), unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
+    ):
+        for file in files:
+            for rows, ids, is_first, is_last in _blocks(file):
+                episodes.add(file, rows, ids, is_first, is_last)
+                rows_out.write(rows.tobytes())
+                rewards_out.write(rows[:, -1].tobytes())
+                bar.update(len(rows))
+    if not episodes.rows:
+        raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
+    episodes.write(folder)
+    index = {
+        "version": COMPILED_VERSION,
+        "identity": key,
+        "rows": episodes.rows,
+        "episodes": len(episodes.found),
+        "columns": [*FEATURE_NAMES, "log2_action", "reward"],
+    }
+    (folder / "index.json").write_text(json.dumps(index))
+    for path in folder.iterdir():
+        sync(path)
+
+
+class _Episodes:
+    """What is known of each episode, gathered from blocks of rows in their order."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.found: list[dict[str, object]] = []
+        self._sums: list[Doubles] = []
+        self._start = 0
+        self._current: dict[str, object] | None = None
+        self._total = np.zeros((4, len(FEATURE_NAMES)))
+        self._counted, self._reward = 0, 0.0
+
+    def add(
+        self,
+        file: PoolFile,
+        rows: Floats,
+        ids: pa.Array,
+        is_first: npt.NDArray[np.bool_],
+        is_last: npt.NDArray[np.bool_],
+    ) -> None:
+        """Take a block [n, 71]. Raises SageccError where first and last rows do not alternate."""
+        cuts = np.unique([0, *np.flatnonzero(is_first), *(np.flatnonzero(is_last) + 1), len(rows)])
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            if is_first[begin] != (self._current is None):
+                raise _unframed()
+            if self._current is None:
+                self._start = self.rows + begin
+                self._current = {"episode_id": ids[begin].as_py(), "set": file.set, "scheme": file.scheme}
+            offset = (self._start - self.rows - begin) % MOMENTS_EVERY
+            x = rows[begin + offset : end : MOMENTS_EVERY, : len(FEATURE_NAMES)]
+            for i, values in enumerate((x, symlog(x))):
+                self._total[2 * i] += values.sum(axis=0, dtype=np.float64)
+                self._total[2 * i + 1] += np.square(values, dtype=np.float64).sum(axis=0)
+            self._counted += len(x)
+            self._reward += float(rows[begin:end, -1].sum(dtype=np.float64))
+            if is_last[end - 1]:
+                self._finish(self.rows + end - self._start)
+        self.rows += len(rows)
+
+    def _finish(self, length: int) -> None:
+        known = {"start": self._start, "rows": length, "counted": self._counted, "reward_mean": self._reward / length}
+        self.found.append({**(self._current or {}), **known})
+        self._sums.append(self._total.copy())
+        self._total[:] = 0
+        self._counted, self._reward, self._current = 0, 0.0, None
+
+    def write(self, folder: Path) -> None:
+        """Write episodes.parquet and sums.npy. Raises SageccError if the last episode has no end."""
+        if self._current is not None:
+            raise _unframed()
+        np.save(folder / "sums.npy", np.stack(self._sums))
+        pq.write_table(pa.Table.from_pylist(self.found), folder / "episodes.parquet")
+
+
+def _unframed() -> SageccError:
+    return SageccError(
+        "the pool's is_first and is_last do not frame whole episodes: derive it again with 'sagecc pool'"
+    )
+
+
+def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+    """Read one Parquet file in blocks of rows [n, 71], with their episodes' ids, first and last flags."""
+    try:
+        with pq.ParquetFile(file.path, read_dictionary=["episode_id"]) as parquet:
+            for batch in parquet.iter_batches(BLOCK_ROWS, columns=_READ):
+                rows = np.empty((batch.num_rows, COLUMNS), np.float32)
+                for i, name in enumerate((*FEATURE_NAMES, "action", "reward")):
+                    rows[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
+                bad = ~np.isfinite(rows).all(axis=0)
+                if bad.any() or (rows[:, -2] <= 0).any():
+                    name = (*FEATURE_NAMES, "action", "reward")[int(bad.argmax())] if bad.any() else "action"
+                    raise SageccError(
+                        f"{file.path}: column '{name}' holds values that are not finite or an action that is not "
+                        "above 0: derive the pool again with 'sagecc pool'"
+                    )
+                rows[:, -2] = np.clip(np.log2(rows[:, -2]), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+                is_first, is_last = (
+                    batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_first", "is_last")
+                )
+                yield rows, batch.column("episode_id"), is_first, is_last
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(file.path, error) from error

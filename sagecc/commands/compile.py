@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc compile`: from the pool to one file for random reading."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import click
+
+from learner.compiled import ROW_BYTES, compile_pool
+from schemas.files import write_atomically
+
+
+@click.command()
+@click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    default=".cache/pool",
+    show_default=True,
+    help="Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.",
+)
+@click.option("--summary", type=click.Path(path_type=Path), help="Write what the pool holds there, as JSON.")
+def command(pool: Path, cache: Path, summary: Path | None) -> None:
+    """Compile the pool into one file from which 'sagecc train' reads random windows.
+
+    Training does it by itself where it was not done; as a step of its own it can run once, on a machine without a
+    GPU, for many runs that share the file. A pool that is compiled already is not compiled again.
+    """
+    compiled = compile_pool(pool, cache)
+    t = compiled.trajectories
+    held: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
+    for set_name, scheme, rows in zip(t.sets.tolist(), t.schemes.tolist(), compiled.lengths.tolist(), strict=True):
+        of = held[set_name].setdefault(scheme, {"episodes": 0, "rows": 0})
+        of["episodes"] += 1
+        of["rows"] += rows
+    if summary:
+        summary.parent.mkdir(parents=True, exist_ok=True)
+        text = {"pool": compiled.identity, "rows": compiled.rows, "episodes": len(compiled.starts), "sets": held}
+        with write_atomically(summary) as beside:
+            beside.write_text(json.dumps(text, indent=1) + "\n")
+    click.echo(f"{compiled.folder}: {len(compiled.starts):,} episodes, {compiled.rows:,} rows")
+    click.echo(
+        f"{compiled.rows * ROW_BYTES / 1e9:.2f} GB; sets {', '.join(held)}; {len(set(t.schemes.tolist()))} schemes"
+    )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from learner.config import from_dict
+from learner.selection import Selection, Trajectories, weights
+from schemas.errors import SageccError
+from tests.learner.test_config import SMALLEST
+
+NAMES = [
+    ("I-0.5bdp", "cubic", 2.0),
+    ("I-0.5bdp", "vegas", 6.0),
+    ("I-0.5bdp", "policy:models/a.b", 4.0),
+    ("II-1bdp", "cubic", 5.0),
+    ("II-1bdp", "vegas", 5.0),
+]
+POOL = Trajectories(
+    np.array([f"{environment}.{scheme}.0" for environment, scheme, _ in NAMES]),
+    np.array([environment.partition("-")[0] for environment, _, _ in NAMES]),
+    np.array([scheme for _, scheme, _ in NAMES]),
+    np.array([reward for _, _, reward in NAMES]),
+)
+
+
+def scores(path: Path, wins: list[tuple[str, str, int, int]]) -> Path:
+    """(environment, scheme, windows won, windows played), seed 0."""
+    rows = [
+        {"environment_id": environment, "scheme": scheme, "seed": 0, "window": i, "win": i < won}
+        for environment, scheme, won, played in wins
+        for i in range(played)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def test_everything_by_default() -> None:
+    assert weights(Selection(), POOL).tolist() == [1, 1, 1, 1, 1]
+
+
+def test_schemes_and_sets() -> None:
+    assert weights(Selection(schemes=("vegas",)), POOL).tolist() == [0, 1, 0, 0, 1]
+    assert weights(Selection(sets=("I",)), POOL).tolist() == [1, 1, 1, 0, 0]
+    assert weights(Selection(schemes=("vegas", "cubic"), sets=("II",)), POOL).tolist() == [0, 0, 0, 1, 1]
+
+
+def test_weights_multiply() -> None:
+    chosen = Selection(scheme_weights={"cubic": 3}, set_weights={"II": 0.5})
+    assert weights(chosen, POOL).tolist() == [3, 1, 1, 1.5, 0.5]
+
+
+def test_reward_weight_is_within_an_environment() -> None:
+    assert POOL.environments().tolist() == [environment for environment, _, _ in NAMES]
+    wanted = [math.exp(-2), 1, math.exp(-1), 1, 1]
+    np.testing.assert_allclose(weights(Selection(reward_weight=2), POOL), wanted)
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_winners_are_who_won_most_windows_of_an_environment(tmp_path: Path, folder: bool) -> None:
+    path = scores(
+        tmp_path / "results" / "scores.parquet",
+        [
+            ("I-0.5bdp", "cubic", 1, 4),
+            ("I-0.5bdp", "vegas", 3, 4),
+            ("I-0.5bdp", "reno", 4, 4),  # not in this pool
+            ("I-0.5bdp", "policy:models/a.b", 3, 4),
+            ("II-1bdp", "cubic", 0, 4),
+            ("II-1bdp", "vegas", 0, 4),
+            ("II-2bdp", "cubic", 4, 4),  # nor this
+        ],
+    )
+    chosen = Selection(winners_of=str(path.parent if folder else path))
+    assert weights(chosen, POOL).tolist() == [0, 1, 1, 0, 0]
+
+
+def test_a_league_that_says_nothing(tmp_path: Path) -> None:
+    path = scores(tmp_path / "scores.parquet", [("I-other", "cubic", 4, 4)])
+    with pytest.raises(SageccError, match="no trajectory of the pool won a window in"):
+        weights(Selection(winners_of=str(path)), POOL)
+    with pytest.raises(SageccError, match=r"nowhere is no league's scores \(.*play one with 'sagecc league'") as caught:
+        weights(Selection(winners_of=str(tmp_path / "nowhere")), POOL)
+    assert "\n" not in str(caught.value)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SageccError, match="is no league's scores"):
+        weights(Selection(winners_of=str(tmp_path)), POOL)
+    pq.write_table(pa.table({"scheme": ["cubic"]}), path)
+    with pytest.raises(SageccError, match="is no league's scores"):
+        weights(Selection(winners_of=str(tmp_path)), POOL)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (Selection(schemes=("cubic", "vagas")), r"no scheme 'vagas'; it has cubic, policy:models/a\.b, vegas"),
+        (Selection(sets=("III",)), "no set 'III'; it has I, II"),
+        (Selection(scheme_weights={"bbr9": 2}), "no scheme 'bbr9'"),
+        (Selection(schemes=("policy:models/a.b",), sets=("II",)), "leaves nothing of the pool's 5 trajectories"),
+    ],
+)
+def test_a_choice_that_the_pool_cannot_meet(chosen: Selection, message: str) -> None:
+    with pytest.raises(SageccError, match=message) as caught:
+        weights(chosen, POOL)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("cubic", "data must be 'field: value' lines"),
+        ({"scheme": ["cubic"]}, "data: unknown field scheme; known are schemes, sets,"),
+        ({"schemes": "cubic"}, "data.schemes must be a list of names, not 'cubic'"),
+        ({"sets": [1]}, "data.sets must be a list of names"),
+        ({"winners_of": 3}, "data.winners_of must be a path"),
+        ({"scheme_weights": ["cubic"]}, "data.scheme_weights must be 'name: weight'"),
+        ({"set_weights": {"I": 0}}, "weights above 0, not .*name the others in data.sets"),
+        ({"reward_weight": "much"}, "data.reward_weight must be a number"),
+        ({"reward_weight": float("inf")}, "data.reward_weight must be a number"),
+    ],
+)
+def test_bad_fields_are_one_clear_line(data: object, message: str) -> None:
+    with pytest.raises(SageccError, match=message) as caught:
+        from_dict({**SMALLEST, "data": data})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_configuration_says_which_data() -> None:
+    config = from_dict({**SMALLEST, "data": {"schemes": ["vegas", "bbr2"], "sets": ["I"], "set_weights": {"I": 2}}})
+    assert config.data == Selection(schemes=("vegas", "bbr2"), sets=("I",), set_weights={"I": 2})
+    assert from_dict(SMALLEST).data == Selection()
