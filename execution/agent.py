@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy in charge of flows: one raw row a tick in, a congestion window and a pacing rate out.
 
+What an answer does to a window is the artefact's to say (its base, limits and period); what can be observed is here.
+
 The features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
 the kernel really had, as in the pool: what the policy sees in charge is what it saw in training.
 """
@@ -16,13 +18,16 @@ import numpy.typing as npt
 from collector.features import FeatureTracker, Windows
 from collector.lab import Controller
 from collector.schemes import POLICY_PREFIX
-from learner.artefact import PolicyArtefact
+from learner import exact, runtime
+from learner.artefact import OBSERVATION_SOURCE, PolicyArtefact
 from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from schemas.pool import FEATURE_NAMES, POOL_VERSION
 from schemas.raw import TICK_S
 
-CWND_MIN, CWND_MAX = 4, 20_000
-"""Limits of the window (packets), those of Sage's public code."""
+OBSERVATION_SOURCES = {(OBSERVATION_SOURCE, POOL_VERSION)}
+"""The observations that can be offered, with their versions."""
+
+UNDERLYING_SCHEME = "pure"
 
 UNLIMITED = 0
 """Pacing rate of a flow that has no RTT sample yet."""
@@ -38,15 +43,17 @@ class PolicyAgent:
     kernel's counts and the real number starts again from there.
 
     flows: number of slots. seed: draw each action from the policy's mixture with a generator of its own for
-    every slot, instead of taking the mixture's mean.
+    every slot, instead of taking the mixture's mean. step: the policy's network in a runtime of learner.runtime, by
+    default the one whose bits are the same on every machine and in every batch.
     """
 
-    def __init__(self, policy: PolicyArtefact, flows: int = 1, seed: int | None = None) -> None:
-        if policy.period_ms != TICK_S * 1000:
-            raise SageccError(
-                f"policy {policy.path} decides every {policy.period_ms:g} ms; only {TICK_S * 1000:g} ms can be run"
-            )
+    def __init__(
+        self, policy: PolicyArtefact, flows: int = 1, seed: int | None = None, step: runtime.Step | None = None
+    ) -> None:
+        _refuse_what_cannot_run(policy)
         self._policy = policy
+        self._control = policy.control
+        self._network = step or runtime.load(policy)
         self._columns = np.array([FEATURE_NAMES.index(name) for name in policy.observations])
         self._tracker = FeatureTracker(_windows(policy), flows)
         self._slots = np.arange(flows)
@@ -57,9 +64,12 @@ class PolicyAgent:
         self._random = [self._generator(slot) for slot in range(flows)]
 
     @classmethod
-    def load(cls, path: Path | str, flows: int = 1, seed: int | None = None) -> PolicyAgent:
-        """Return the agent of the policy in folder `path`; raises SageccError where that is not a policy."""
-        return cls(PolicyArtefact.load(path), flows, seed)
+    def load(
+        cls, path: Path | str, flows: int = 1, seed: int | None = None, runtime_name: str = runtime.DEFAULT
+    ) -> PolicyAgent:
+        """Return the agent of the policy in folder `path`; raises SageccError where that is not one it can run."""
+        policy = PolicyArtefact.load(path)
+        return cls(policy, flows, seed, runtime.load(policy, runtime_name))
 
     @property
     def hidden(self) -> npt.NDArray[np.float32]:
@@ -80,8 +90,8 @@ class PolicyAgent:
         """
         at = self._slots if slots is None else slots
         observation = np.ascontiguousarray(self._tracker.update_flows(samples, at)[:, self._columns])
-        logits, loc, scale, hidden = self._policy.step(observation, self._hidden[at])
-        action = self._policy.mean_action(logits, loc) if self._seed is None else self._draw(at, logits, loc, scale)
+        logits, loc, scale, hidden = self._network(observation, self._hidden[at])
+        action = exact.mean(logits, loc) if self._seed is None else self._draw(at, logits, loc, scale)
         sound = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
         if not sound.all():
             raise SageccError(
@@ -91,7 +101,8 @@ class PolicyAgent:
         self._hidden[at] = hidden
         kernel = samples["cwnd_pkts"].astype(np.int64)
         window = np.where(kernel == self._given[at], self._window[at], kernel)
-        window = np.clip(window * np.exp2(action.astype(np.float64)), CWND_MIN, CWND_MAX)
+        ratio = exact.power(self._control.base, np.clip(action, *self._control.limits))
+        window = np.clip(window * ratio, *self._control.cwnd_packets)
         cwnd = np.floor(window).astype(np.int64)
         self._window[at], self._given[at] = window, cwnd
         return cwnd, _pacing(cwnd, samples)
@@ -113,7 +124,7 @@ class PolicyAgent:
             random = self._random[slot]
             part = np.argmax(logits[row] + random.gumbel(size=logits.shape[1]))
             actions[row] = random.normal(loc[row, part], scale[row, part])
-        return np.clip(actions, -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+        return actions
 
 
 def policy_controller(scheme: str) -> Controller:
@@ -125,6 +136,24 @@ def _pacing(cwnd: Ints, samples: npt.NDArray[np.void]) -> Ints:
     """Return one window an sRTT (bytes/s)."""
     bytes_us = cwnd * samples["mss_bytes"].astype(np.int64) * 1_000_000
     return np.asarray(bytes_us // np.maximum(samples["srtt_us"], 1).astype(np.int64) * (samples["srtt_us"] > 0))
+
+
+def _refuse_what_cannot_run(policy: PolicyArtefact) -> None:
+    """Raise SageccError where a policy wants what is not here: observations, a period, an underlying scheme."""
+    if policy.source not in OBSERVATION_SOURCES:
+        offered = ", ".join(" ".join(source) for source in sorted(OBSERVATION_SOURCES))
+        raise SageccError(f"policy {policy.path} observes '{' '.join(policy.source)}'; there is only {offered}")
+    if unknown := [name for name in policy.observations if name not in FEATURE_NAMES]:
+        raise SageccError(f"policy {policy.path} observes '{unknown[0]}', which is no feature of schemas/pool.py")
+    if policy.control.period_ms != TICK_S * 1000:
+        raise SageccError(
+            f"policy {policy.path} decides every {policy.control.period_ms:g} ms; only {TICK_S * 1000:g} ms can be run"
+        )
+    if policy.control.underlying_scheme != UNDERLYING_SCHEME:
+        raise SageccError(
+            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}'; only '{UNDERLYING_SCHEME}' is"
+            " driven here"
+        )
 
 
 def _windows(policy: PolicyArtefact) -> Windows:

@@ -1,42 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy artefact: a folder with `policy.safetensors` and `card.json`, and its inference in plain numpy.
+"""The policy artefact: a folder with weights, a card, and the network in other runtimes' formats.
 
-Whoever runs a policy needs this module alone: no TensorFlow. The card says what the policy sees (names of the
-observations in order, and their scaling), what it does (the action map), how often, and on top of which scheme;
-where it came from (configuration, seed, pool) and its final metrics. docs/learner.md describes the format.
+Reading one needs no TensorFlow. The card says what the policy sees (where observations come from, their names in
+order, their scaling), what it does (the action map), how often, and on top of which scheme; where it came from
+(configuration, seed, pool) and its final metrics. docs/learner.md describes the format. Nothing here knows one kind of
+observation from another: who runs a policy says which it can offer (execution.agent).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from learner.config import Config
+from learner.config import Config, InputTransform
+from learner.inference import NumpyOps, forward
 from learner.scaling import Floats, Scaling
 from schemas.errors import SageccError
-from schemas.files import write_atomically
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from schemas.files import sha256_file, write_atomically
+from schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "2.0"
 """Major.minor: a reader refuses another major version and reads any minor one."""
 
-PERIOD_MS = 10
-UNDERLYING_SCHEME = "pure"
-ACTION_MAP = "cwnd *= 2**a"
+WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
+"""Files beside the card; learner.export writes all but the first."""
 
-ZERO, HALF = np.float32(0), np.float32(0.5)
-LAYER_NORM_EPSILON = np.float32(1e-5)
-"""Sonnet's."""
+OBSERVATION_SOURCE = "sagecc.pool"
+"""Who defines the observations' names: schemas/pool.py, under its POOL_VERSION."""
+
+ACTION_MAP = "cwnd *= base**a"
+NETWORK_KIND = "sage"
 
 _AGAIN = "train it again with 'sagecc train' or fetch it again"
+
+
+@dataclass(frozen=True)
+class Control:
+    """What an answer a of the policy does: every `period_ms` the window is multiplied by base**a.
+
+    limits: a is clipped to these. cwnd_packets: and the window to these, by default those of Sage's public code.
+    underlying_scheme: the kernel's scheme whose window that is; `pure` keeps the one it was given last.
+    """
+
+    base: float = 2.0
+    limits: tuple[float, float] = (-ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+    cwnd_packets: tuple[int, int] = (4, 20_000)
+    period_ms: float = 10.0
+    underlying_scheme: str = "pure"
+
+    def __post_init__(self) -> None:
+        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets)
+        if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
+            raise ValueError("the action's base, limits and period must be numbers")
+        if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
+            raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
+        if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
+            raise ValueError(f"no window is within {self.cwnd_packets}")
+
+    @classmethod
+    def of(cls, card: dict[str, Any]) -> Control:
+        """Read the card's fields; raises KeyError, TypeError or ValueError where they are not usable."""
+        action = card["action"]
+        if action["map"] != ACTION_MAP:
+            raise ValueError(f"action map '{action['map']}' is not known here")
+        (low, high), (least, most) = action["limits"], action["cwnd_packets"]
+        if not isinstance(card["underlying_scheme"], str):
+            raise TypeError("underlying_scheme is no name")
+        return cls(action["base"], (low, high), (least, most), card["period_ms"], card["underlying_scheme"])
+
+    def card(self) -> dict[str, Any]:
+        """Return the card's fields."""
+        return {
+            "action": {
+                "map": ACTION_MAP,
+                "base": self.base,
+                "limits": list(self.limits),
+                "cwnd_packets": list(self.cwnd_packets),
+            },
+            "period_ms": self.period_ms,
+            "underlying_scheme": self.underlying_scheme,
+        }
 
 
 @dataclass(frozen=True)
@@ -108,13 +160,25 @@ class NetworkSizes:
 
 
 @dataclass(frozen=True)
+class Exported:
+    """Files by name, and for each how far its outputs were from numpy's: largest absolute difference by output."""
+
+    files: dict[str, bytes]
+    errors: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
 class PolicyArtefact:
-    """A trained policy: feed it one observation a tick for each flow, with the hidden state it gave last."""
+    """A trained policy: feed it one observation a period for each flow, with the hidden state it gave last.
+
+    source: who defines the observations, and which version of that; the runtime must offer it.
+    """
 
     path: Path
     card: dict[str, Any]
+    source: tuple[str, str]
     observations: tuple[str, ...]
-    period_ms: float
+    control: Control
     scaling: Scaling
     sizes: NetworkSizes
     weights: dict[str, Floats]
@@ -126,7 +190,7 @@ class PolicyArtefact:
         Raises SageccError, naming the file, where it is missing, damaged, of another version, or inconsistent.
         """
         folder = Path(path)
-        card_path, weights_path = folder / "card.json", folder / "policy.safetensors"
+        card_path, weights_path = folder / "card.json", folder / WEIGHTS
         if not folder.is_dir():
             raise SageccError(f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train'")
         try:
@@ -143,66 +207,46 @@ class PolicyArtefact:
                 f"{card_path} has format version {version}, this program reads {FORMAT_VERSION}: {_AGAIN}"
             )
         try:
-            sizes = NetworkSizes(**card["network"])
+            kind, fields = card["network"]["kind"], {k: v for k, v in card["network"].items() if k != "kind"}
+            if kind != NETWORK_KIND:
+                raise ValueError(f"network of kind '{kind}' is not known here")
+            sizes = NetworkSizes(**fields)
             inputs = card["inputs"]
             shift, scale = (np.array(inputs[name], np.float32) for name in ("shift", "scale"))
+            if inputs["transform"] not in get_args(InputTransform):
+                raise ValueError(f"transform '{inputs['transform']}' of inputs is not known here")
             scaling = Scaling(inputs["transform"], shift, scale, float(inputs["limit"]))
-            names = tuple(inputs["observations"])
-            period_ms, digest = float(card["period_ms"]), card["weights_sha256"]
-            usable = card["action_map"] == ACTION_MAP and card["underlying_scheme"] == UNDERLYING_SCHEME
-            usable = usable and scaling.transform in ("none", "linear", "symlog")
+            source, names = (str(inputs["source"]), str(inputs["source_version"])), tuple(inputs["observations"])
+            control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
             shapes = sizes.shapes()
         except (KeyError, TypeError, ValueError) as error:
-            raise SageccError(f"{card_path} is incomplete ({type(error).__name__}: {error}): {_AGAIN}") from error
-        if not usable:
-            raise SageccError(f"{card_path} asks for a scaling, an action map or an underlying scheme not known here")
-        unknown = sorted(set(names) - set(FEATURE_NAMES))
-        if unknown:
-            raise SageccError(f"{card_path} names unknown observation '{unknown[0]}': {_AGAIN}")
+            raise SageccError(
+                f"{card_path} is incomplete or not for this program ({type(error).__name__}: {error}): {_AGAIN}"
+            ) from error
         if not len(names) == sizes.inputs == shift.size == scale.size:
             raise SageccError(f"{card_path}: observations, shift, scale and network inputs differ in number: {_AGAIN}")
-        if not (np.isfinite(shift).all() and np.isfinite(scale).all() and (scale > 0).all() and period_ms > 0):
-            raise SageccError(f"{card_path}: shift, scale or period is not a usable number: {_AGAIN}")
+        if not (np.isfinite(shift).all() and np.isfinite(scale).all() and (scale > 0).all() and scaling.limit >= 0):
+            raise SageccError(f"{card_path}: shift, scale or limit is not a usable number: {_AGAIN}")
         weights = _read_weights(weights_path, digest, shapes)
-        return cls(folder, card, names, period_ms, scaling, sizes, weights)
+        return cls(folder, card, source, names, control, scaling, sizes, weights)
+
+    def intact_files(self) -> set[str]:
+        """Return the names of the files beside the card that are there and are what it describes."""
+        described: dict[str, str] = self.card["files"]
+        there = ((name, digest) for name, digest in described.items() if (self.path / name).is_file())
+        return {name for name, digest in there if sha256_file(self.path / name) == digest}
 
     def initial_state(self, batch: int = 1) -> Floats:
         """Return the hidden state [batch, H] at the start of a flow."""
         return np.zeros((batch, self.sizes.state), np.float32)
 
     def step(self, observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Advance one tick.
+        """Advance one period, in numpy: the reference (learner.runtime has others).
 
         observation: unscaled features [B, F] in the order of `observations`. hidden: [B, H].
         Returns the mixture over log2(action), logits, loc and scale, each [B, K], and the next hidden state [B, H].
         """
-        w = self.weights
-        x: Any = np.tanh(_layer_norm(self.scaling(observation) @ w["encoder.w"] + w["encoder.b"], w, "encoder"))
-        x = hidden = self._gru(x, hidden) if self.sizes.gru else x
-        if self.sizes.second_encoder:
-            x = np.tanh(_layer_norm(x @ w["encoder2.w"] + w["encoder2.b"], w, "encoder2"))
-        x = x @ w["fc.w"] + w["fc.b"]
-        for i in range(self.sizes.residual_blocks):
-            name = f"residual{i}"
-            inner = np.maximum(x @ w[f"{name}.linear0.w"] + w[f"{name}.linear0.b"], ZERO)
-            x = _layer_norm(x + inner @ w[f"{name}.linear1.w"] + w[f"{name}.linear1.b"], w, name)
-        logits, loc, raw = (x @ w[f"head.{part}.w"] + w[f"head.{part}.b"] for part in ("logits", "loc", "scale"))
-        return logits, loc, np.logaddexp(raw, ZERO) + np.float32(self.sizes.min_scale), hidden
-
-    def mean_action(self, logits: Floats, loc: Floats) -> Floats:
-        """Return the mixture's mean, log2 of the window's ratio, clipped to plus or minus 2: [B, K] -> [B]."""
-        weights: Any = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        mean = (weights * loc).sum(axis=-1) / weights.sum(axis=-1)
-        action: Floats = np.clip(mean, -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
-        return action
-
-    def _gru(self, x: Any, h: Any) -> Any:
-        size, w_h = self.sizes.gru, self.weights["gru.w_h"]
-        gates = x @ self.weights["gru.w_i"] + self.weights["gru.b"]
-        zr = HALF + HALF * np.tanh(HALF * (gates[:, : 2 * size] + h @ w_h[:, : 2 * size]))
-        z, r = zr[:, :size], zr[:, size:]
-        a = np.tanh(gates[:, 2 * size :] + (r * h) @ w_h[:, 2 * size :])
-        return h + z * (a - h)
+        return forward(self.sizes, self.weights, NumpyOps(), self.scaling(observation), hidden)
 
 
 def write(
@@ -212,35 +256,53 @@ def write(
     scaling: Scaling,
     observations: tuple[str, ...],
     provenance: dict[str, Any],
+    exported: Exported | None = None,
+    control: Control | None = None,
+    source: tuple[str, str] = (OBSERVATION_SOURCE, POOL_VERSION),
 ) -> None:
-    """Write an artefact: the weights first, the card with their digest last, so that a torn one is recognised.
+    """Write an artefact: the card, which holds every other file's digest, last, so that a torn one is recognised.
 
     provenance: what else the card says (training configuration, seed, pool, metrics), JSON values.
+    exported: the network in other formats (learner.export); such files of an earlier artefact are removed without it.
+    control: what an answer does; Sage's by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
     card = {
         "format_version": FORMAT_VERSION,
         "inputs": {
+            "source": source[0],
+            "source_version": source[1],
             "observations": list(observations),
             "transform": scaling.transform,
             "shift": scaling.shift.tolist(),
             "scale": scaling.scale.tolist(),
             "limit": scaling.limit,
         },
-        "action_map": ACTION_MAP,
-        "action_limits": [-ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT],
-        "period_ms": PERIOD_MS,
-        "underlying_scheme": UNDERLYING_SCHEME,
-        "network": sizes.__dict__,
+        **(control or Control()).card(),
+        "network": {"kind": NETWORK_KIND, **sizes.__dict__},
         "parameters": sizes.parameters,
-        "weights_sha256": hashlib.sha256(data).hexdigest(),
         **provenance,
     }
-    with write_atomically(folder / "policy.safetensors") as path:
-        path.write_bytes(data)
+    _write_files(folder, card, {WEIGHTS: data}, exported or Exported({}, {}))
+
+
+def add_exports(policy: PolicyArtefact, exported: Exported) -> None:
+    """Write the network's other formats beside a policy's weights, in place of those that are there."""
+    _write_files(policy.path, policy.card, {WEIGHTS: (policy.path / WEIGHTS).read_bytes()}, exported)
+
+
+def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: Exported) -> None:
+    files = weights | exported.files
+    for name in {LITERT, ONNX, INT8} - files.keys():
+        (folder / name).unlink(missing_ok=True)
+    for name, content in files.items():
+        with write_atomically(folder / name) as path:
+            path.write_bytes(content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     with write_atomically(folder / "card.json") as path:
-        path.write_text(json.dumps(card, indent=2) + "\n")
+        text = card | {"files": digests, "export_errors": exported.errors}
+        path.write_text(json.dumps(text, indent=2) + "\n")
 
 
 def _read_weights(path: Path, digest: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Floats]:
@@ -264,10 +326,3 @@ def _read_weights(path: Path, digest: str, shapes: dict[str, tuple[int, ...]]) -
     if hashlib.sha256(data).hexdigest() != digest:
         raise SageccError(f"{path} is not the file that its card.json describes (SHA-256 differs): {_AGAIN}")
     return {name: weights[name] for name in shapes}
-
-
-def _layer_norm(x: Any, w: dict[str, Floats], name: str) -> Any:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = np.square(centred).mean(axis=-1, keepdims=True)
-    normal = centred / np.sqrt(variance + LAYER_NORM_EPSILON)
-    return normal * w[f"{name}.norm.scale"] + w[f"{name}.norm.offset"]

@@ -16,7 +16,7 @@ from schemas.errors import SageccError
 
 
 @contextmanager
-def _native_stderr_discarded() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Send what C++ code writes to file descriptor 2 to nowhere; Python's own errors still surface as exceptions."""
     sys.stderr.flush()
     saved = os.dup(2)
@@ -33,13 +33,13 @@ def _native_stderr_discarded() -> Iterator[None]:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Sonnet and TensorFlow Probability speak to Keras 2, which tf-keras keeps alive under TensorFlow 2.21.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-with _native_stderr_discarded():
+with quietly():
     import sonnet as snt
     import tensorflow as tf
 
     tf.config.list_physical_devices()
 
-__all__ = ["configure", "snt", "tf"]
+__all__ = ["configure", "quietly", "snt", "tf"]
 
 
 def configure(seed: int) -> None:

@@ -46,21 +46,23 @@ def train(
     cache: Path,
     seed: int = 0,
     checkpoint_s: float = 30.0,
+    int8: bool = False,
 ) -> Outcome:
     """Train a policy, or go on with a run that was stopped, or do nothing if `out` holds it already.
 
     pool: the Parquet pool; cache: where its compiled form lies; out: the artefact's folder; logs: the run's folder.
-    checkpoint_s: seconds between checkpoints. Raises SageccError for a bad pool, a corrupt checkpoint or a run
-    that diverges.
+    checkpoint_s: seconds between checkpoints. int8: export the network with 8-bit weights too. Raises SageccError for
+    a bad pool, a corrupt checkpoint or a run that diverges.
     """
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
     fingerprint = _fingerprint(config, seed, compiled.identity)
-    finished = _finished(out, fingerprint)
+    finished = _finished(out, fingerprint, int8)
     if finished is not None:
         return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"])
 
     # Only a run that trains needs TensorFlow, which takes seconds to load.
+    from learner.export import export
     from learner.loop import run
 
     value_range = config.value_range or compiled.value_range(config.discount)
@@ -85,7 +87,8 @@ def train(
     with write_atomically(_made(out) / "metrics.json") as path:
         path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters}, indent=2) + "\n")
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
-    artefact.write(out, result.weights, sizes, selected, observations, provenance)
+    exported = export(sizes, result.weights, int8)
+    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported)
     return Outcome(out, logs, sizes.parameters, result.steps, result.seconds, result.waiting, result.metrics)
 
 
@@ -95,13 +98,15 @@ def _fingerprint(config: Config, seed: int, pool_identity: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _finished(out: Path, fingerprint: str) -> artefact.PolicyArtefact | None:
+def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
     """Return the artefact in `out` if this very run has already written it whole."""
     try:
         found = artefact.PolicyArtefact.load(out)
     except SageccError:
         return None
-    return found if found.card.get("fingerprint") == fingerprint and (out / "metrics.json").exists() else None
+    wanted = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
+    whole = wanted <= found.intact_files() and (out / "metrics.json").exists()
+    return found if whole and found.card.get("fingerprint") == fingerprint else None
 
 
 def _claim(logs: Path, fingerprint: str, config: Config, seed: int, pool: CompiledPool) -> None:

@@ -43,6 +43,9 @@ from learner.config import load, shipped
 @click.option(
     "--checkpoint-every", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds of work at risk."
 )
+@click.option(
+    "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its answers are."
+)
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
 def command(
     name: str,
@@ -53,6 +56,7 @@ def command(
     logs: Path | None,
     cache: Path,
     checkpoint_every: float,
+    int8: bool,
     count_parameters: bool,
 ) -> None:
     """Train a policy from the pool alone, with Critic-Regularized Regression; no packet is sent.
@@ -68,7 +72,7 @@ def command(
     from learner.train import train
 
     out = out or Path("models") / Path(name).stem
-    outcome = train(config, pool, out, logs or Path("logs") / out.name, cache, seed, checkpoint_every)
+    outcome = train(config, pool, out, logs or Path("logs") / out.name, cache, seed, checkpoint_every, int8)
     if outcome.trained_steps:
         click.echo(
             f"{outcome.trained_steps} steps in {outcome.seconds:.0f} s, {outcome.waiting:.1%} of it waiting for data"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import pytest
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from learner import artefact, config, networks
-from learner.artefact import NetworkSizes, PolicyArtefact
+from learner import artefact, config, exact, networks, runtime
+from learner.artefact import Control, NetworkSizes, PolicyArtefact
+from learner.export import export
 from learner.scaling import Scaling
 from learner.tensorflow_runtime import tf
 from schemas.errors import SageccError
@@ -29,19 +31,27 @@ SCALING = Scaling(
 )
 
 
-def write(folder: Path, policy: Any, scaling: Scaling = SCALING) -> Path:
-    weights = {name: v.numpy() for name, v in policy.weights().items()}
-    artefact.write(folder, weights, NetworkSizes.of(SMALL, 69), scaling, FEATURE_NAMES, {"metrics": {"step": 1}})
+KINDS: dict[str, dict[str, Any]] = {"whole": {}, "no GRU": {"gru": 0}, "bare": {"second_encoder": False, "mixture": 1}}
+
+
+def write(folder: Path, policy: Any, exported: bool = False) -> Path:
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, NetworkSizes.of(SMALL, 69)
+    files = export(sizes, weights) if exported else None
+    artefact.write(folder, weights, sizes, SCALING, FEATURE_NAMES, {"metrics": {"step": 1}}, files)
     return folder
+
+
+def policy_of(configuration: config.Config) -> networks.Policy:
+    tf.random.set_seed(0)
+    policy = networks.Policy(69, configuration)
+    for i, variable in enumerate(policy.weights().values()):
+        variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.2))
+    return policy
 
 
 @pytest.fixture(scope="module")
 def policy() -> networks.Policy:
-    tf.random.set_seed(0)
-    policy = networks.Policy(69, SMALL)
-    for i, variable in enumerate(policy.weights().values()):
-        variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.2))
-    return policy
+    return policy_of(SMALL)
 
 
 @pytest.fixture
@@ -59,24 +69,69 @@ def test_numpy_and_tensorflow_agree(policy: networks.Policy, folder: Path) -> No
         for ours, theirs in ((logits, mixture.logits), (loc, mixture.loc), (scale, mixture.scale), (hidden, states)):
             np.testing.assert_allclose(ours, theirs[t], atol=1e-5, rtol=1e-5)
             assert ours.dtype == np.float32
-    wanted = np.clip(networks.Mixture(*(tf.constant(x) for x in (logits, loc, scale))).mean(), -2, 2)
-    np.testing.assert_allclose(loaded.mean_action(logits, loc), wanted, atol=1e-6)
+    wanted = networks.Mixture(*(tf.constant(x) for x in (logits, loc, scale))).mean()
+    np.testing.assert_allclose(exact.mean(logits, loc), wanted, atol=1e-6)
 
 
-def test_flows_of_a_batch_do_not_meet(folder: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
+    configuration = dataclasses.replace(SMALL, **KINDS[kind])
+    policy, sizes = policy_of(configuration), NetworkSizes.of(configuration, 69)
+    weights = {name: v.numpy() for name, v in policy.weights().items()}
+    exported = export(sizes, weights)
+    artefact.write(tmp_path, weights, sizes, SCALING, FEATURE_NAMES, {}, exported)
+    loaded = PolicyArtefact.load(tmp_path)
+    observation = np.random.default_rng(1).lognormal(0, 2, (30, 3, 69)).astype(np.float32)
+    mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, sizes.state]))
+    for name in ("exact", "numpy", "litert", "onnx"):
+        step, hidden = runtime.load(loaded, name), loaded.initial_state(3)
+        for t, seen in enumerate(observation):
+            *head, hidden = step(seen, hidden)
+            for ours, theirs in zip((*head, hidden), (*mixture, states), strict=True):
+                np.testing.assert_allclose(ours, theirs[t], atol=1e-5, rtol=1e-5, err_msg=name)
+                assert ours.dtype == np.float32
+        alone, _ = step(observation[0, :1], loaded.initial_state())[0], None
+        np.testing.assert_allclose(alone, mixture.logits[0, :1], atol=1e-5, rtol=1e-5, err_msg=name)
+    assert loaded.card["export_errors"] == exported.errors
+    assert all(0 < max(e.values()) < 1e-5 for e in exported.errors.values())
+
+
+def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.Policy, tmp_path: Path) -> None:
+    folder = write(tmp_path / "sage", policy)
     loaded = PolicyArtefact.load(folder)
-    observation = np.random.default_rng(2).normal(size=(4, 69)).astype(np.float32)
-    together = loaded.step(observation, loaded.initial_state(4))
-    alone = loaded.step(observation[2:3], loaded.initial_state())
-    for many, one in zip(together, alone, strict=True):
-        np.testing.assert_allclose(many[2:3], one, atol=1e-6)
-
-
-def test_mean_action_by_hand_and_clipped(folder: Path) -> None:
+    with pytest.raises(SageccError, match=r"has no policy\.int8\.tflite: write it with 'sagecc export .* --int8'"):
+        runtime.load(loaded, "litert-int8")
+    artefact.add_exports(loaded, export(loaded.sizes, loaded.weights, int8=True))
     loaded = PolicyArtefact.load(folder)
-    logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5]], np.float32))
-    loc = np.array([[1.0, -1.0], [9.0, 9.0]], np.float32)
-    np.testing.assert_allclose(loaded.mean_action(logits, loc), [-0.5, 2.0], atol=1e-6)
+    assert loaded.intact_files() == {"policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"}
+    step = runtime.load(loaded, "litert-int8")
+    observation = np.random.default_rng(3).normal(size=(2, 69)).astype(np.float32)
+    ours, wanted = step(observation, loaded.initial_state(2)), loaded.step(observation, loaded.initial_state(2))
+    error = max(float(np.abs(a - b).max()) for a, b in zip(ours, wanted, strict=True))
+    stated = max(loaded.card["export_errors"]["policy.int8.tflite"].values())
+    assert 1e-5 < error < 3 * stated < 1
+
+
+def test_the_same_network_exports_the_same_bytes(policy: networks.Policy) -> None:
+    sizes, weights = NetworkSizes.of(SMALL, 69), {name: v.numpy() for name, v in policy.weights().items()}
+    assert export(sizes, weights, int8=True) == export(sizes, weights, int8=True)
+
+
+@pytest.mark.parametrize("name", ["policy.tflite", "policy.onnx"])
+def test_a_damaged_export_is_one_clear_line(policy: networks.Policy, tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "sage", policy, exported=True)
+    loaded, path = PolicyArtefact.load(folder), folder / name
+    kind = "onnx" if name.endswith("onnx") else "litert"
+    runtime.load(loaded, kind)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SageccError, match=rf"{name} is truncated, or not the file .*'sagecc export"):
+        runtime.load(loaded, kind)
+    assert name not in loaded.intact_files()
+    path.unlink()
+    with pytest.raises(SageccError, match=rf"{name} cannot be read \(No such file"):
+        runtime.load(loaded, kind)
+    with pytest.raises(SageccError, match=r"no runtime 'torch'.*exact, numpy"):
+        runtime.load(loaded, "torch")
 
 
 def test_the_same_policy_is_the_same_bytes(policy: networks.Policy, folder: Path, tmp_path: Path) -> None:
@@ -89,17 +144,33 @@ def test_the_same_policy_is_the_same_bytes(policy: networks.Policy, folder: Path
 def test_the_card_says_what_a_runtime_needs(folder: Path) -> None:
     card = json.loads((folder / "card.json").read_text())
     assert card["inputs"]["observations"] == list(FEATURE_NAMES)
-    assert (card["action_map"], card["action_limits"]) == ("cwnd *= 2**a", [-2.0, 2.0])
+    assert (card["inputs"]["source"], card["network"]["kind"]) == ("sagecc.pool", "sage")
+    action = {"map": "cwnd *= base**a", "base": 2.0, "limits": [-2.0, 2.0], "cwnd_packets": [4, 20_000]}
+    assert card["action"] == action
     assert (card["period_ms"], card["underlying_scheme"]) == (10, "pure")
     loaded = PolicyArtefact.load(folder)
     np.testing.assert_array_equal(loaded.scaling.shift, SCALING.shift)
     assert loaded.card == card
 
 
-def test_running_a_policy_needs_no_tensorflow(folder: Path) -> None:
+def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path) -> None:
+    """Orca's, say: other observations, 4**a on top of Cubic every 20 ms."""
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, NetworkSizes.of(SMALL, 69)
+    control = Control(4.0, (-1.0, 1.0), (4, 10_000), 20.0, "cubic")
+    names = tuple(f"orca.{i}" for i in range(69))
+    artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
+    loaded = PolicyArtefact.load(tmp_path)
+    assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
+
+
+def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
+    folder = write(tmp_path / "sage", policy, exported=True)
     code = (
-        "import sys; from learner.artefact import PolicyArtefact; "
-        f"PolicyArtefact.load({str(folder)!r}); assert 'tensorflow' not in sys.modules and 'sonnet' not in sys.modules"
+        "import sys; from learner.artefact import PolicyArtefact; from learner import runtime; "
+        f"policy = PolicyArtefact.load({str(folder)!r}); "
+        "import numpy as np; x = np.zeros((1, 69), np.float32); "
+        "[runtime.load(policy, name)(x, policy.initial_state()) for name in ('exact', 'numpy', 'litert', 'onnx')]; "
+        "assert not {'tensorflow', 'sonnet', 'onnx'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -145,16 +216,21 @@ def _flip(folder: Path) -> None:
         (lambda f: (f / "policy.safetensors").unlink(), r"policy\.safetensors is missing"),
         (lambda f: (f / "card.json").write_text("{"), r"card\.json is not a policy's card"),
         (lambda f: (f / "card.json").write_text("[]"), r"card\.json is not a policy's card"),
-        (_edit_card(lambda c: c.update(format_version="2.0")), r"format version 2\.0, this program reads 1\."),
+        (_edit_card(lambda c: c.update(format_version="1.0")), r"format version 1\.0, this program reads 2\."),
         (_edit_card(lambda c: c.pop("network")), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(depth=3)), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(gru="big")), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(gru=21)), r"weight 'gru\.w_i' is float32 \(24, 60\), the card asks"),
         (_edit_card(lambda c: c["inputs"]["observations"].pop()), "differ in number"),
-        (_edit_card(lambda c: c["inputs"]["observations"].__setitem__(0, "sRTT")), "unknown observation 'sRTT'"),
+        (_edit_card(lambda c: c["network"].update(kind="transformer")), "network of kind 'transformer' is not known"),
+        (_edit_card(lambda c: c["files"].pop("policy.safetensors")), r"card\.json is incomplete"),
+        (_edit_card(lambda c: c.update(underlying_scheme=None)), "underlying_scheme is no name"),
+        (_edit_card(lambda c: c.update(period_ms=0)), "no action has base"),
+        (_edit_card(lambda c: c["action"].update(base="two")), "must be numbers"),
+        (_edit_card(lambda c: c["action"].update(cwnd_packets=[4, 1])), "no window is within"),
         (_edit_card(lambda c: c["inputs"]["scale"].__setitem__(0, 0.0)), "not a usable number"),
         (_edit_card(lambda c: c["inputs"].update(transform="sqrt")), "not known here"),
-        (_edit_card(lambda c: c.update(action_map="cwnd += a")), "not known here"),
+        (_edit_card(lambda c: c["action"].update(map="cwnd += a")), "not known here"),
         (_rewrite(lambda t: t.pop("fc.w")), r"lacks weight 'fc\.w'"),
         (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"weight 'fc\.b' holds values that are not finite"),
         (_rewrite(lambda t: t.update({"fc.b": t["fc.b"].astype(np.float64)})), r"weight 'fc\.b' is float64"),

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy's network for one tick, written once: numpy runs it, and the exporters and the exact runtime reuse it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from learner.scaling import Floats
+
+if TYPE_CHECKING:
+    from learner.artefact import NetworkSizes
+
+LAYER_NORM_EPSILON = 1e-5
+"""Sonnet's."""
+
+ZERO, HALF = np.float32(0), np.float32(0.5)
+
+
+class Ops(Protocol):
+    """What the network is made of, for one kind of tensor. Rows are flows: x [B, N]; weights are numpy arrays."""
+
+    def linear(self, x: Any, w: Floats, b: Floats) -> Any:
+        """X w + b."""
+
+    def layer_norm(self, x: Any, scale: Floats, offset: Floats) -> Any:
+        """Each row to mean 0 and deviation 1, then scaled and shifted."""
+
+    def tanh(self, x: Any) -> Any:
+        """Tanh."""
+
+    def relu(self, x: Any) -> Any:
+        """Max(x, 0)."""
+
+    def add(self, x: Any, y: Any) -> Any:
+        """X + y."""
+
+    def softplus(self, x: Any, least: float) -> Any:
+        """Log(1 + exp(x)) + least."""
+
+    def gru(self, x: Any, h: Any, w_i: Floats, w_h: Floats, b: Floats) -> Any:
+        """h' = h + z (a - h); z, r = sigmoid(x w_i + h w_h + b), a = tanh(x w_ia + (r h) w_ha + b_a)."""
+
+
+def forward(sizes: NetworkSizes, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the mixture's logits, loc and scale [B, K] and the next hidden state; x [B, F] is scaled already."""
+
+    def linear(x: Any, name: str) -> Any:
+        return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])
+
+    def norm(x: Any, name: str) -> Any:
+        return ops.layer_norm(x, w[f"{name}.norm.scale"], w[f"{name}.norm.offset"])
+
+    x = ops.tanh(norm(linear(x, "encoder"), "encoder"))
+    x = hidden = ops.gru(x, hidden, w["gru.w_i"], w["gru.w_h"], w["gru.b"]) if sizes.gru else x
+    if sizes.second_encoder:
+        x = ops.tanh(norm(linear(x, "encoder2"), "encoder2"))
+    x = linear(x, "fc")
+    for i in range(sizes.residual_blocks):
+        inner = linear(ops.relu(linear(x, f"residual{i}.linear0")), f"residual{i}.linear1")
+        x = norm(ops.add(x, inner), f"residual{i}")
+    scale = ops.softplus(linear(x, "head.scale"), sizes.min_scale)
+    return linear(x, "head.logits"), linear(x, "head.loc"), scale, hidden
+
+
+class NumpyOps:
+    """Ops on float32 arrays."""
+
+    def linear(self, x: Any, w: Floats, b: Floats) -> Any:
+        """X w + b."""
+        return x @ w + b
+
+    def layer_norm(self, x: Any, scale: Floats, offset: Floats) -> Any:
+        """Each row to mean 0 and deviation 1, then scaled and shifted."""
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = np.square(centred).mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(variance + np.float32(LAYER_NORM_EPSILON)) * scale + offset
+
+    def tanh(self, x: Any) -> Any:
+        """Tanh."""
+        return np.tanh(x)
+
+    def relu(self, x: Any) -> Any:
+        """Max(x, 0)."""
+        return np.maximum(x, ZERO)
+
+    def add(self, x: Any, y: Any) -> Any:
+        """X + y."""
+        return x + y
+
+    def softplus(self, x: Any, least: float) -> Any:
+        """Log(1 + exp(x)) + least."""
+        return np.logaddexp(x, ZERO) + np.float32(least)
+
+    def gru(self, x: Any, h: Any, w_i: Floats, w_h: Floats, b: Floats) -> Any:
+        """Return the next hidden state."""
+        size = len(w_h)
+        gates = x @ w_i + b
+        zr = HALF + HALF * np.tanh(HALF * (gates[:, : 2 * size] + h @ w_h[:, : 2 * size]))
+        z, r = zr[:, :size], zr[:, size:]
+        a = np.tanh(gates[:, 2 * size :] + (r * h) @ w_h[:, 2 * size :])
+        return h + z * (a - h)

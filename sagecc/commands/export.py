@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc export`: a policy's network as LiteRT and ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("policy", type=click.Path(path_type=Path))
+@click.option("--int8", is_flag=True, help="With 8-bit weights too.")
+def command(policy: Path, int8: bool) -> None:
+    """Write the network of POLICY, a folder such as models/mine, as LiteRT and ONNX files beside its weights.
+
+    'sagecc train' does this at its end; here it is for later, or for 8-bit weights. Each file is run and compared
+    with the weights; the largest differences are printed and kept in the policy's card.
+    """
+    # TensorFlow takes seconds to load: not for --help.
+    from learner.artefact import PolicyArtefact, add_exports
+    from learner.export import export
+
+    found = PolicyArtefact.load(policy)
+    exported = export(found.sizes, found.weights, int8)
+    add_exports(found, exported)
+    for name, data in exported.files.items():
+        errors = ", ".join(f"{output} {value:g}" for output, value in exported.errors[name].items())
+        click.echo(f"{policy / name}  {len(data):,} bytes; largest differences: {errors}")
