@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -81,12 +82,13 @@ and stores what the guest sends, libraries that several of them share included.
 
 def fidelity(result: dict[str, Any]) -> str:
     """Return the section that holds the lab against the host's own kernel."""
-    rows, within = [], {"goodput_mbps": 0, "queueing_ms": 0}
+    rows: list[str] = []
+    within: dict[str, Counter[str]] = {"goodput_mbps": Counter(), "queueing_ms": Counter()}
     for r in result["episodes"]:
         cells = [r["scheme"], f"{r['rate_mbps']:g}", f"{r['rtt_ms']:g}", f"{r['queue_bdp']:g}"]
         for figure, bound in (("goodput_mbps", 0.02), ("queueing_ms", 0.1)):
             real = [run[figure] for run in r["host"]]
-            within[figure] += abs(r[f"{figure}_apart"]) <= bound
+            within[figure][r["scheme"]] += abs(r[f"{figure}_apart"]) <= bound
             cells += [f"{r['lab'][figure]:.2f}", f"{median(real):.2f} ({min(real):.2f}-{max(real):.2f})"]
             cells += [f"{r[f'{figure}_apart']:+.1%}", f"{r[f'{figure}_apart_calmest']:+.1%}"]
         rows.append(f"| {' | '.join(cells)} | {r['lab_with_jitter']['queueing_ms']:.2f} |")
@@ -94,17 +96,18 @@ def fidelity(result: dict[str, Any]) -> str:
     p99_us, max_us = ([run[way][key] for run in runs for way in ("there", "back")] for key in ("p99_us", "max_us"))
     loads = [run["load"] for run in runs]
     quarters = "\n".join(
-        f"| {kind} | {q['std_us'][0]:.0f}-{q['std_us'][1]:.0f} "
+        f"| {kind} | {q['stalled_ms'][0]:.0f}-{q['stalled_ms'][1]:.0f} "
         f"| {q['goodput_mbps_apart']:.2%} | {q['queueing_ms_apart']:.1%} |"
         for kind, calmness in result["calmness"].items()
         for q in calmness
     )
+    each = ", ".join(f"{scheme} {count}" for scheme, count in within["queueing_ms"].items())
     return f"""## The lab and this machine's own kernel (`make bench-fidelity`)
 
 Flat links for {result["duration_s"]:g} s, in the lab and in real time on the host's kernel (network namespaces, tbf, a
 delay line in user space). Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over host - 1, for the
-median, and for the calmest run: the one whose delay line was closest to its nominal delay. Queueing: mean, transmission
-included. Jittered: the lab with jitter as far as 99 % of the delay line's packets were off.
+median, and for the calmest run, in which tbf stalled least. Queueing: mean, transmission included. Jittered: the lab
+with jitter as far as 99 % of the delay line's packets were off.
 [fidelity.md](fidelity.md) says how it was measured and what explains the differences.
 
 | scheme | Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | calmest \
@@ -112,14 +115,14 @@ included. Jittered: the lab with jitter as far as 99 % of the delay line's packe
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 {lines}
 
-The same runs, sorted by how well the delay line kept its time (standard deviation, both ways together), in quarters:
+The same runs in quarters, by how long tbf stalled with packets waiting (pauses above 1 ms, summed):
 
-| schemes | delay line, microseconds | goodput apart, median | queueing apart, median |
+| schemes | stalled, ms | goodput apart, median | queueing apart, median |
 |---|---:|---:|---:|
 {quarters}
 
-- Goodput within 2 %: {within["goodput_mbps"]} of {len(rows)} networks.
-- Mean queueing delay within 10 %: {within["queueing_ms"]} of {len(rows)} networks.
+- Goodput within 2 %: {within["goodput_mbps"].total()} of {len(rows)} networks.
+- Mean queueing delay within 10 %: {within["queueing_ms"].total()} of {len(rows)} networks ({each}).
 - The delay line's error, 99th percentile: {median(p99_us):.0f} microseconds in the median run, {max(p99_us):.0f} in the
   worst. Its longest stall: {median(max_us) / 1000:.0f} ms in the median run, {max(max_us) / 1000:.0f} in the worst.
 - The machine's load average was {min(loads):.1f} to {max(loads):.1f} meanwhile.
@@ -143,6 +146,60 @@ kernel](virtual-time-kernel.md#what-it-costs).
 
 | | {" | ".join(shares)} |
 |---|{"---:|" * len(shares)}
+{rows}
+"""
+
+
+def execution(result: dict[str, Any]) -> str:
+    """Return the section on a policy's steps."""
+    batches = sorted({row["batch"] for row in result["rows"]})
+    cells: dict[tuple[str, str], list[str]] = {}
+    for r in result["rows"]:
+        cells.setdefault((r["configuration"], r["runtime"]), []).append(f"{r['p50_ms']:.3g} ({r['p99_ms']:.3g})")
+    rows = "\n".join(
+        f"| {name} | {result['parameters'][name]:,} | `{runtime}` | {' | '.join(found)} |"
+        for (name, runtime), found in cells.items()
+    )
+    largest = {
+        kind: max(value for errors in result["errors"].values() for value in errors[kind].values())
+        for kind in next(iter(result["errors"].values()))
+    }
+    far = ", ".join(f"`{kind}` {value:g}" for kind, value in largest.items())
+    return f"""## A policy's step (`make bench-execution`)
+
+One core; scaling and network of one decision for a batch of flows; milliseconds, median (99th percentile).
+[learner.md](learner.md#runtimes) says what the runtimes are.
+
+| network | parameters | runtime | {" | ".join(f"{batch:,} flow{'s' if batch > 1 else ''}" for batch in batches)} |
+|---|---:|---|{"---:|" * len(batches)}
+{rows}
+
+- Largest difference of an output to numpy's, random weights and 100 ticks: {far}.
+- The machine's load average was {result["load_average"]} at the end.
+"""
+
+
+def learner(result: dict[str, Any]) -> str:
+    """Return the section on training steps."""
+    rows = "\n".join(
+        f"| {r['gru']} | {r['ours']['steps_per_cpu_s']:.1f} | {r['acme']['steps_per_cpu_s']:.1f} "
+        f"| {r['times_as_fast']:.1f} | {r['floor_steps_per_s']:.1f} | {r['share_of_floor']:.0%} "
+        f"| {r['ours']['first_step_s']:.0f} | {r['acme']['first_step_s']:.0f} "
+        f"| {r['ours']['peak_mb']:.0f} | {r['acme']['peak_mb']:.0f} | {r['waiting_share']:.2%} |"
+        for r in result["sizes"]
+    )
+    rate = median(r["matrix_gflop_per_s"] for r in result["sizes"])
+    return f"""## Training steps (`make bench-learner`)
+
+Our learner and Acme's own RCRRLearner: the paper's network (width 256) with three sizes of its GRU, {result["batch"]}
+windows of {result["window"]} rows a step, float32, both pinned to one core, working in turn; steps a CPU-second,
+medians of {result["rounds"]} rounds. Floor: the step's matrix products at the rate at which this core multiplies large
+matrices in the same run ({rate:.0f} GFLOP/s). First step: from the start of the process, imports and tracing included.
+Waiting: share of the time in which our step waited for data.
+
+| GRU | ours, steps/s | Acme's | times as fast | floor | of the floor \
+| first step, s | Acme's | peak MB | Acme's | waiting |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 {rows}
 """
 
@@ -175,7 +232,9 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory": memory,
     "profile": profile,
     "feeding": feeding,
+    "learner": learner,
     "fidelity": fidelity,
+    "execution": execution,
 }
 
 
