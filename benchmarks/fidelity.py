@@ -98,14 +98,14 @@ def with_jitter(environment: Environment, runs: Sequence[Run]) -> Environment:
 def compare(scheme: str, rate_mbps: float, rtt_ms: float, queue_bdp: float, runs: Sequence[Run]) -> Run:
     """Return a row of the table: lab and host, and how far the lab is from the host's median and calmest run.
 
-    The calmest is the run whose delay line was closest to its nominal delay.
+    The calmest is the run in which tbf stalled least.
     """
     environment = network(rate_mbps, rtt_ms, queue_bdp)
     lab = in_virtual_time(environment, scheme)
     jittered = in_virtual_time(with_jitter(environment, runs), scheme)
     row: Run = {"scheme": scheme, "rate_mbps": rate_mbps, "rtt_ms": rtt_ms, "queue_bdp": queue_bdp}
     row |= {"lab": lab, "lab_with_jitter": jittered, "host": list(runs)}
-    calmest = min(runs, key=unrest_us)
+    calmest = min(runs, key=stalled_ms)
     for figure in ("goodput_mbps", "queueing_ms"):
         row[f"{figure}_apart"] = lab[figure] / median(run[figure] for run in runs) - 1
         row[f"{figure}_apart_calmest"] = lab[figure] / calmest[figure] - 1
@@ -113,16 +113,13 @@ def compare(scheme: str, rate_mbps: float, rtt_ms: float, queue_bdp: float, runs
 
 
 def by_calmness(rows: Sequence[Run], schemes: Sequence[str]) -> list[Run]:
-    """Return, for each quarter of the runs of `schemes` from the calmest on, the median distance of lab and host.
-
-    A run is calm when its delay line was: by the standard deviation of its error, both ways together.
-    """
+    """Return, for each quarter of the runs of `schemes` from the calmest on, the median distance of lab and host."""
     runs = [(row["lab"], run) for row in rows if row["scheme"] in schemes for run in row["host"]]
-    runs.sort(key=lambda pair: unrest_us(pair[1]))
+    runs.sort(key=lambda pair: stalled_ms(pair[1]))
     quarters = [runs[len(runs) * i // 4 : len(runs) * (i + 1) // 4] for i in range(4)]
     return [
         {
-            "std_us": [unrest_us(run) for _, run in (quarter[0], quarter[-1])],
+            "stalled_ms": [stalled_ms(run) for _, run in (quarter[0], quarter[-1])],
             **{
                 f"{figure}_apart": median(abs(lab[figure] / run[figure] - 1) for lab, run in quarter)
                 for figure in ("goodput_mbps", "queueing_ms")
@@ -132,9 +129,9 @@ def by_calmness(rows: Sequence[Run], schemes: Sequence[str]) -> list[Run]:
     ]
 
 
-def unrest_us(run: Run) -> float:
-    """Return the standard deviation of the delay line's error, both ways together (microseconds)."""
-    return float(run["there"]["std_us"] + run["back"]["std_us"])
+def stalled_ms(run: Run) -> float:
+    """Return how long tbf stalled in a run (ms): the less, the calmer."""
+    return float(run["stalled_ms"])
 
 
 def main() -> None:
