@@ -37,7 +37,9 @@ def export(sizes: NetworkSizes, weights: dict[str, Floats], int8: bool = False) 
     if int8:
         files[INT8] = litert(sizes, weights, int8=True)
     networks = {name: onnx_network if name == ONNX else litert_network for name in files}
-    return Exported(files, {name: difference(sizes, weights, networks[name](data)) for name, data in files.items()})
+    with quietly():
+        errors = {name: difference(sizes, weights, networks[name](data)) for name, data in files.items()}
+    return Exported(files, errors)
 
 
 def difference(sizes: NetworkSizes, weights: dict[str, Floats], network: Step) -> dict[str, float]:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from learner import exact
 from learner.artefact import PolicyArtefact
 from learner.crr import METRICS
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
@@ -134,7 +135,7 @@ def preferred(folder: Path, name: str) -> tuple[float, float]:
     hidden, actions = policy.initial_state(), []
     for row in observation:
         logits, loc, _, hidden = policy.step(row[None], hidden)
-        actions.append(policy.mean_action(logits, loc)[0])
+        actions.append(exact.mean(logits, loc)[0])
     return float(np.mean(np.array(actions)[low])), float(np.mean(np.array(actions)[~low]))
 
 
