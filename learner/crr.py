@@ -63,13 +63,14 @@ class Crr:
         self.critic = Critic(observations, config)
         self.target_policy = Policy(observations, config, name="target_policy")
         self.target_critic = Critic(observations, config, name="target_critic")
-        self.average_policy = Policy(observations, config, name="average_policy")
+        self.average_policy = Policy(observations, config, name="average_policy") if config.average else self.policy
         self.values = tf.linspace(tf.constant(value_range[0]), tf.constant(value_range[1]), config.atoms)
         self.policy_optimizer = Adam(list(self.policy.weights().values()), config.policy_rate)
         self.critic_optimizer = Adam(list(self.critic.weights().values()), config.critic_rate)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self.copy_to_targets()
-        self._follow(0.0)
+        if config.average:
+            self._follow(0.0)
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def step(self, observation: Any, action: Any, reward: Any) -> Any:
@@ -82,14 +83,15 @@ class Crr:
             # Each loss reaches only its own network, so their sum gives both gradients in one pass.
             total = losses.policy + losses.critic
         gradients = tape.gradient(total, (self.policy_optimizer.variables, self.critic_optimizer.variables))
-        policy_gradient, policy_norm = tf.clip_by_global_norm(gradients[0], self.config.gradient_clip)
-        critic_gradient, critic_norm = tf.clip_by_global_norm(gradients[1], self.config.gradient_clip)
+        policy_gradient, policy_norm = clip(gradients[0], self.config.gradient_clip)
+        critic_gradient, critic_norm = clip(gradients[1], self.config.gradient_clip)
         self.steps.assign_add(1)
         self.policy_optimizer.apply(policy_gradient, self.steps)
         self.critic_optimizer.apply(critic_gradient, self.steps)
-        count = tf.cast(self.steps, tf.float32)
-        # The average is over the steps there are until they outnumber what the decay remembers.
-        self._follow(tf.minimum(self.config.average, count / (count + 1)))
+        if self.config.average:
+            count = tf.cast(self.steps, tf.float32)
+            # The average is over the steps there are until they outnumber what the decay remembers.
+            self._follow(tf.minimum(self.config.average, count / (count + 1)))
         tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
         return tf.stack(
             [
@@ -162,7 +164,8 @@ class Crr:
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        networks = ("policy", "critic", "target_policy", "target_critic", "average_policy")
+        networks = ["policy", "critic", "target_policy", "target_critic"]
+        networks += ["average_policy"] if self.config.average else []
         named = {f"{n}/{k}": v for n in networks for k, v in getattr(self, n).weights().items()}
         for name in ("policy", "critic"):
             optimizer = getattr(self, f"{name}_optimizer")
@@ -206,6 +209,14 @@ class Crr:
         return {name: tf.stop_gradient(after[-1]) for name, after in states.items()}
 
 
+def clip(gradients: list[Any], limit: float) -> tuple[list[Any], Any]:
+    """Scale gradients to a global norm of at most `limit`; return them and the norm they had."""
+    norm = tf.linalg.global_norm(gradients)
+    # Most steps are below the limit, and need no pass over all gradients.
+    clipped = tf.cond(norm > limit, lambda: [g * (limit / norm) for g in gradients], lambda: list(gradients))
+    return clipped, norm
+
+
 def n_step_returns(reward: Any, discount: float, steps: int) -> tuple[Any, Any, Any]:
     """Sum the discounted rewards [T, B] of up to `steps` transitions from each on, as many as there are left.
 
@@ -235,9 +246,10 @@ def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:
     count = tf.shape(rows)[0]
     index = tf.reshape(tf.cast(lower, tf.int32), [-1, atoms]) + atoms * tf.range(count)[:, None]
     share = tf.reshape(share, [-1, atoms])
-    weights = tf.concat([rows * (1 - share), rows * share], axis=0)
-    summed = tf.math.unsorted_segment_sum(weights, tf.concat([index, index + 1], axis=0), count * atoms)
-    return tf.reshape(summed, tf.shape(probabilities))
+    weights = tf.stack([rows * (1 - share), rows * share], axis=-1)
+    summed = tf.reshape(tf.math.unsorted_segment_sum(weights, index, count * atoms), [-1, atoms, 2])
+    shared = summed[..., 0] + tf.pad(summed[:, :-1, 1], [[0, 0], [1, 0]])
+    return tf.reshape(shared, tf.shape(probabilities))
 
 
 def _before(states: Any, initial: Any) -> Any:

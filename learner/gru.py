@@ -83,13 +83,15 @@ def _unroll(gates: Any, state: Any, weights: Any) -> Any:
     def gradient(upstream: Any) -> Any:
         z, r = zr[..., :size], zr[..., size:]
         slope_zr, slope_a, reach = zr * (1 - zr), z * (1 - a * a), a - before
+        # Products with few rows are slow with a transposed matrix: turned round once, not at each tick.
+        back_zr, back_a = tf.transpose(w_zr), tf.transpose(w_a)
 
         def backward(t: Any, dh: Any, grads: Any) -> Any:
             dh = dh + upstream[t]
             da = dh * slope_a[t]
-            drh = tf.matmul(da, w_a, transpose_b=True)
+            drh = tf.matmul(da, back_a)
             dzr = tf.concat([dh * reach[t], drh * before[t]], axis=-1) * slope_zr[t]
-            dh = dh * (1 - z[t]) + drh * r[t] + tf.matmul(dzr, w_zr, transpose_b=True)
+            dh = dh * (1 - z[t]) + drh * r[t] + tf.matmul(dzr, back_zr)
             return t - 1, dh, grads.write(t, tf.concat([dzr, da], axis=-1))
 
         _, dstate, grads = tf.while_loop(
