@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -62,6 +63,9 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core to measure on")
     core = parser.parse_args().core
     os.sched_setaffinity(0, {core})
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # numpy's BLAS has started a thread a core already
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.execution", "--core", str(core)])
     rows, errors, parameters = [], {}, {}
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
