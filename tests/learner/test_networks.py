@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from learner import artefact, config, networks
 from learner.artefact import NetworkSizes
 from learner.gru import Gru
+from learner.loop import _selecting
 from learner.scaling import Scaling
 from learner.tensorflow_runtime import snt, tf
 
@@ -98,6 +99,20 @@ def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[
         np.testing.assert_allclose(hidden, states[t], atol=1e-5)
         for mine, other in zip((logits, loc, scale), mixture, strict=True):
             np.testing.assert_allclose(mine, other[t], atol=1e-5)
+
+
+class _Sampler:
+    def batch(self, step: int) -> tuple[np.ndarray, ...]:
+        """Every feature holds its row of Table 1."""
+        return np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)), np.full((6, 3), step), np.ones((6, 3))
+
+
+def test_a_batch_holds_the_selected_inputs_in_their_order() -> None:
+    config = replace(SMALL, inputs=("dr_max", "srtt", "rtt_l.max"))
+    observation, action, _ = _selecting(_Sampler(), config)(4)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(observation, np.broadcast_to([67, 1, 13], (6, 3, 3)))
+    assert (action == 4).all()
+    assert _selecting(_Sampler(), SMALL)(4)[0].shape == (6, 3, 69)  # type: ignore[arg-type]
 
 
 def test_same_shaped_layers_start_different() -> None:
