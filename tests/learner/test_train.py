@@ -92,7 +92,8 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
     assert 0 < continued < 60
     assert curve(killed) == curve(whole)
     assert digest(killed) == digest(whole)
-    assert set(digest(whole)) == {"card.json", "policy.safetensors", "metrics.json"}
+    networks = {"policy.safetensors", "policy.tflite", "policy.onnx"}
+    assert set(digest(whole)) == {"card.json", "metrics.json", *networks}
 
     once_more = run(command(killed, pool))
     assert once_more.returncode == 0, once_more.stderr
