@@ -207,17 +207,18 @@ Waiting: share of the time in which our step waited for data.
 def feeding(result: dict[str, Any]) -> str:
     """Return the section on how fast windows come from a pool larger than memory."""
     rows = "\n".join(
-        f"| {r['cache']} | {r['threads']} | {r['transform']} | {r['windows_per_s']:,.0f} | {r['windows_per_cpu_s']:,.0f} "
-        f"| {r['load']:.1f} |"
+        f"| {r['cache']} | {r['threads']} | {r['transform']} | {r['windows_per_s']:,.0f} "
+        f"| {r['windows_per_cpu_s']:,.0f} | {r['load']:.1f} |"
         for r in result["rows"]
     )
     left = max(r["left_gb"] for r in result["rows"] if r["left_gb"] is not None)
     return f"""## Feeding the learner (`make bench-feeding`)
 
 Random windows of {result["window"]} steps in batches of {result["batch"]} from a compiled pool of
-{result["file_gb"]:.1f} GB, as a training run takes them. Cold: {result["cold_windows"]:,} windows after the file was dropped
-from the page cache (of which at most {left:.1f} GB stayed); warm: windows that were drawn once before. `symlog` scales the
-69 inputs as `small` does, `none` leaves them as `paper` does. The load average says how many others wanted the cores.
+{result["file_gb"]:.1f} GB, as a training run takes them. Cold: {result["cold_windows"]:,} windows after the file was
+dropped from the page cache (of which at most {left:.1f} GB stayed); warm: windows that were drawn once before. `symlog`
+scales the 69 inputs as `small` does, `none` leaves them as `paper` does. The load average says how many others wanted
+the cores.
 
 | page cache | threads | inputs | windows/s | windows a CPU-second | load |
 |---|---:|---|---:|---:|---:|
