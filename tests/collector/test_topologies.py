@@ -240,7 +240,7 @@ def crowd(schemes: tuple[str, ...], duration_s: float, extra_rtts_ms: tuple[floa
 def test_fifty_flows_of_any_schemes(play: Play) -> None:
     episode = play(crowd((*SCHEMES, *OTHERS), 8, (0, 4, 10, 40)), "cubic")
     assert len(episode.flows) == 50
-    assert all(flow.sent_packets > 10 for flow in episode.flows)  # a beginner among BBR flows may starve
+    assert sum(flow.sent_packets > 10 for flow in episode.flows) >= 45  # a beginner among BBR flows may starve
     assert sum(flow.goodput_mbps for flow in episode.flows) > 0.9 * 50 * PAYLOAD / FULL
 
 
