@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
-from collector.episode import Episode, FlowSummary, run_episode
+from collector.episode import Episode, FlowSummary, jain_index, run_episode
 from collector.grid import bottleneck
 from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
 from schemas.files import write_atomically
@@ -53,12 +52,6 @@ def queueing_ms(flow: FlowSummary) -> float:
     return flow.delay_mean_ms - RTT_MS / 2
 
 
-def jain(episode: Episode) -> float:
-    """Return Jain's index of the flows' goodputs."""
-    goodputs = np.array([flow.goodput_mbps for flow in episode.flows])
-    return float(goodputs.sum() ** 2 / (goodputs**2).sum() / len(goodputs))
-
-
 def run(environment: Environment, scheme: str) -> Episode:
     """Run one episode; cross flows named OWN take the scheme under test."""
     cross = tuple(replace(flow, scheme=scheme) if flow.scheme == OWN else flow for flow in environment.cross)
@@ -92,7 +85,7 @@ def tables() -> str:
         "own loss %": own["loss %"],
     }
     shared: dict[str, Cell] = {
-        "Jain": lambda e: f"{jain(e):.3f}",
+        "Jain": lambda e: f"{jain_index([flow.goodput_mbps for flow in e.flows]):.3f}",
         "first flow's Mbps": own["Mbps"],
         "all Mbps": lambda e: f"{sum(flow.goodput_mbps for flow in e.flows):.1f}",
         "queueing ms": own["queueing ms"],

@@ -111,10 +111,10 @@ def run_episode(
     own = recording.samples[recording.samples["flow"] == 0]
     if not len(own):
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
-    lives = [(scheme, environment.flow), *((cross.scheme, cross.flow) for cross in environment.cross)]
+    schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
         _summary(recording, number, name, environment.stop_of(flow) - flow.start_s)
-        for number, (name, flow) in enumerate(lives)
+        for number, (name, flow) in enumerate(zip(schemes, environment.everyone, strict=True))
     )
     counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flows))
     jain = shared_jain_index(environment, [Received(rows["t_ns"], rows["received_bytes"]) for rows in counts])
@@ -137,9 +137,8 @@ def shared_jain_index(environment: Environment, received: Sequence[Received]) ->
     received: of every flow, the one under test first, when it was looked at and what it had received by then.
     None where there is no other, they never run together, or nothing arrives meanwhile.
     """
-    everyone = [environment.flow, *(cross.flow for cross in environment.cross)]
     own_path = environment.path(environment.flow)
-    peers = {number: flow for number, flow in enumerate(everyone) if environment.path(flow) == own_path}
+    peers = {number: flow for number, flow in enumerate(environment.everyone) if environment.path(flow) == own_path}
     begin_s = max(flow.start_s for flow in peers.values())
     end_s = min(environment.stop_of(flow) for flow in peers.values())
     if len(peers) < 2 or begin_s >= end_s:

@@ -17,15 +17,15 @@ holds the sums exactly, so they cannot drift however long a flow lives. Edge rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from schemas.errors import SageccError
+from schemas.machine_code import compiled
 from schemas.pool import FEATURE_NAMES, WINDOWS_TICKS
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -78,17 +78,6 @@ _NO_RTT = 0xFFFFFFFF
 _BYTES_S = 1e8 / 8  # 100 Mbps
 _SCALES = (1 / 1e5, 1 / _BYTES_S, 1 / _FIXED, 1 / 1e3, 1 / 1e3, 1 / 1e2)
 _AT_TIME_DELTA = FEATURE_NAMES.index("time_delta")
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def _compiled(function: _Function) -> _Function:
-    """Compile to machine code that does not hold Python's lock; kept on disk where there is a place to write."""
-    try:
-        return cast("_Function", njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # Numba's: neither beside the source nor in the user's home
-        return cast("_Function", njit(nogil=True, error_model="numpy")(function))
 
 
 @dataclass(frozen=True)
@@ -163,26 +152,26 @@ def _new_state(windows: Windows, flows: int) -> _State:
     )
 
 
-@_compiled
+@compiled
 def _reset(state: _State, flow: int) -> None:
     state.sums[flow] = 0.0
     state.scalars[flow] = 0.0
     state.ticks[flow] = 0
 
 
-@_compiled
+@compiled
 def _step32(now: int, before: int) -> int:
     """Increase of a 32-bit counter that may wrap."""
     step = (now - before) & 0xFFFFFFFF
     return step if step < 0x80000000 else 0
 
 
-@_compiled
+@compiled
 def _ratio(numerator: float, denominator: float, otherwise: float) -> float:
     return numerator / denominator if denominator > 0.0 else otherwise
 
 
-@_compiled
+@compiled
 def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArray) -> None:
     """Count on the seven 64-bit totals [7, 128] from the kernel's counters."""
     at = tick & (_TOTAL_SLOTS - 1)
@@ -200,7 +189,7 @@ def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArra
     totals[6, at] = totals[6, last] + max(0, raw[_T] - previous[_T])
 
 
-@_compiled
+@compiled
 def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -> None:
     """Write features 5 to 58: average, minimum and maximum of each series over each window."""
     values = state.values[flow]
@@ -258,7 +247,7 @@ def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -
                     high_suffix[here, lane] = value[lane] if value[lane] > most else most
 
 
-@_compiled
+@compiled
 def _highest_rate(recent: FloatArray, suffix: FloatArray, scalars: FloatArray, tick: int, rate: float) -> float:
     """Take the next rate over 1 s; return the highest of the last 200."""
     position = tick % DR_MAX_TICKS
@@ -274,7 +263,7 @@ def _highest_rate(recent: FloatArray, suffix: FloatArray, scalars: FloatArray, t
     return float(highest)
 
 
-@_compiled
+@compiled
 def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measured: FloatArray) -> None:
     """Take one raw row [16] of `flow`; write its features [69] and measured values [4]."""
     tick = state.ticks[flow]
@@ -337,7 +326,7 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     state.ticks[flow] = tick + 1
 
 
-@_compiled
+@compiled
 def _update_all(
     state: _State, raw: IntArray, first: npt.NDArray[np.bool_], features: FloatArray, measured: FloatArray, start: int
 ) -> None:
@@ -363,7 +352,7 @@ def _update_all(
                 measured[column, at + row] = measured_block[row, column]
 
 
-@_compiled
+@compiled
 def _update_flows(state: _State, flows: IntArray, raw: IntArray, features: FloatArray, measured: FloatArray) -> None:
     """Take one row [16] of each of several flows; write features [m, 69] and measured values [m, 4]."""
     for row in range(raw.shape[0]):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from collector.machine import check_kernel
 from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 from schemas.errors import SageccError
 from schemas.files import sha256_file, write_atomically
@@ -65,8 +66,7 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
 
     Raises SageccError if the kernel or its identities are missing.
     """
-    if not kernel.is_file():
-        raise SageccError(f"no kernel at {kernel}: run 'sagecc kernel' first")
+    check_kernel(kernel)
     texts = []
     for scheme in schemes:
         path = identity_folder(kernel) / (POLICY if scheme.startswith(POLICY_PREFIX) else scheme)

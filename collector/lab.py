@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from collector.machine import check_machine, memory_folder, obituary
+from collector.machine import check_kernel, check_machine, memory_folder, obituary
 from collector.spec import EpisodeSpec
 from schemas import wire
 from schemas.errors import SageccError
@@ -118,8 +118,7 @@ def run_guest(
     Raises SageccError naming the episode if the guest cannot start, dies, hangs, reports an error,
     or its stream is short or of another version.
     """
-    if not kernel.is_file():
-        raise SageccError(f"no kernel at {kernel}: run 'sagecc kernel' first")
+    check_kernel(kernel)
     check_machine()
     folder = memory_folder(spec.memory_mb)
     ours, theirs = socket.socketpair()

@@ -34,6 +34,12 @@ def check_machine() -> None:
         raise SageccError(f"the lab needs an x86-64 machine, this one is {machine}: run it on one, or in a virtual one")
 
 
+def check_kernel(kernel: Path) -> None:
+    """Raise SageccError where no kernel lies."""
+    if not kernel.is_file():
+        raise SageccError(f"no kernel at {kernel}: run 'sagecc kernel' first")
+
+
 def memory_folder(memory_mb: int) -> str:
     """Return the folder for a guest's memory (MiB), which is a mapped file: /dev/shm, else TMPDIR, else /tmp.
 

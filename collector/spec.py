@@ -68,7 +68,7 @@ def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays
     Raises SageccError for a cross flow whose scheme the kernel does not have.
     """
     lockstep = scheme.startswith(POLICY_PREFIX)
-    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+    everyone = environment.everyone
     cables, sources, routes = _topology(environment, everyone)
     links, rates, delays, opportunities = _links(cables, seed)
     sndbufs = [_sndbuf_bytes(environment, flow) for flow in everyone]
@@ -101,7 +101,7 @@ def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays
         name=episode_id(environment.id, scheme, seed),
         wire=head.tobytes() + body,
         seed=seed,
-        memory_mb=_memory_mb(environment, everyone),
+        memory_mb=_memory_mb(environment),
         lockstep=(0,) if lockstep else (),
     )
 
@@ -196,8 +196,7 @@ def _queue_share_bytes(environment: Environment, index: int) -> float:
     if not link.limited:
         return 0  # nobody waits
     if limit is None:
-        everyone = (environment.flow, *(cross.flow for cross in environment.cross))
-        limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in everyone)
+        limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in environment.everyone)
     return min(limit, bdp_bytes(link.peak_mbps, environment.duration_s * 1000))  # it sends no more than that
 
 
@@ -207,11 +206,12 @@ def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:
     return int(min(16 * _in_flight_bytes(environment, flow) + burst, MAX_SNDBUF_BYTES))
 
 
-def _memory_mb(environment: Environment, flows: tuple[Flow, ...]) -> int:
+def _memory_mb(environment: Environment) -> int:
     """Return the guest's memory: half of the largest send buffer (its payload is one page, sent over and over).
 
     Flows share the queues, so that the others pay only for what waits unsent in their sockets.
     """
+    flows = environment.everyone
     in_flight = max(_in_flight_bytes(environment, flow) for flow in flows)
     several = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
     return BASE_MEMORY_MB + int(8 * in_flight + (len(flows) - 1) * UNSENT_FLOW_BYTES + several) // (1 << 20)

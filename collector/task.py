@@ -44,7 +44,7 @@ class Task:
     def cost(self) -> float:
         """About the CPU time it takes (s): packets, and a fixed part."""
         link = self.environment.bottleneck
-        mean_mbps = sum(step.rate_mbps for step in link.rates) / len(link.rates) if link.rates else link.mean_mbps
+        mean_mbps = sum(step.rate_mbps for step in link.rates) / len(link.rates) if link.rates else link.base_mbps
         return 0.1 + self.environment.duration_s * (2 + mean_mbps) / 4000
 
 

@@ -11,15 +11,14 @@ operations unless asked to; what it does choose by processor, the width of vecto
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from learner.inference import LAYER_NORM_EPSILON
 from learner.scaling import Floats, Scaling
+from schemas.machine_code import compiled
 
 Doubles = npt.NDArray[np.float64]
 
@@ -35,18 +34,8 @@ C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in
 COLUMNS = 128
 """Of a block of the weights, which stays in the second cache while all rows use it."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _compiled(function: _Function) -> _Function:
-    """Compile to machine code that does not hold Python's lock; kept on disk where there is a place to write."""
-    try:
-        return cast("_Function", njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # Numba's: neither beside the source nor in the user's home
-        return cast("_Function", njit(nogil=True, error_model="numpy")(function))
-
-
-@_compiled
+@compiled
 def _exp(x: float) -> float:
     """e**x: Taylor's polynomial over half a doubling, within 1e-15; beyond 2**±1000 the same as there."""
     n = np.floor(x * (1 / LN2) + 0.5)
@@ -72,7 +61,7 @@ def _exp(x: float) -> float:
     return float(p * POWERS_OF_2[int(n) + EXPONENTS])
 
 
-@_compiled
+@compiled
 def _log1p(x: float) -> float:
     """log(1 + x) of x >= 0: 2 atanh((m - 1) / (m + 1)) of the mantissa m, within 1e-15."""
     if not x < np.inf:
@@ -87,13 +76,13 @@ def _log1p(x: float) -> float:
     return exponent * LN2 + 2.0 * s * p
 
 
-@_compiled
+@compiled
 def _tanh(x: float) -> float:
     t = _exp(-2.0 * abs(x))
     return math.copysign((1.0 - t) / (1.0 + t), x)
 
 
-@_compiled
+@compiled
 def _linear(x: Floats, w: Floats, b: Floats) -> Floats:
     rows, inputs = x.shape
     outputs = w.shape[1]
@@ -115,7 +104,7 @@ def _linear(x: Floats, w: Floats, b: Floats) -> Floats:
     return y
 
 
-@_compiled
+@compiled
 def _layer_norm(x: Floats, scale: Floats, offset: Floats) -> Floats:
     rows, size = x.shape
     y = np.empty_like(x)
@@ -133,7 +122,7 @@ def _layer_norm(x: Floats, scale: Floats, offset: Floats) -> Floats:
     return y
 
 
-@_compiled
+@compiled
 def _tanh_rows(x: Floats) -> Floats:
     y = np.empty_like(x)
     for row in range(x.shape[0]):
@@ -142,7 +131,7 @@ def _tanh_rows(x: Floats) -> Floats:
     return y
 
 
-@_compiled
+@compiled
 def _softplus_rows(x: Floats, least: float) -> Floats:
     y = np.empty_like(x)
     for row in range(x.shape[0]):
@@ -151,7 +140,7 @@ def _softplus_rows(x: Floats, least: float) -> Floats:
     return y
 
 
-@_compiled
+@compiled
 def _reset(gates: Floats, from_h: Floats, h: Floats) -> tuple[Floats, Floats]:
     """Return the update gate z and r * h."""
     size = h.shape[1]
@@ -163,7 +152,7 @@ def _reset(gates: Floats, from_h: Floats, h: Floats) -> tuple[Floats, Floats]:
     return z, rh
 
 
-@_compiled
+@compiled
 def _update(gates: Floats, from_h: Floats, z: Floats, h: Floats) -> Floats:
     size = h.shape[1]
     y = np.empty_like(h)
@@ -174,7 +163,7 @@ def _update(gates: Floats, from_h: Floats, z: Floats, h: Floats) -> Floats:
     return y
 
 
-@_compiled
+@compiled
 def _scaled(x: Floats, shift: Floats, scale: Floats, limit: float, symlog: bool) -> Floats:
     y = np.empty_like(x)
     for row in range(x.shape[0]):
@@ -189,7 +178,7 @@ def _scaled(x: Floats, shift: Floats, scale: Floats, limit: float, symlog: bool)
     return y
 
 
-@_compiled
+@compiled
 def _mean(logits: Floats, loc: Floats) -> Doubles:
     """Return the mixtures' means: [B, K] each -> [B]."""
     y = np.empty(len(logits))
@@ -204,7 +193,7 @@ def _mean(logits: Floats, loc: Floats) -> Doubles:
     return y
 
 
-@_compiled
+@compiled
 def _powers(exponent: Doubles, log_base: float) -> Doubles:
     y = np.empty_like(exponent)
     for row in range(len(exponent)):

@@ -122,7 +122,7 @@ def environment_from(
     if trace is not None:
         _exclude("--trace", "bandwidth", "step")
         link = Link(trace=read_trace(trace), delay_ms=rtt / 2)
-        link = replace(link, queue_bytes=queue_bytes(link.mean_mbps, rtt, queue_bdp))
+        link = replace(link, queue_bytes=queue_bytes(link.base_mbps, rtt, queue_bdp))
     else:
         link = bottleneck(bandwidth, step, rtt, queue_bdp, duration)
     if queue_packets is not None:

@@ -154,12 +154,12 @@ class Link:
     def rate_mbps_at(self, t_s: float) -> float:
         """Return the rate (Mbps) in force at `t_s` seconds; a trace's mean; infinity without a limit."""
         if not self.rates:
-            return self.mean_mbps
+            return self.base_mbps
         return next(step.rate_mbps for step in reversed(self.rates) if step.t_s <= t_s)
 
     @property
-    def mean_mbps(self) -> float:
-        """Base rate (Mbps), a trace's mean, or infinity without a limit."""
+    def base_mbps(self) -> float:
+        """First rate (Mbps), a trace's mean, or infinity without a limit."""
         if self.trace:
             return self.trace.mean_mbps
         return self.rates[0].rate_mbps if self.rates else float("inf")
@@ -250,12 +250,17 @@ class Environment:
             0 <= flow.start_s < self.stop_of(flow) <= self.duration_s, f"{name} must start and stop within the episode"
         )
         _require(0 <= flow.extra_rtt_ms <= MAX_MS, f"{name}: extra_rtt_ms must be at least 0 and at most {MAX_MS}")
-        first, last = flow.links or (0, len(self.links) - 1)
-        _require(0 <= first <= last < len(self.links), f"{name} crosses links that are not there")
+        path = self.path(flow)
+        _require(0 <= path.start < path.stop <= len(self.links), f"{name} crosses links that are not there")
         _require(
-            any(link.limited for link in self.links[first : last + 1]),
+            any(self.links[index].limited for index in path),
             f"{name} must cross a link with a rate or a trace: nothing else would hold it back",
         )
+
+    @property
+    def everyone(self) -> tuple[Flow, ...]:
+        """Life and path of every flow, the one under test first."""
+        return (self.flow, *(cross.flow for cross in self.cross))
 
     def path(self, flow: Flow) -> range:
         """Return the indices of the links that `flow` crosses."""
@@ -268,7 +273,7 @@ class Environment:
 
     def narrowest(self, flow: Flow) -> int:
         """Return the index of the flow's bottleneck: the link of its path with the lowest base rate."""
-        return min(self.path(flow), key=lambda index: self.links[index].mean_mbps)
+        return min(self.path(flow), key=lambda index: self.links[index].base_mbps)
 
     @property
     def bottleneck(self) -> Link:
@@ -298,7 +303,7 @@ class Environment:
     @property
     def bandwidth_mbps(self) -> float:
         """Base rate of the bottleneck (Mbps)."""
-        return self.bottleneck.mean_mbps
+        return self.bottleneck.base_mbps
 
     @property
     def step(self) -> float:

@@ -256,7 +256,7 @@ def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
             raise SageccError("queue_bdp and queue_bytes: a link has one of them; remove the other")
         if not link.limited:
             raise SageccError("queue_bdp: needs a rate or a trace; give one, or use queue_bytes or queue_packets")
-        return replace(link, queue_bytes=queue_bytes(link.mean_mbps, rtt_ms, part.queue_bdp))
+        return replace(link, queue_bytes=queue_bytes(link.base_mbps, rtt_ms, part.queue_bdp))
 
 
 def _trace(path: Path, trace: str | TracePart | None) -> Trace | None:

@@ -6,6 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no error.
+settings.register_profile("untimed")
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 

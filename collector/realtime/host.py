@@ -38,6 +38,7 @@ from collector.realtime.record import (
     make_episode,
     rate_capacity,
     read_samples,
+    send_buffer_bytes,
     unsupported,
 )
 from schemas.environment import MTU_BYTES, Environment, episode_id
@@ -225,9 +226,7 @@ class _Run:
         return [str(part) for part in (program, near, "near", "in", far, "far", *delays_ns, self._folder / "packets")]
 
     def _specification(self, role: str) -> Specification:
-        environment, link = self._environment, self._environment.bottleneck
-        in_flight = link.peak_mbps * environment.min_rtt_ms * 125 + (link.queue_bytes or 0)
-        send_buffer = int(min(4 * in_flight + (1 << 20), 1 << 30))  # as in the lab
+        environment = self._environment
         return Specification(
             address="10.0.1.1" if role == "send" else None,
             first_port=FIRST_PORT,
@@ -235,7 +234,7 @@ class _Run:
             lives_s=lives_s(environment),
             duration_s=environment.duration_s,
             tick_s=TICK_S,
-            buffer_bytes=send_buffer if role == "send" else RECEIVE_WINDOW_BYTES,
+            buffer_bytes=send_buffer_bytes(environment) if role == "send" else RECEIVE_WINDOW_BYTES,
             priority=PRIORITY,
             out=str(self._folder / role),
         )

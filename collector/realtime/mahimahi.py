@@ -28,9 +28,11 @@ from collector.realtime.process import Program, endpoint_command
 from collector.realtime.record import (
     LinkLog,
     check_host_scheme,
+    in_flight_bytes,
     lives_s,
     make_episode,
     read_samples,
+    send_buffer_bytes,
     unsupported,
 )
 from schemas.environment import MTU_BYTES, Environment, Link, episode_id
@@ -121,19 +123,13 @@ def _check_buffers(environment: Environment) -> None:
     """TCP's own buffers must not be what limits a flow; only root can force them."""
     if os.geteuid() == 0:
         return
-    in_flight = _in_flight_bytes(environment)
-    needed = int(SKB_FACTOR * in_flight)
+    needed = int(SKB_FACTOR * in_flight_bytes(environment))
     for name in ("tcp_rmem", "tcp_wmem"):
         low, default, most = Path(f"/proc/sys/net/ipv4/{name}").read_text().split()
         if int(most) < needed:
             raise SageccError(
                 f"net.ipv4.{name} is too small for this network: sysctl -w net.ipv4.{name}='{low} {default} {needed}'"
             )
-
-
-def _in_flight_bytes(environment: Environment) -> float:
-    link = environment.bottleneck
-    return link.peak_mbps * environment.min_rtt_ms * 125 + (environment.queue_bytes or 0)
 
 
 def _free_port() -> int:
@@ -151,7 +147,7 @@ def _specification(environment: Environment, scheme: str, port: int, out: Path) 
         lives_s=lives_s(environment),
         duration_s=environment.duration_s,
         tick_s=TICK_S,
-        buffer_bytes=0 if os.geteuid() else int(4 * _in_flight_bytes(environment)) + (1 << 20),
+        buffer_bytes=0 if os.geteuid() else send_buffer_bytes(environment),
         priority=0,
         out=str(out),
     )

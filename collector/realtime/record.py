@@ -16,7 +16,7 @@ import pyarrow as pa
 from collector.episode import Episode, FlowSummary, Received, shared_jain_index
 from collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
 from collector.schemes import POLICY_PREFIX
-from schemas.environment import Environment, Link
+from schemas.environment import Environment, Link, bdp_bytes
 from schemas.errors import SageccError
 from schemas.raw import RAW_SCHEMA, TICK_S
 
@@ -147,7 +147,7 @@ def unsupported(environment: Environment, backend: str, link_fields: tuple[str, 
     """
     if len(environment.links) != 1:
         raise SageccError(f"{backend} runs one bottleneck, not {len(environment.links)} links: use the lab")
-    for flow in (environment.flow, *(cross.flow for cross in environment.cross)):
+    for flow in environment.everyone:
         if flow.extra_rtt_ms:
             raise SageccError(f"{backend} gives all flows one RTT (extra_rtt_ms must be 0): use the lab")
     allowed = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))
@@ -177,8 +177,8 @@ def make_episode(
     rows = _rows(name, own, received[received["flow"] == 0], link)
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
-        _summary(flow, scheme_of, _life_s(environment, flow), sent, received, link)
-        for flow, scheme_of in enumerate(schemes)
+        _summary(flow, scheme_of, stop_s - start_s, sent, received, link)
+        for flow, (scheme_of, (start_s, stop_s)) in enumerate(zip(schemes, lives_s(environment), strict=True))
     )
     counts = (received[received["flow"] == flow] for flow in range(environment.flows))
     jain = shared_jain_index(environment, [Received(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
@@ -199,13 +199,20 @@ def make_episode(
 
 def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:
     """Return (start, stop) of every flow, the one under test first."""
-    flows = (environment.flow, *(cross.flow for cross in environment.cross))
-    return tuple((flow.start_s, environment.stop_of(flow)) for flow in flows)
+    return tuple((flow.start_s, environment.stop_of(flow)) for flow in environment.everyone)
 
 
-def _life_s(environment: Environment, flow: int) -> float:
-    start_s, stop_s = lives_s(environment)[flow]
-    return stop_s - start_s
+def in_flight_bytes(environment: Environment) -> float:
+    """Return what the one link and its queue hold at their fullest; a queue without limit counts nothing."""
+    return bdp_bytes(environment.bottleneck.peak_mbps, environment.min_rtt_ms) + (environment.queue_bytes or 0)
+
+
+def send_buffer_bytes(environment: Environment) -> int:
+    """Return a send buffer of twice what can be in flight, twice for the kernel's overhead.
+
+    Not the lab's: there only 8 MiB wait unsent, here all of the buffer is filled.
+    """
+    return int(min(4 * in_flight_bytes(environment) + (1 << 20), 1 << 30))
 
 
 def _rows(

@@ -86,7 +86,6 @@ def command(
 def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
     """Return what --json prints."""
     environment = episode.environment
-    lives = (environment.flow, *(cross.flow for cross in environment.cross))
     flows = [
         {
             "scheme": flow.scheme,
@@ -100,7 +99,7 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "extra_rtt_ms": life.extra_rtt_ms,
             "links": list(environment.path(life)),
         }
-        for flow, life in zip(episode.flows, lives, strict=True)
+        for flow, life in zip(episode.flows, environment.everyone, strict=True)
     ]
     own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean")
     return {

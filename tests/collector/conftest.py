@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from collector.grid import bottleneck
 from schemas.environment import CrossFlow, Environment, dumbbell
 
 Run = Callable[..., Episode]
+Play = Callable[[Environment, str], Episode]
 
 
 def network(
@@ -31,6 +33,12 @@ def network(
         cross=tuple(CrossFlow(name) for name in cross),
         start_s=start_s,
     )
+
+
+@pytest.fixture(scope="module")
+def play(kernel: Path) -> Play:
+    """Run an episode once for all tests that look at it."""
+    return cache(lambda environment, scheme: run_episode(kernel, environment, scheme))
 
 
 @pytest.fixture

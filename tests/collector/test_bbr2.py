@@ -8,20 +8,17 @@ window and packets in flight are its volume. Expected values follow from the dra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import Episode, run_episode
+from collector.episode import Episode
 from schemas.environment import Environment, Link, RateStep, dumbbell
 
-from .conftest import Run, network
+from .conftest import Play, Run, network
 
 MARGIN = 0.99
 PAYLOAD = 1448 / 1500
@@ -75,15 +72,6 @@ def steps(rates: tuple[tuple[float, float], ...], queue_bdp: float, duration_s: 
     """Return a link of 40 ms whose rate (Mbps) changes at the given times."""
     queue = int(queue_bdp * rates[0][1] * 40 * 125)
     return dumbbell("custom", Link(tuple(RateStep(*r) for r in rates), 20, queue), 20, duration_s, ((0, duration_s),))
-
-
-Play = Callable[[Environment, str], Episode]
-
-
-@pytest.fixture(scope="module")
-def play(kernel: Path) -> Play:
-    """Run an episode once for all tests that look at it."""
-    return cache(lambda environment, scheme: run_episode(kernel, environment, scheme))
 
 
 @pytest.fixture

@@ -7,20 +7,20 @@ packets of 1500 bytes a second, so the BDP is 160 packets at 40 ms and 400 at 10
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import Episode, run_episode
+from collector.episode import Episode
 from collector.grid import set_two
 from collector.schemes import OTHERS, SCHEMES
-from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from schemas.environment import Environment, RateStep
+
+from .conftest import Play
+from .conftest import network as dumbbell_of
 
 CWR, RECOVERY = 2, 3
 """icsk_ca_state: CWR is a reduction without a loss."""
@@ -31,7 +31,6 @@ PAYLOAD = 1448 / 1500
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
-Play = Callable[[Environment, str], Episode]
 
 
 def network(
@@ -44,22 +43,9 @@ def network(
     changes: tuple[tuple[float, float], ...] = (),
 ) -> Environment:
     """Return a dumbbell; `changes` are later rates of its bottleneck as (seconds, Mbps)."""
-    rates = tuple(RateStep(*step) for step in ((0.0, bandwidth_mbps), *changes))
-    return dumbbell(
-        "custom",
-        Link(rates, rtt_ms / 2, int(queue_bdp * bdp_bytes(bandwidth_mbps, rtt_ms))),
-        return_delay_ms=rtt_ms / 2,
-        duration_s=duration_s,
-        windows_s=((start_s, duration_s),),
-        cross=tuple(CrossFlow(scheme) for scheme in cross),
-        start_s=start_s,
-    )
-
-
-@pytest.fixture(scope="module")
-def play(kernel: Path) -> Play:
-    """Run an episode once for all tests that look at it."""
-    return cache(lambda environment, scheme: run_episode(kernel, environment, scheme))
+    flat = dumbbell_of(bandwidth_mbps, rtt_ms, queue_bdp, duration_s, cross=cross, start_s=start_s)
+    link = flat.bottleneck
+    return replace(flat, links=(replace(link, rates=link.rates + tuple(RateStep(*step) for step in changes)),))
 
 
 def columns(episode: Episode) -> Columns:

@@ -247,7 +247,7 @@ def _as_samples(values: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
     return records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40).flatmap(anything))
 def test_any_counters_give_finite_and_ordered_features(rows: npt.NDArray[np.void]) -> None:
     tracker = FeatureTracker(Windows(3, 5, 8))
@@ -262,7 +262,7 @@ def test_any_counters_give_finite_and_ordered_features(rows: npt.NDArray[np.void
     np.testing.assert_array_equal(live.T, derive(columns, np.arange(len(rows)) == 0, Windows(3, 5, 8))[0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 2**32 - 2), st.integers(0, 2**40), st.integers(0, 20_000), st.integers(1, 60))
 def test_constant_input_gives_constant_windows(rtt: int, rate: int, packets: int, rows: int) -> None:
     records = np.zeros(rows, wire.SAMPLE)

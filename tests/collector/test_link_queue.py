@@ -345,14 +345,14 @@ def agree(library: ctypes.CDLL, setting: Setting, load: Load) -> None:
 
 
 @pytest.mark.parametrize("discipline", ["tail-drop", "head-drop"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(load=loads, limit=limits)
 def test_limits(library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int]) -> None:
     agree(library, Setting(discipline, **limit), load)
 
 
 @pytest.mark.parametrize("discipline", ["codel", "bode"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(load=loads, limit=limits, target_interval=times)
 def test_drops_at_dequeue(
     library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int], target_interval: tuple[int, int]
@@ -360,7 +360,7 @@ def test_drops_at_dequeue(
     agree(library, Setting(discipline, *target_interval, **limit), load)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(load=loads, limit=limits, seed=st.integers(0, 2**64 - 3), target=st.sampled_from((15 * MS, 2 * MS, 60 * MS)))
 def test_pie(library: ctypes.CDLL, load: Load, limit: dict[str, int], seed: int, target: int) -> None:
     agree(library, Setting("pie", target, 15 * MS, seed=seed, **limit), load)

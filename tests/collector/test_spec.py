@@ -19,7 +19,7 @@ from collector.spec import UNLIMITED_QUEUE_BYTES, EpisodeSpec, episode_spec, lin
 from schemas import wire
 from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
 from schemas.errors import SageccError
-from tests.schemas.strategies import environments
+from tests.schemas.strategies import chain, environments
 
 from .conftest import network
 
@@ -87,18 +87,6 @@ def layout(environment: Environment, scheme: str = "cubic", seed: int = 0) -> La
 
 def rows(array: npt.NDArray[np.void], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(record[name].item() for name in names) for record in array]
-
-
-def chain(*mbps: float, cross: tuple[CrossFlow, ...] = (), flow: Flow = WHOLE) -> Environment:
-    return Environment(
-        set="custom",
-        links=tuple(Link((RateStep(0, rate),), 5, 90_000) for rate in mbps),
-        return_links=tuple(Link(delay_ms=10) for _ in mbps),
-        duration_s=30,
-        windows_s=((0, 30),),
-        cross=cross,
-        flow=flow,
-    )
 
 
 def test_bytes_of_a_dumbbell() -> None:
@@ -289,12 +277,12 @@ def test_a_cross_flow_that_the_kernel_cannot_run(scheme: str) -> None:
         episode_spec(network(cross=(scheme,)), "cubic", 0)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(environments())
 def test_any_environment_gives_a_consistent_specification(environment: Environment) -> None:
     spec = episode_spec(environment, "cubic", 3)
     found = Layout.of(spec)
-    everyone = (environment.flow, *(cross.flow for cross in environment.cross))
+    everyone = environment.everyone
     own_hosts = sum(bool(flow.extra_rtt_ms) for flow in everyone)
     assert found.head["nodes"] == len(environment.links) + 1 + own_hosts
     assert found.head["cables"] == len(environment.links) + own_hosts

@@ -6,7 +6,6 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
@@ -14,19 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import Episode, jain_index, run_episode
+from collector.episode import jain_index, run_episode
 from collector.lab import Recording, run_guest
 from collector.schemes import OTHERS, SCHEMES
 from collector.spec import episode_spec
 from schemas import wire
 from schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
 
+from .conftest import Play
+
 FULL, PAYLOAD = 1500, 1448
 TOLERANCE_MS = 0.01
 FIRST = 12
 """A SYN, an ACK and the ten packets that any flow sends before its first tick come before a window of one's own."""
 
-Play = Callable[[Environment, str], Episode]
 Record = Callable[..., Recording]
 
 
@@ -46,12 +46,6 @@ def parking_lot(duration_s: float) -> Environment:
     link = rate(12, delay_ms=5, queue_bytes=30_000)
     cross = tuple(CrossFlow("cubic", Flow(links=(n, n))) for n in range(3))
     return network((link,) * 3, 5, duration_s, cross)
-
-
-@pytest.fixture(scope="module")
-def play(kernel: Path) -> Play:
-    """Run an episode once for all tests that look at it."""
-    return cache(lambda environment, scheme: run_episode(kernel, environment, scheme))
 
 
 @pytest.fixture

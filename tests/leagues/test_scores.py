@@ -124,7 +124,7 @@ def test_policy_with_a_path_is_found(tmp_path):
     assert scored(tmp_path, [env], ["policy:models/sage"])["status"].to_list() == ["ok", "ok"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     mbps=st.lists(st.floats(1, 100), min_size=2, max_size=2),
     delay=st.lists(st.floats(5, 500), min_size=2, max_size=2),

@@ -51,7 +51,7 @@ def test_projection_clips_to_the_support(reward: float, end: int) -> None:
     np.testing.assert_allclose(projected, [np.eye(3)[end]], atol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     reward=st.floats(-50, 50, width=32),
     discount=st.floats(0, 0.99),

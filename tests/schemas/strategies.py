@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any environment that may be written down."""
+"""Any environment that may be written down, and a chain of links."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ from schemas.environment import (
 )
 
 delays_ms = st.one_of(st.integers(0, 100), st.floats(0, 200))
+
+
+def chain(*mbps: float, **fields: Any) -> Environment:
+    return Environment(
+        set="custom",
+        links=tuple(Link((RateStep(0, rate),), 5, 90_000) for rate in mbps),
+        return_links=tuple(Link(delay_ms=10) for _ in mbps),
+        duration_s=30,
+        windows_s=((0, 30),),
+        **fields,
+    )
 
 
 def moments_s(duration_s: float) -> st.SearchStrategy[float]:

@@ -20,24 +20,13 @@ from schemas.environment import (
     queue_bytes,
 )
 from schemas.errors import SageccError
-from tests.schemas.strategies import environments
+from tests.schemas.strategies import chain, environments
 
 FLAT = Link((RateStep(0, 48),), 20, 240_000)
 DUMBBELL = dumbbell("custom", FLAT, 20, 30, ((0, 30),))
 
 
-def chain(*mbps: float, **fields: Any) -> Environment:
-    return Environment(
-        set="custom",
-        links=tuple(Link((RateStep(0, rate),), 5, 90_000) for rate in mbps),
-        return_links=tuple(Link(delay_ms=10) for _ in mbps),
-        duration_s=30,
-        windows_s=((0, 30),),
-        **fields,
-    )
-
-
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(environments())
 def test_any_environment_survives_json(environment: Environment) -> None:
     again = Environment.from_json(environment.to_json())
@@ -71,7 +60,7 @@ def test_derived_figures_of_a_parking_lot() -> None:
 def test_figures_of_a_trace() -> None:
     """Three packets in 4 ms: 9 Mbps; in its busiest second as many as in the mean, for it repeats."""
     link = Link(trace=Trace("t", (0.5, 2, 4)), queue_packets=10)
-    assert link.mean_mbps == link.rate_mbps_at(3) == link.peak_mbps == 9
+    assert link.base_mbps == link.rate_mbps_at(3) == link.peak_mbps == 9
     assert link.limit_bytes == 15_000
     burst = Trace("burst", (*(10.0,) * 500, 2000.0))
     assert Link(trace=burst).peak_mbps == 500 * 12_000 / 1e6
@@ -82,7 +71,7 @@ def test_peaks_and_limits_of_a_link() -> None:
     link = Link(
         (RateStep(0, 5), RateStep(2, 9)), 20, 30_000, 10, delays=(DelayStep(1, 30), DelayStep(2, 4)), jitter_ms=2
     )
-    assert (link.peak_mbps, link.mean_mbps, link.rate_mbps_at(2)) == (9, 5, 9)
+    assert (link.peak_mbps, link.base_mbps, link.rate_mbps_at(2)) == (9, 5, 9)
     assert link.peak_delay_ms == 32
     assert link.limit_bytes == 15_000
     assert Link().limit_bytes is None

@@ -93,7 +93,7 @@ def test_numbers_of_yaml(file: Path) -> None:
     assert environment.queue_bytes == 240_000
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(environments(), st.sampled_from((".yaml", ".json")), st.booleans())
 def test_what_to_json_writes_is_an_environment_file(environment: Environment, suffix: str, identified: bool) -> None:
     fields = json.loads(environment.to_json())
@@ -242,7 +242,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from((*EnvironmentPart.model_fields, "x")), JSON))
 def test_any_document_is_an_environment_or_one_line_of_error(document: dict[str, object]) -> None:
     with TemporaryDirectory() as folder:
