@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import product
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
 
 from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
 from schemas.errors import SageccError
 
-PROFILES = ("smoke", "small", "full")
+PROFILES = ("smoke", "small", "full", "heldout")
 
 RTTS_MS = (10, 20, 40, 60, 80, 120, 160)
 QUEUES_BDP = (0.5, 1, 2, 4, 8, 16)
@@ -22,6 +22,7 @@ STEPS = {
 }
 SHAPES = tuple((mbps, step) for mbps, steps in STEPS.items() for step in steps)
 """The 22 (base rate in Mbps, step factor) of Set I: no rate above 192 Mbps."""
+MOST_MBPS = 192
 
 STEP_START_S = 17.0
 STEP_PERIOD_S = 7.0
@@ -74,7 +75,7 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
 
 
 def profile_environments(profile: str) -> tuple[Environment, ...]:
-    """Return the environments of a profile: `smoke` (3), `small` (90) or `full` (924 + 175).
+    """Return the environments of a profile: `smoke` (3), `small` (90), `full` (924 + 175) or `heldout` (24 + 12).
 
     Raises SageccError for any other name.
     """
@@ -85,7 +86,34 @@ def profile_environments(profile: str) -> tuple[Environment, ...]:
         return _grid(shapes, (20, 40, 80), (1, 4, 16), (12, 24, 48), (1, 4))
     if profile == "full":
         return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
+    if profile == "heldout":
+        return held_out()
     raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")
+
+
+def held_out() -> tuple[Environment, ...]:
+    """Return 24 environments of Set I and 12 of Set II; no bandwidth, RTT, queue or rate change is the grid's.
+
+    Every value lies midway between two neighbours of the full grid: 18, 36, 72, 144 Mbps; 15, 30, 50, 70, 100, 140 ms;
+    3/4, 3/2, 3, 6, 12 BDP; steps x 3/8, 3/4, 3/2, 3. Set I is each bandwidth at each RTT; from one RTT to the next, the
+    step moves on by one among those (and the flat link) that stay within 192 Mbps, and the queue by two. Set II is
+    flat, beside Cubic as in the grid: each bandwidth at every other RTT, with queues of 3/2 BDP and more in turn.
+    """
+    mbps, rtts_ms, queues_bdp = midway(tuple(STEPS)), midway(RTTS_MS), midway(QUEUES_BDP)
+    factors = (1, *midway(sorted({step for steps in STEPS.values() for step in steps})))
+    one, two = [], []
+    for (i, rate), (j, rtt_ms) in product(enumerate(mbps), enumerate(rtts_ms)):
+        steps = [factor for factor in factors if factor * rate <= MOST_MBPS]
+        one.append(set_one(rate, steps[(i + j) % len(steps)], rtt_ms, queues_bdp[(i + 2 * j) % len(queues_bdp)]))
+        if (i + j) % 2 == 0:
+            above = queues_bdp[1:]
+            two.append(set_two(rate, rtt_ms, above[(i + j // 2) % len(above)]))
+    return (*one, *two)
+
+
+def midway(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the arithmetic means of neighbours."""
+    return tuple((low + high) / 2 for low, high in pairwise(values))
 
 
 def _grid(

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from collector.grid import PROFILES, SHAPES, profile_environments, step_rates
+from collector.grid import PROFILES, SHAPES, midway, profile_environments, step_rates
 from schemas.environment import Environment
 from schemas.errors import SageccError
 
@@ -42,6 +44,41 @@ def test_queue_in_bdp() -> None:
     assert [e.bottleneck.queue_bytes for e in flat_48] == [240_000]
 
 
+def test_held_out_environments_share_nothing_with_the_others() -> None:
+    held_out = profile_environments("heldout")
+    others = [e for profile in PROFILES if profile != "heldout" for e in profile_environments(profile)]
+    assert [sum(e.set == name for e in held_out) for name in ("I", "II")] == [24, 12]
+    assert len({e.id for e in held_out}) == 36
+    for of in (
+        lambda e: e.bandwidth_mbps,
+        lambda e: e.min_rtt_ms,
+        lambda e: round(e.queue_bdp, 2),
+        lambda e: e.step if e.step != 1 else None,
+    ):
+        ours, theirs = ({of(e) for e in environments} - {None} for environments in (held_out, others))
+        assert ours
+        assert not ours & theirs
+    rates, known = ({r.rate_mbps for e in es for r in e.bottleneck.rates} for es in (held_out, others))
+    assert not rates & known
+    assert max(rates) <= 192
+
+
+def test_held_out_environments_cover_every_value_evenly() -> None:
+    one = [e for e in profile_environments("heldout") if e.set == "I"]
+    two = [e for e in profile_environments("heldout") if e.set == "II"]
+    assert len({(e.bandwidth_mbps, e.min_rtt_ms) for e in one}) == 24
+    assert {Counter(e.min_rtt_ms for e in part)[15] for part in (one, two)} == {4, 2}
+    assert set(Counter(round(e.queue_bdp, 2) for e in one).values()) <= {4, 5, 6}
+    assert Counter(round(e.queue_bdp, 2) for e in two) == {1.5: 3, 3: 3, 6: 3, 12: 3}
+    assert {e.step for e in one} == {0.375, 0.75, 1, 1.5, 3}
+    assert [len(e.cross) for e in two] == [1] * 12
+    assert {e.cross[0].scheme for e in two} == {"cubic"}
+
+
+def test_midway() -> None:
+    assert midway((12, 24, 48)) == (18, 36)
+
+
 def test_unknown_profile() -> None:
-    with pytest.raises(SageccError, match="unknown profile 'huge': use one of smoke, small, full"):
+    with pytest.raises(SageccError, match="unknown profile 'huge': use one of smoke, small, full, heldout"):
         profile_environments("huge")
