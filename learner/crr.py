@@ -43,8 +43,16 @@ METRICS = (
 """What a step reports, in this order."""
 
 
+class Transitions(NamedTuple):
+    """What a step saw of each transition [T, B]: the advantage, its weight, and an action drawn from the policy."""
+
+    advantage: Any
+    weight: Any
+    drawn: Any
+
+
 class Losses(NamedTuple):
-    """Both losses (scalars) and, for each transition [T, B], Q(s, a), the advantage, the weight, -log pi(a^j)."""
+    """Both losses (scalars) and, for each transition [T, B], Q(s, a), advantage, weight, -log pi(a^j), one a^j."""
 
     critic: Any
     policy: Any
@@ -52,6 +60,7 @@ class Losses(NamedTuple):
     advantage: Any
     weight: Any
     entropy: Any
+    drawn: Any
 
 
 class Crr:
@@ -72,9 +81,13 @@ class Crr:
         if config.average:
             self._follow(0.0)
 
-    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def step(self, observation: Any, action: Any, reward: Any) -> Any:
         """Take one optimiser step on a batch; return the values of METRICS [len(METRICS)]."""
+        return self.learn(observation, action, reward)[0]
+
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
+    def learn(self, observation: Any, action: Any, reward: Any) -> tuple[Any, Transitions]:
+        """As `step`; return what the step saw of the batch's transitions too."""
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.steps])
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in (*self.policy_optimizer.variables, *self.critic_optimizer.variables):
@@ -93,7 +106,7 @@ class Crr:
             # The average is over the steps there are until they outnumber what the decay remembers.
             self._follow(tf.minimum(self.config.average, count / (count + 1)))
         tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
-        return tf.stack(
+        metrics = tf.stack(
             [
                 losses.critic,
                 losses.policy,
@@ -107,6 +120,7 @@ class Crr:
                 critic_norm,
             ]
         )
+        return metrics, Transitions(losses.advantage, losses.weight, losses.drawn)
 
     def losses(self, batch: Batch, seed: Any) -> Losses:
         """Both losses of a batch, as means over its transitions."""
@@ -150,6 +164,7 @@ class Crr:
             advantage=advantage,
             weight=weight,
             entropy=-tf.reduce_mean(mixture.log_prob(samples), axis=0),
+            drawn=samples[0],
         )
 
     def copy_to_targets(self) -> None:

@@ -91,6 +91,7 @@ class WindowSampler:
             )
         shares = np.cumsum(possible * pool.weights)
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
+        self._schemes = pool.trajectories.schemes
         self._scaling, self._seed = scaling, seed
         self._batch, self._window = batch, window
         self._file = RowFile(pool.rows_file)
@@ -103,13 +104,20 @@ class WindowSampler:
         self._threads.shutdown(cancel_futures=True)
         self._file.close()
 
-    def first_rows(self, step: int) -> npt.NDArray[np.int64]:
-        """Return the first row of each window of the batch of `step`, int64 [B]."""
+    def windows(self, step: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the episode of each window of the batch of `step` and its first row, int64 [B] each."""
         generator = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
         which, where = generator.random((2, self._batch))
         episode = np.searchsorted(self._shares, which, side="right")
-        first: npt.NDArray[np.int64] = self._starts[episode] + (where * self._possible[episode]).astype(np.int64)
-        return first
+        return episode, self._starts[episode] + (where * self._possible[episode]).astype(np.int64)
+
+    def first_rows(self, step: int) -> npt.NDArray[np.int64]:
+        """Return the first row of each window of the batch of `step`, int64 [B]."""
+        return self.windows(step)[1]
+
+    def schemes(self, step: int) -> npt.NDArray[np.str_]:
+        """Return the scheme of each window of the batch of `step` [B]."""
+        return self._schemes[self.windows(step)[0]]
 
     def batch(self, step: int) -> tuple[Floats, Floats, Floats]:
         """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B].

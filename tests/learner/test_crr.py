@@ -315,3 +315,14 @@ def test_steps_are_a_function_of_the_seed() -> None:
     np.testing.assert_array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
     assert runs[0].shape == (len(crr.METRICS),)
+
+
+def test_a_step_shows_what_it_saw_of_each_transition() -> None:
+    data, seed = batch(), tf.constant([0, 0], tf.int64)
+    losses = learner().losses(data, seed)
+    metrics, seen = learner().learn(*data)
+    assert seen.advantage.shape == seen.weight.shape == seen.drawn.shape == data.action[1:].shape
+    for name in ("advantage", "weight", "drawn"):
+        np.testing.assert_allclose(getattr(seen, name), getattr(losses, name), atol=1e-5)
+    assert metrics[crr.METRICS.index("advantage_mean")] == pytest.approx(float(tf.reduce_mean(seen.advantage)))
+    np.testing.assert_array_equal(metrics, learner().step(*data))

@@ -71,6 +71,14 @@ def test_a_window_is_the_pools_rows(make_pool: PoolMaker, tmp_path: Path) -> Non
     np.testing.assert_array_equal(reward, wanted[..., 70])
 
 
+def test_a_windows_scheme_is_its_episodes(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """The pool's first three episodes are cubic's, the others vegas's."""
+    compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))
+    with WindowSampler(compiled, AS_IS, 50, 20, seed=0) as sampler:
+        episode = sampler.batch(3)[0][0, :, 0]
+        np.testing.assert_array_equal(sampler.schemes(3), np.where(episode < 3, "cubic", "vegas"))
+
+
 def test_every_row_of_an_episode_can_be_drawn(make_pool: PoolMaker, tmp_path: Path) -> None:
     compiled = numbered(compile_pool(make_pool((12, 9)), tmp_path / "cache"))
     drawn = batch(compiled, 4_000, 9)[0]
