@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # A busy machine is no error.
-settings.register_profile("untimed")
+settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
