@@ -387,9 +387,9 @@ def test_veno_takes_a_fifth_while_the_queue_is_short(play: Play) -> None:
     settled = climbs(play(network(queue_bdp=2 / 160), "veno"), after_s=0.5)
     assert len(settled) > 10
     fifth = [climb.ssthresh in (climb.before * 4 // 5, (climb.before + 1) * 4 // 5) for climb in settled]
-    half = [climb.ssthresh in (climb.before // 2, (climb.before + 1) // 2) for climb in settled]
-    assert all(a or b for a, b in zip(fifth, half, strict=True))
     assert sum(fifth) >= 0.9 * len(settled)  # two packets queued and a late ACK are three: then it halves
+    # At most both within a tick: 4/5 and then 1/2.
+    assert all(climb.ssthresh >= climb.before * 2 // 5 for climb in settled)
 
 
 def test_illinois_takes_an_eighth_while_the_delay_is_small(play: Play) -> None:
