@@ -61,6 +61,23 @@ the same core. Two nodes and one cable in both; ns-3 samples and stores nothing.
 {rows}"""
 
 
+def full(result: dict[str, Any]) -> str:
+    """Return the section on the full grid."""
+    raw, pool, times = (result[name] for name in ("raw", "pool", "times"))
+    collecting, deriving = times["collect"], times["pool"]
+    return f"""## The full grid (`make full`)
+
+| | episodes | rows | bytes on disk | CPU | wall |
+|---|---:|---:|---:|---:|---:|
+| raw trajectories | {raw["episodes"]:,} | {raw["rows"]:,} | {raw["bytes"] / 1e9:.2f} GB \
+| {collecting["cpu_s"] / 3600:.2f} h | {collecting["wall_s"] / 60:.0f} min |
+| pool | {pool["episodes"]:,} | {pool["rows"]:,} | {pool["bytes"] / 1e9:.2f} GB \
+| {deriving["cpu_s"] / 60:.1f} min | {deriving["wall_s"] / 60:.1f} min |
+
+CPU seconds of guests, host side and writing together. Wall times are those of a machine that did other work meanwhile.
+"""
+
+
 def memory(result: dict[str, Any]) -> str:
     """Return the section on a running episode's memory."""
     rows = "\n".join(
@@ -230,6 +247,7 @@ A plain memory map, indexed by numpy, cold: {result["mmap"]["windows_per_s"]:,.0
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "collect": collect,
+    "full": full,
     "memory": memory,
     "profile": profile,
     "feeding": feeding,
