@@ -199,9 +199,11 @@ One core; scaling and network of one decision for a batch of flows; milliseconds
 def learner(result: dict[str, Any]) -> str:
     """Return the section on training steps."""
     rows = "\n".join(
-        f"| {r['gru']} | {r['ours']['steps_per_cpu_s']:.1f} | {r['acme']['steps_per_cpu_s']:.1f} "
+        f"| {r['gru']} | {r['ours']['steps_per_cpu_s']:.1f} ({r['ours']['steps_per_wall_s']:.1f}) "
+        f"| {r['acme']['steps_per_cpu_s']:.1f} ({r['acme']['steps_per_wall_s']:.1f}) "
         f"| {r['times_as_fast']:.1f} | {r['floor_steps_per_s']:.1f} | {r['share_of_floor']:.0%} "
-        f"| {r['ours']['first_step_s']:.0f} | {r['acme']['first_step_s']:.0f} "
+        f"| {r['ours']['first_step_cpu_s']:.0f} ({r['ours']['first_step_s']:.0f}) "
+        f"| {r['acme']['first_step_cpu_s']:.0f} ({r['acme']['first_step_s']:.0f}) "
         f"| {r['ours']['peak_mb']:.0f} | {r['acme']['peak_mb']:.0f} | {r['waiting_share']:.2%} |"
         for r in result["sizes"]
     )
@@ -209,10 +211,11 @@ def learner(result: dict[str, Any]) -> str:
     return f"""## Training steps (`make bench-learner`)
 
 Our learner and Acme's own RCRRLearner: the paper's network (width 256) with three sizes of its GRU, {result["batch"]}
-windows of {result["window"]} rows a step, float32, both pinned to one core, working in turn; steps a CPU-second,
-medians of {result["rounds"]} rounds. Floor: the step's matrix products at the rate at which this core multiplies large
-matrices in the same run ({rate:.0f} GFLOP/s). First step: from the start of the process, imports and tracing included.
-Waiting: share of the time in which our step waited for data.
+windows of {result["window"]} rows a step, float32, both pinned to one core, working in turn; steps a CPU-second
+(a second of the clock), medians of {result["rounds"]} rounds. Floor: the step's matrix products at the rate at which
+this core multiplies large matrices in the same run ({rate:.0f} GFLOP/s). First step: CPU-seconds (seconds) from the
+start of the process, imports and tracing included. Waiting: share of the time in which our step waited for data. The
+machine's load average was {result["load_average"]} at the end, of which this is 1.
 
 | GRU | ours, steps/s | Acme's | times as fast | floor | of the floor \
 | first step, s | Acme's | peak MB | Acme's | waiting |

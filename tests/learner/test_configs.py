@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from learner import loop
 from learner.compiled import CompiledPool, compile_pool
 from learner.config import Config, load, shipped
+from learner.crr import METRICS, Crr
 from learner.data import WindowSampler
+from learner.loop import _selecting
 from learner.tensorflow_runtime import tf
 from tests.learner.conftest import episode, write_part
 from tests.learner.test_selection import scores
@@ -62,9 +63,8 @@ def pool(place: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledPool:
 
 
 @pytest.fixture
-def eagerly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Without graphs, which take seconds to build, and with the threads that earlier tests chose."""
-    monkeypatch.setattr(loop, "configure", tf.random.set_seed)
+def eagerly() -> Iterator[None]:
+    """Without graphs, which take seconds to build."""
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
@@ -78,21 +78,21 @@ def test_learns_from_the_trajectories_it_names(pool: CompiledPool, name: str) ->
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_trains(pool: CompiledPool, eagerly: None, tmp_path: Path, name: str) -> None:
+def test_trains(pool: CompiledPool, eagerly: None, name: str) -> None:
     """Its own algorithm, inputs and data; fewer neurons and rows."""
     config = load(name)
-    config = replace(config, width=8, gru=min(config.gru, 8), batch=4, window=6, steps=3, atoms=11)
+    config = replace(config, width=8, gru=min(config.gru, 8), batch=4, window=6, atoms=11, target_period=1)
     chosen = pool.select(config.data)
     scaling = chosen.moments.scaling(config.input_transform, config.input_limit)
+    crr = Crr(config, len(config.observations), chosen.value_range(config.discount), 0)
+    before = {weight: variable.numpy() for weight, variable in crr.exported().items()}
+    assert before["encoder.w"].shape == (len(config.observations), 8)
     with WindowSampler(chosen, scaling, config.batch, config.window, seed=0) as sampler:
-        result = loop.run(config, sampler, chosen.value_range(config.discount), 0, tmp_path, "", 30)
-    assert result.steps == 3
-    assert all(math.isfinite(value) for value in result.metrics.values())
-    assert result.weights["encoder.w"].shape == (len(config.observations), 8)
-    logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in logged] == [1, 2, 3]
-    clones = [line["filter_weight_mean"] == 1 for line in logged]
-    assert all(clones) == (config.filter == "identity")
+        batch = _selecting(sampler, config)
+        steps = [dict(zip(METRICS, crr.step(*batch(i)).numpy().tolist(), strict=True)) for i in range(3)]
+    assert all(math.isfinite(value) for step in steps for value in step.values())
+    assert all(step["filter_weight_mean"] == 1 for step in steps) == (config.filter == "identity")
+    assert not np.array_equal(before["encoder.w"], crr.exported()["encoder.w"])
 
 
 @pytest.mark.parametrize("name", sorted(SUBSETS))
