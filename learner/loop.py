@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop, and the journal from which a killed run goes on."""
+"""The training loop: steps, and between them whatever is due: a checkpoint, a look at the policy, a stop."""
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as save_tensors
 from tqdm import tqdm
 
+from learner import histograms
 from learner.config import Config
 from learner.crr import METRICS, Crr
 from learner.data import Prefetch, WindowSampler
+from learner.evaluation import Candidates
+from learner.journal import Journal
 from learner.scaling import Floats
-from learner.tensorflow_runtime import configure, tf
+from learner.signals import HeldSignals
+from learner.tensorflow_runtime import configure
 from schemas.errors import SageccError
-from schemas.files import write_atomically
 from schemas.pool import FEATURE_NAMES
 
 DIVERGED = 1e6
@@ -29,17 +30,35 @@ DIVERGED = 1e6
 
 
 @dataclass(frozen=True)
-class Result:
-    """The trained policy's weights by name, the last metrics, and what this call did.
+class Saving:
+    """When the checkpoint is written: after `seconds`, and after every `steps` steps (0: by time alone)."""
 
-    steps: steps taken now; seconds: their time; waiting: the share of it spent waiting for data.
+    seconds: float = 30.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained policy's weights by name, the step they are of, and how it went.
+
+    curve: the metrics line by line, without timings; scores: of the evaluations, by step. steps: those taken now;
+    seconds: their time; evaluating_s: the time of evaluations beside it; waiting: the share of `seconds` spent waiting
+    for data.
     """
 
     weights: dict[str, Floats]
-    metrics: dict[str, float]
+    step: int
+    curve: list[dict[str, float]]
+    scores: dict[int, dict[str, float]]
     steps: int
     seconds: float
+    evaluating_s: float
     waiting: float
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The curve's last line."""
+        return self.curve[-1]
 
 
 def run(
@@ -49,19 +68,36 @@ def run(
     seed: int,
     logs: Path,
     fingerprint: str,
-    checkpoint_s: float,
+    saving: Saving = Saving(),
+    candidates: Candidates | None = None,
 ) -> Result:
-    """Train from the last checkpoint in `logs` (or from the start) to the configuration's last step."""
+    """Train from the last checkpoint in `logs` (or from the start) to the configuration's last step.
+
+    SIGTERM and SIGINT end it between two steps, with the checkpoint written, as they would have ended the process.
+    """
     configure(seed)
     crr = Crr(config, len(config.observations), value_range, seed)
     journal = Journal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)))
     begin = journal.restore()
     begun = time.perf_counter()
     with Prefetch(_selecting(sampler, config), range(begin, config.steps)) as batches:
-        _loop(config, crr, batches, journal, begin, checkpoint_s)
-    seconds = time.perf_counter() - begun
-    weights = {name: variable.numpy() for name, variable in crr.exported().items()}
-    return Result(weights, journal.last(), config.steps - begin, seconds, batches.waited_s / seconds)
+        loop = _Loop(config, crr, sampler, batches, journal, saving, candidates)
+        loop.run(begin)
+    seconds = time.perf_counter() - begun - loop.evaluating_s
+    if candidates and candidates.evaluation.best_by:
+        step, weights = candidates.best(journal.scores)
+    else:
+        step, weights = config.steps, loop.weights()
+    return Result(
+        weights,
+        step,
+        journal.curve(),
+        journal.scores,
+        config.steps - begin,
+        seconds,
+        loop.evaluating_s,
+        batches.waited_s / seconds,
+    )
 
 
 def _selecting(sampler: WindowSampler, config: Config) -> Callable[[int], tuple[Floats, ...]]:
@@ -77,92 +113,75 @@ def _selecting(sampler: WindowSampler, config: Config) -> Callable[[int], tuple[
     return batch
 
 
-def _loop(config: Config, crr: Crr, batches: Prefetch, journal: Journal, begin: int, checkpoint_s: float) -> None:
-    saved = time.monotonic()
-    with tqdm(total=config.steps, initial=begin, unit="step", desc="train", disable=None) as bar:
-        for step in range(begin + 1, config.steps + 1):
-            batch = batches.next()
-            values = crr.step(*batch).numpy()
-            losses = values[:2]
-            if not np.isfinite(values).all() or (np.abs(losses) > DIVERGED).any():
-                np.savez(journal.folder / "diverged.npz", *batch)
-                raise SageccError(
-                    f"training diverged at step {step} ({METRICS[0]} {losses[0]:g}, {METRICS[1]} {losses[1]:g}); the "
-                    f"batch is in {journal.folder / 'diverged.npz'}: lower the learning rates, then train again"
-                )
-            journal.add(step, values, batches.waited_s)
-            bar.update()
-            if step % journal.every == 0:
-                bar.set_postfix(critic=f"{losses[0]:.3f}", policy=f"{losses[1]:.3f}")
-            if time.monotonic() - saved > checkpoint_s:
-                journal.save()
-                saved = time.monotonic()
-    journal.save()
+@dataclass
+class _Loop:
+    """The parts of a run that meet at each step. evaluating_s: time that evaluations took so far."""
 
+    config: Config
+    crr: Crr
+    sampler: WindowSampler
+    batches: Prefetch
+    journal: Journal
+    saving: Saving
+    candidates: Candidates | None
+    evaluating_s: float = field(default=0.0, init=False)
 
-class Journal:
-    """Checkpoint and metrics of a run: what must agree after a restart is written and read in one place."""
+    def weights(self) -> dict[str, Floats]:
+        return {name: variable.numpy() for name, variable in self.crr.exported().items()}
 
-    def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int) -> None:
-        self.folder, self.every = folder, every
-        self._crr, self._fingerprint = crr, fingerprint
-        self._checkpoint = folder / "checkpoint.safetensors"
-        self._lines = folder / "metrics.jsonl"
-        self._sums = np.zeros(len(METRICS))
-        self._events = tf.summary.create_file_writer(str(folder))
-        self._since, self._waited = time.perf_counter(), 0.0
+    def run(self, begin: int) -> None:
+        step, last, saved = begin, self.config.steps, time.monotonic()
+        held = HeldSignals()
+        with held, tqdm(total=last, initial=begin, unit="step", desc="train", disable=None) as bar:
+            self._look(begin, held, bar)  # one that was cut short
+            for step in range(begin + 1, last + 1):
+                losses = self._step(step)
+                bar.update()
+                if step % self.journal.every == 0:
+                    bar.set_postfix(critic=f"{losses[0]:.3f}", policy=f"{losses[1]:.3f}")
+                by_steps = self.saving.steps and step % self.saving.steps == 0
+                due = by_steps or self._looks_at(step) or step == last or held.noted is not None
+                if due or time.monotonic() - saved > self.saving.seconds:
+                    self.journal.save()
+                    saved = time.monotonic()
+                if held.noted is not None:
+                    break
+                self._look(step, held, bar)
+        if held.noted is not None:
+            tqdm.write(f"stopped at step {step} of {last}; the same command goes on from there", file=sys.stderr)
+            held.obey()
 
-    def add(self, step: int, values: Any, waited_s: float) -> None:
-        """Take one step's metrics; every `every` steps write their averages."""
-        self._sums += values
-        if step % self.every:
-            return
-        means = dict(zip(METRICS, (self._sums / self.every).tolist(), strict=True))
-        self._sums[:] = 0
-        now = time.perf_counter()
-        speed = {
-            "steps_per_s": self.every / (now - self._since),
-            "waiting_share": (waited_s - self._waited) / (now - self._since),
-        }
-        self._since, self._waited = now, waited_s
-        with self._lines.open("a") as file:
-            file.write(json.dumps({"step": step, **means, **speed}) + "\n")
-        with self._events.as_default(step):
-            for name, value in {**means, **speed}.items():
-                tf.summary.scalar(name, value)
-
-    def last(self) -> dict[str, float]:
-        """Return the last line of metrics without what depends on the machine's speed."""
-        line = json.loads(self._lines.read_text().splitlines()[-1])
-        return {name: line[name] for name in ("step", *METRICS)}
-
-    def save(self) -> None:
-        """Write the checkpoint: after a kill the run goes on from here."""
-        tensors = {name: np.asarray(variable.numpy()) for name, variable in self._crr.state().items()}
-        data = save_tensors({**tensors, "metric_sums": self._sums}, {"fingerprint": self._fingerprint})
-        with write_atomically(self._checkpoint) as path:
-            path.write_bytes(data)
-        self._events.flush()
-
-    def restore(self) -> int:
-        """Load the checkpoint if there is one and cut the metrics back to it; return its step."""
-        if not self._checkpoint.exists():
-            self._lines.unlink(missing_ok=True)
-            return 0
-        state = self._crr.state()
-        try:
-            with safe_open(self._checkpoint, "numpy") as file:
-                if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
-                    raise ValueError("it belongs to another run")
-                self._sums = file.get_tensor("metric_sums")
-                for name, variable in state.items():
-                    variable.assign(file.get_tensor(name))
-            step = int(state["steps"].numpy())
-            lines = [x for x in self._lines.read_text().splitlines() if json.loads(x)["step"] <= step]
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    def _step(self, step: int) -> Floats:
+        """Take one step and write down what it gave; return its losses."""
+        batch = self.batches.next()
+        metrics, seen = self.crr.learn(*batch)
+        values = metrics.numpy()
+        losses: Floats = values[:2]
+        if not np.isfinite(values).all() or (np.abs(losses) > DIVERGED).any():
+            np.savez(self.journal.folder / "diverged.npz", *batch)
             raise SageccError(
-                f"{self.folder} holds a run that cannot be continued ({error}): remove the folder and train again"
-            ) from error
-        with write_atomically(self._lines) as path:
-            path.write_text("".join(f"{x}\n" for x in lines))
-        return step
+                f"training diverged at step {step} ({METRICS[0]} {losses[0]:g}, {METRICS[1]} {losses[1]:g}); the "
+                f"batch is in {self.journal.folder / 'diverged.npz'}: lower the learning rates, then train again"
+            )
+        self.journal.add(step, values, self.batches.waited_s)
+        if step % histograms.period(self.config.steps) == 0:
+            found = histograms.of_step(self.sampler.schemes(step - 1), batch[1], seen)
+            self.journal.add_histograms(step, found)
+        return losses
+
+    def _looks_at(self, step: int) -> bool:
+        due = self.candidates is not None and self.candidates.evaluation.due(step, self.config.steps)
+        return due and step not in self.journal.scores
+
+    def _look(self, step: int, held: HeldSignals, bar: tqdm[Any]) -> None:
+        """Evaluate the policy if that is due; the checkpoint of this step is written, so it may be killed."""
+        if self.candidates is None or not self._looks_at(step):
+            return
+        begun = time.perf_counter()
+        with held.released():
+            scores = self.candidates.evaluate(step, self.weights())
+        seconds = time.perf_counter() - begun
+        self.journal.add_scores(step, scores, seconds)
+        self.candidates.tidy(self.journal.scores)
+        self.evaluating_s += seconds
+        bar.unpause()

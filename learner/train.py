@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training run: from a pool and a configuration to a policy artefact, whatever happens on the way.
 
-The run's folder (`logs/<name>/`) holds the checkpoint, the metrics as JSON lines and TensorBoard events, and
-`run.json`, which says which run it is. A killed run goes on from its checkpoint bit for bit: weights, optimiser
-state, targets, step and half-filled averages are in it, and batches and random numbers follow from the step.
+The run's folder (`logs/<name>/`) holds the checkpoint, the metrics as JSON lines and TensorBoard events, `run.json`,
+which says which run it is, and what evaluations look at. A killed run goes on from its checkpoint bit for bit: weights,
+optimiser state, targets, step and half-filled averages are in it, and batches and random numbers follow from the step.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from learner import artefact
 from learner.compiled import CompiledPool, compile_pool
 from learner.config import Config
 from learner.data import WindowSampler
+from learner.evaluation import Candidates, Evaluation
+from learner.scaling import Floats
 from schemas.errors import SageccError
 from schemas.files import write_atomically
 from schemas.pool import FEATURE_NAMES
@@ -24,10 +29,21 @@ from schemas.pool import FEATURE_NAMES
 RUN_VERSION = 2
 """Part of a run's fingerprint: raised when the same configuration would train another policy."""
 
+CURVES, SCORES = "curves.csv", "scores.csv"
+"""Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
+
+CURVE_ROWS = 1000
+"""A longer curve is thinned to this many rows."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind. trained_steps: steps taken by this call; waiting: share of time spent on data."""
+    """What a run left behind.
+
+    trained_steps: steps taken by this call, in `seconds`; waiting: the share of them spent waiting for data.
+    evaluating_s: seconds that evaluations took beside that. step: the one that the policy is of. scores: the
+    evaluations' by step, of a run that this call has ended.
+    """
 
     artefact: Path
     logs: Path
@@ -36,6 +52,9 @@ class Outcome:
     seconds: float
     waiting: float
     metrics: dict[str, float]
+    step: int
+    evaluating_s: float = 0.0
+    scores: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
 def train(
@@ -47,31 +66,33 @@ def train(
     seed: int = 0,
     checkpoint_s: float = 30.0,
     int8: bool = False,
+    checkpoint_steps: int = 0,
+    evaluation: Evaluation | None = None,
 ) -> Outcome:
     """Train a policy, or go on with a run that was stopped, or do nothing if `out` holds it already.
 
     pool: the Parquet pool; cache: where its compiled form lies; out: the artefact's folder; logs: the run's folder.
-    checkpoint_s: seconds between checkpoints. int8: export the network with 8-bit weights too. Raises SageccError for
-    a bad pool, a corrupt checkpoint or a run that diverges.
+    checkpoint_s: seconds between checkpoints; checkpoint_steps: steps between them too, if not 0. int8: export the
+    network with 8-bit weights too. evaluation: look at the policy from time to time; a run that is looked at is another
+    run than one that is not, though it trains the same weights. Raises SageccError for a bad pool, a corrupt
+    checkpoint or a run that diverges.
     """
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
-    fingerprint = _fingerprint(config, seed, compiled.identity)
+    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
     finished = _finished(out, fingerprint, int8)
     if finished is not None:
-        return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"])
+        step = finished.card.get("kept", {}).get("step", config.steps)
+        return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"], step)
 
     # Only a run that trains needs TensorFlow, which takes seconds to load.
     from learner.export import export
-    from learner.loop import run
+    from learner.loop import Saving, run
 
     value_range = config.value_range or compiled.value_range(config.discount)
-    with WindowSampler(compiled, scaling, config.batch, config.window, seed) as sampler:
-        _claim(logs, fingerprint, config, seed, compiled)
-        result = run(config, sampler, value_range, seed, logs, fingerprint, checkpoint_s)
-
     observations = config.observations
     sizes = artefact.NetworkSizes.of(config, len(observations))
+    selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
     provenance = {
         "fingerprint": fingerprint,
         "training": asdict(config),
@@ -82,20 +103,61 @@ def train(
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
         },
-        "metrics": result.metrics,
     }
-    with write_atomically(_made(out) / "metrics.json") as path:
-        path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters}, indent=2) + "\n")
-    selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
+
+    def write_candidate(folder: Path, weights: dict[str, Floats], step: int) -> None:
+        artefact.write(folder, weights, sizes, selected, observations, {**provenance, "step": step})
+
+    candidates = Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None
+    with WindowSampler(compiled, scaling, config.batch, config.window, seed) as sampler:
+        _claim(logs, fingerprint, config, seed, compiled)
+        saving = Saving(checkpoint_s, checkpoint_steps)
+        result = run(config, sampler, value_range, seed, logs, fingerprint, saving, candidates)
+
+    kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
+    _write_table(_made(out) / CURVES, thinned(result.curve))
+    if evaluation:
+        _write_table(out / SCORES, [{"step": step, **scores} for step, scores in result.scores.items()])
+    with write_atomically(out / "metrics.json") as path:
+        path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
     exported = export(sizes, result.weights, int8)
+    provenance = {**provenance, "metrics": result.metrics, **kept}
     artefact.write(out, result.weights, sizes, selected, observations, provenance, exported)
-    return Outcome(out, logs, sizes.parameters, result.steps, result.seconds, result.waiting, result.metrics)
+    return Outcome(
+        out,
+        logs,
+        sizes.parameters,
+        result.steps,
+        result.seconds,
+        result.waiting,
+        result.metrics,
+        result.step,
+        result.evaluating_s,
+        result.scores,
+    )
 
 
-def _fingerprint(config: Config, seed: int, pool_identity: str) -> str:
-    """Return what two runs share if and only if they train the same policy (on one machine)."""
-    text = json.dumps([RUN_VERSION, asdict(config), seed, pool_identity], sort_keys=True)
+def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
+    """Return what two runs share if and only if they train and keep the same policy (on one machine)."""
+    looks = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
+    text = json.dumps([RUN_VERSION, asdict(config), seed, pool_identity, *looks], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def thinned(curve: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
+    """Return at most CURVE_ROWS rows at even distances, the last among them."""
+    every = -(-len(curve) // CURVE_ROWS)
+    return curve[::-1][::every][::-1]
+
+
+def _write_table(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
+    """Write rows as CSV, numbers to six digits."""
+    with write_atomically(path) as beside, beside.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(rows[0])
+        table.writerows(
+            [f"{value:.6g}" if isinstance(value, float) else value for value in row.values()] for row in rows
+        )
 
 
 def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
@@ -122,9 +184,10 @@ def _claim(logs: Path, fingerprint: str, config: Config, seed: int, pool: Compil
         if found == fingerprint:
             return
         aside = _made(logs / f"earlier-{found[:12]}")
-        for file in logs.iterdir():
-            if file.is_file() and file != described:
-                file.replace(aside / file.name)
+        for path in list(logs.iterdir()):
+            if path != described and not path.name.startswith("earlier-"):
+                shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
+                path.replace(aside / path.name)
         described.replace(aside / described.name)
     with write_atomically(described) as path:
         text = {"fingerprint": fingerprint, "seed": seed, "pool": pool.identity, "training": asdict(config)}

@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from learner.artefact import NetworkSizes
 from learner.config import load, shipped
+from sagecc.options import kernel_option, parse_schemes
+from schemas.errors import SageccError
+
+if TYPE_CHECKING:
+    from learner.evaluation import Evaluation
+
+LEAGUES = Path(".cache/league")
+"""Where the heuristics' trajectories of evaluations lie, a folder a profile; safe to delete."""
+
+BEST_BY = "winning_rate"
 
 
 @click.command()
@@ -44,6 +56,35 @@ from learner.config import load, shipped
     "--checkpoint-every", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds of work at risk."
 )
 @click.option(
+    "--checkpoint-steps", type=click.IntRange(min=1), metavar="N", help="A checkpoint after every N steps too."
+)
+@click.option(
+    "--evaluate-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Play a league with the policy as it is, every N steps and at the end: its winning rates over training time. "
+    "The training itself is the same with and without.",
+)
+@click.option(
+    "--evaluate-profile",
+    default="heldout",
+    show_default=True,
+    metavar="PROFILE",
+    help="The environments of that league. The heuristics' trajectories in them are collected first, once.",
+)
+@click.option(
+    "--evaluate-schemes", default="all", show_default=True, help="Its heuristics, comma-separated; 'all' is the 13."
+)
+@click.option(
+    "--keep",
+    type=click.Choice(["last", "best"]),
+    default="last",
+    show_default=True,
+    help="Export the last weights, or those with the best winning rate of the evaluations.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes of an evaluation at a time.")
+@kernel_option()
+@click.option(
     "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its answers are."
 )
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
@@ -56,29 +97,59 @@ def command(
     logs: Path | None,
     cache: Path,
     checkpoint_every: float,
+    checkpoint_steps: int | None,
+    evaluate_every: int | None,
+    evaluate_profile: str,
+    evaluate_schemes: str,
+    keep: str,
+    jobs: int,
+    kernel: Path,
     int8: bool,
     count_parameters: bool,
 ) -> None:
     """Train a policy from the pool alone, with Critic-Regularized Regression; no packet is sent.
 
     A run that was stopped goes on from its last checkpoint, bit for bit; a run that is done is not
-    repeated. Watch it with 'tensorboard --logdir logs'.
+    repeated. Ctrl-C and SIGTERM write a checkpoint first (exit code 130 and 143). Watch it with
+    'tensorboard --logdir logs'.
     """
     config = load(name, **({} if steps is None else {"steps": steps}))
     if count_parameters:
         click.echo(NetworkSizes.of(config, len(config.observations)).parameters)
         return
-    # TensorFlow takes seconds to load: not for --help.
+    if keep == "best" and evaluate_every is None:
+        raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")
+    # numpy and more take time to load: not for --help.
     from learner.train import train
 
     out = out or Path("models") / Path(name).stem
-    outcome = train(config, pool, out, logs or Path("logs") / out.name, cache, seed, checkpoint_every, int8)
+    logs = logs or Path("logs") / out.name
+    evaluation = None
+    if evaluate_every is not None:
+        best_by = BEST_BY if keep == "best" else ""
+        evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best_by, kernel, logs, jobs)
+    outcome = train(config, pool, out, logs, cache, seed, checkpoint_every, int8, checkpoint_steps or 0, evaluation)
     if outcome.trained_steps:
         click.echo(
             f"{outcome.trained_steps} steps in {outcome.seconds:.0f} s, {outcome.waiting:.1%} of it waiting for data"
+            + (f"; {outcome.evaluating_s:.0f} s of leagues" if outcome.evaluating_s else "")
         )
     else:
         click.echo("already trained with this configuration and pool: nothing to do")
-    click.echo(f"policy   {outcome.artefact} ({outcome.parameters:,} parameters)")
+    of = f", of step {outcome.step}" if outcome.step != config.steps else ""
+    click.echo(f"policy   {outcome.artefact} ({outcome.parameters:,} parameters{of})")
     click.echo(f"logs     {outcome.logs} (metrics.jsonl; tensorboard --logdir {outcome.logs})")
     click.echo("metrics  " + ", ".join(f"{key} {value:.4g}" for key, value in outcome.metrics.items()))
+    for step, scores in outcome.scores.items():
+        click.echo(f"step {step:>8}  " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))
+
+
+def _league(profile: str, schemes: str, every: int, best_by: str, kernel: Path, logs: Path, jobs: int) -> Evaluation:
+    """Return the evaluation by a league, its heuristics collected."""
+    # The lab and the league are loaded by a run that asks for them: training needs neither.
+    from leagues.candidate import CandidateLeague
+    from learner.evaluation import Evaluation
+
+    league = CandidateLeague(profile, parse_schemes(schemes), kernel, LEAGUES / profile, logs / "league", jobs)
+    league.prepare()
+    return Evaluation(league, every, league.identity, best_by)

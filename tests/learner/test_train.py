@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import load_file
 
 from learner import exact
 from learner.artefact import PolicyArtefact
@@ -93,7 +94,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
     assert curve(killed) == curve(whole)
     assert digest(killed) == digest(whole)
     networks = {"policy.safetensors", "policy.tflite", "policy.onnx"}
-    assert set(digest(whole)) == {"card.json", "metrics.json", *networks}
+    assert set(digest(whole)) == {"card.json", "metrics.json", "curves.csv", *networks}
 
     once_more = run(command(killed, pool))
     assert once_more.returncode == 0, once_more.stderr
@@ -125,6 +126,55 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
     assert "cannot be continued" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert checkpoint.stat().st_size == 1000
+
+
+SIGNALLING = """
+import os, sys
+import sagecc.cli
+from learner.journal import Journal
+
+at, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+add = Journal.add
+
+def add_and_signal(journal, step, *rest):
+    if step == at:
+        os.kill(os.getpid(), number)
+    add(journal, step, *rest)
+
+Journal.add = add_and_signal
+sagecc.cli.main(sys.argv[1:])
+"""
+"""`sagecc` that gets a signal in the middle of a step."""
+
+
+def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(make_pool: PoolMaker, tmp_path: Path) -> None:
+    pool = make_pool()
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for folder in (whole, stopped):
+        folder.mkdir()
+    assert run([*command(whole, pool, checkpoint_every=3600), "--checkpoint-steps", "7"]).returncode == 0
+
+    arguments = command(stopped, pool, checkpoint_every=3600)
+    for step, number in ((25, signal.SIGTERM), (38, signal.SIGINT)):
+        done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
+        assert done.returncode == 128 + number, done.stderr
+        assert done.stderr.startswith(f"stopped at step {step} of 60; the same command goes on from there\n")
+        assert "Traceback" not in done.stderr
+        checkpoint = load_file(stopped / "logs" / "a" / "checkpoint.safetensors")
+        assert checkpoint["steps"] == step
+    again = run(arguments)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("22 steps in")
+    assert curve(stopped) == curve(whole)
+    assert digest(stopped) == digest(whole)
+
+
+def test_checkpoints_by_steps(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Killed at step 26, it goes on from 20."""
+    arguments = [*command(tmp_path, make_pool(), checkpoint_every=3600), "--checkpoint-steps", "10", "--steps", "30"]
+    killed = run([sys.executable, "-c", SIGNALLING, "26", str(int(signal.SIGKILL)), *arguments[3:]])
+    assert killed.returncode == -signal.SIGKILL
+    assert load_file(tmp_path / "logs" / "a" / "checkpoint.safetensors")["steps"] == 20
 
 
 def preferred(folder: Path, name: str) -> tuple[float, float]:
@@ -170,6 +220,9 @@ def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_pat
         (["--pool", "nowhere"], "no pool at nowhere"),
         (["--steps", "0"], "--steps"),
         (["--seed", "-1"], "--seed"),
+        (["--keep", "best"], "--keep best goes with --evaluate-every"),
+        (["--evaluate-every", "5", "--evaluate-profile", "tiny"], "unknown profile 'tiny'"),
+        (["--evaluate-every", "5", "--kernel", "nowhere"], "nowhere"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small league for a policy that still trains: its winning rates over training time (Fig. 7 of the Sage paper)."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.collect import collect
+from collector.engines import local
+from collector.grid import profile_environments
+from collector.identity import kernel_identity
+from collector.schemes import POLICY_PREFIX
+from leagues.league import Rules, lab_runner, play
+
+
+class CandidateLeague:
+    """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score.
+
+    profile: of collector.grid. schemes: the heuristics. kernel: the built kernel. heuristics: where their trajectories
+    lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs: episodes at
+    a time.
+    """
+
+    def __init__(
+        self, profile: str, schemes: Sequence[str], kernel: Path, heuristics: Path, out: Path, jobs: int
+    ) -> None:
+        """Raises SageccError for an unknown profile and where there is no kernel."""
+        self._profile, self._schemes, self._kernel = profile, tuple(schemes), kernel
+        self._raw, self._out, self._jobs = heuristics, out, jobs
+        self._environments = profile_environments(profile)
+        self._lab = kernel_identity(kernel, {*schemes, POLICY_PREFIX, *self._competitors()})
+
+    @property
+    def identity(self) -> str:
+        """What decides a policy's winning rates beside the policy: environments, schemes, lab, rules."""
+        environments = ",".join(e.id for e in self._environments)
+        return f"league {environments} {','.join(self._schemes)} {self._lab} {Rules()}"
+
+    def prepare(self) -> None:
+        """Collect what there is not yet of the heuristics' trajectories; of several processes one does, others wait."""
+        self._raw.mkdir(parents=True, exist_ok=True)
+        with (self._raw / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            collect(self._environments, self._schemes, self._raw, self._kernel, local(self._jobs))
+
+    def __call__(self, policy: Path, step: int) -> dict[str, float]:
+        """Return the winning rate of the policy in folder `policy` over all sets (their mean) and in each, 0 to 1.
+
+        Finished episodes of the same policy are not run again.
+        """
+        scheme = f"{POLICY_PREFIX}{policy}"
+        runner = lab_runner(self._kernel, self._jobs)
+        league = play(self._profile, self._environments, (*self._schemes, scheme), self._raw, self._out, runner)
+        rates = {row["scheme"]: row["winning_rate"] for row in league.ranking.to_dicts()}
+        by_set = {row["set"]: row["winning_rate"] for row in league.standings.to_dicts() if row["scheme"] == scheme}
+        return {"winning_rate": rates[scheme], **{f"set_{name}": rate for name, rate in sorted(by_set.items())}}
+
+    def _competitors(self) -> set[str]:
+        return {cross.scheme for environment in self._environments for cross in environment.cross}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint, metrics and scores of a run: what must agree after a restart is written and read in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as save_tensors
+
+from learner import histograms
+from learner.crr import METRICS, Crr
+from learner.tensorflow_runtime import tf
+from schemas.errors import SageccError
+from schemas.files import write_atomically
+
+EVALUATION = "evaluation/"
+"""Before a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
+
+
+class Journal:
+    """What a run writes while it trains, and from which a killed one goes on.
+
+    scores: of the evaluations done, by step.
+    """
+
+    def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int) -> None:
+        self.folder, self.every = folder, every
+        self.scores: dict[int, dict[str, float]] = {}
+        self._crr, self._fingerprint = crr, fingerprint
+        self._checkpoint = folder / "checkpoint.safetensors"
+        self._lines = folder / "metrics.jsonl"
+        self._sums = np.zeros(len(METRICS))
+        self._events = tf.summary.create_file_writer(str(folder))
+        self._since, self._waited = time.perf_counter(), 0.0
+
+    def add(self, step: int, values: Any, waited_s: float) -> None:
+        """Take one step's metrics; every `every` steps write their averages."""
+        self._sums += values
+        if step % self.every:
+            return
+        means = dict(zip(METRICS, (self._sums / self.every).tolist(), strict=True))
+        self._sums[:] = 0
+        now = time.perf_counter()
+        speed = {
+            "steps_per_s": self.every / (now - self._since),
+            "waiting_share": (waited_s - self._waited) / (now - self._since),
+        }
+        self._since, self._waited = now, waited_s
+        self._write(step, {**means, **speed})
+
+    def add_scores(self, step: int, scores: Mapping[str, float], seconds: float) -> None:
+        """Note an evaluation, for good; its time does not count as time spent on steps."""
+        self._since += seconds
+        self._write(step, {EVALUATION + name: value for name, value in scores.items()})
+        self._sync()
+        self.scores[step] = dict(scores)
+
+    def add_histograms(self, step: int, found: Mapping[str, histograms.Buckets]) -> None:
+        """Write histograms to TensorBoard."""
+        with self._events.as_default(step):
+            for name, histogram in found.items():
+                histograms.write(name, histogram)
+
+    def curve(self) -> list[dict[str, float]]:
+        """Return the lines of metrics without what depends on the machine's speed."""
+        lines = [json.loads(line) for line in self._read()]
+        return [{name: line[name] for name in ("step", *METRICS)} for line in lines if METRICS[0] in line]
+
+    def save(self) -> None:
+        """Write the checkpoint: after a kill the run goes on from here."""
+        self._sync()
+        tensors = {name: np.asarray(variable.numpy()) for name, variable in self._crr.state().items()}
+        data = save_tensors({**tensors, "metric_sums": self._sums}, {"fingerprint": self._fingerprint})
+        with write_atomically(self._checkpoint) as path:
+            path.write_bytes(data)
+        self._events.flush()
+
+    def restore(self) -> int:
+        """Load the checkpoint if there is one and cut the metrics back to it; return its step."""
+        if not self._checkpoint.exists():
+            self._lines.unlink(missing_ok=True)
+            return 0
+        state = self._crr.state()
+        try:
+            with safe_open(self._checkpoint, "numpy") as file:
+                if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
+                    raise ValueError("it belongs to another run")
+                self._sums = file.get_tensor("metric_sums")
+                for name, variable in state.items():
+                    variable.assign(file.get_tensor(name))
+            step = int(state["steps"].numpy())
+            lines = {text: json.loads(text) for text in self._read()}
+            lines = {text: line for text, line in lines.items() if line["step"] <= step}
+            for line in lines.values():
+                scores = {k.removeprefix(EVALUATION): v for k, v in line.items() if k.startswith(EVALUATION)}
+                if scores:
+                    self.scores[line["step"]] = scores
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise SageccError(
+                f"{self.folder} holds a run that cannot be continued ({error}): remove the folder and train again"
+            ) from error
+        with write_atomically(self._lines) as path:
+            path.write_text("".join(f"{text}\n" for text in lines))
+        return step
+
+    def _write(self, step: int, values: Mapping[str, float]) -> None:
+        with self._lines.open("a") as file:
+            file.write(json.dumps({"step": step, **values}) + "\n")
+        with self._events.as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+
+    def _read(self) -> list[str]:
+        """Return the lines; one that was being written when the machine stopped has no end yet, and is none."""
+        text = self._lines.read_text()
+        return text[: text.rfind("\n") + 1].splitlines()
+
+    def _sync(self) -> None:
+        """Bring the metrics to the disk: a checkpoint must not outlive lines from before it."""
+        with self._lines.open("a") as file:
+            os.fsync(file.fileno())

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from learner.signals import HeldSignals
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    signal.sigpending()  # Python runs handlers between two of its instructions
+
+
+def test_the_first_is_noted_and_obeyed_when_asked_the_second_at_once() -> None:
+    with HeldSignals() as held:
+        send(signal.SIGINT)
+        assert held.noted == signal.SIGINT
+    with pytest.raises(KeyboardInterrupt):
+        held.obey()
+    with pytest.raises(KeyboardInterrupt), HeldSignals():
+        send(signal.SIGINT)
+        send(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_released_they_are_obeyed_at_once() -> None:
+    with HeldSignals() as held:
+        with pytest.raises(KeyboardInterrupt), held.released():
+            send(signal.SIGINT)
+        assert held.noted is None
+        send(signal.SIGINT)
+        assert held.noted == signal.SIGINT
+        entered = False
+        with pytest.raises(KeyboardInterrupt), held.released():
+            entered = True
+        assert not entered
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with HeldSignals() as held:
+            send(signal.SIGINT)
+            assert held.noted is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_take_no_signals() -> None:
+    def enter() -> None:
+        with HeldSignals():
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers: list[object] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGTERM)]
