@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+import leagues.candidate
+from leagues.candidate import CandidateLeague
+from schemas.errors import SageccError
+from tests.leagues.synthetic import rows, set_one, set_two, write
+
+ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
+RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
+
+
+class Lab:
+    """Stands in for collector and lab: notes what was collected and who played."""
+
+    def __init__(self):
+        self.collected, self.played = [], []
+
+    def collect(self, environments, schemes, out, kernel, engine):
+        self.collected.append(out)
+        write(out, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
+
+    def runner(self, kernel, jobs):
+        def run(environments, policies, out):
+            self.played += policies
+            write(out, {(e, p): rows(e, p, [8, 8], [11, 11]) for e in environments for p in policies})
+
+        return run
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    lab = Lab()
+    monkeypatch.setattr(leagues.candidate, "collect", lab.collect)
+    monkeypatch.setattr(leagues.candidate, "lab_runner", lab.runner)
+    monkeypatch.setattr(leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)
+    monkeypatch.setattr(leagues.candidate, "kernel_identity", lambda kernel, schemes: " ".join(sorted(schemes)))
+    return lab
+
+
+def league(folder, schemes=("cubic", "vegas")):
+    return CandidateLeague("three", schemes, folder / "kernel", folder / "heuristics", folder / "logs" / "league", 2)
+
+
+def test_winning_rates_by_hand(lab, tmp_path):
+    """Set I: 64/21 = 3.05 beats 49/22 and 81/50. Set II, fair share 6: |6 - 8| loses to |6 - 7|."""
+    policy = tmp_path / "step-500"
+    policy.mkdir()
+    (policy / "card.json").write_text("{}")
+    played = league(tmp_path)
+    played.prepare()
+    assert played(policy, 500) == {"winning_rate": 0.5, "set_I": 1.0, "set_II": 0.0}
+    assert lab.collected == [tmp_path / "heuristics"]
+    assert lab.played == [f"policy:{policy}"]
+
+
+def test_what_decides_the_scores_is_told(lab, tmp_path):
+    assert league(tmp_path).identity == league(tmp_path / "elsewhere").identity
+    assert league(tmp_path).identity != league(tmp_path, ("cubic",)).identity
+    assert all(environment.id in league(tmp_path).identity for environment in ENVIRONMENTS)
+    assert "cubic policy: vegas" in league(tmp_path).identity
+
+
+def test_without_a_kernel_there_is_no_league(tmp_path):
+    with pytest.raises(SageccError, match="kernel"):
+        CandidateLeague("smoke", ("cubic",), tmp_path / "none", tmp_path, tmp_path, 1)
+    with pytest.raises(SageccError, match="unknown profile 'tiny'"):
+        CandidateLeague("tiny", ("cubic",), tmp_path / "none", tmp_path, tmp_path, 1)
