@@ -10,7 +10,7 @@ export HOME := $(CURDIR)/build/home
 endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PYTHON_FILES := benchmarks collector execution leagues learner sagecc schemas scripts tests
+PYTHON_FILES := benchmarks collector execution experiments leagues learner sagecc schemas scripts tests
 C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
@@ -65,6 +65,17 @@ $(BENCHMARKS): bench-%: kernel
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
 	python -m benchmarks.fidelity
 	python -m benchmarks.render
+
+.PHONY: policies
+policies: kernel ## Train and judge what experiments/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
+	python -m experiments.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
+	python -m experiments.render; exit $$status
+
+.PHONY: grid-league
+grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/results.md
+	sagecc league --profile full --raw datasets/full/raw --out .cache/experiments/full-grid
+	cp .cache/experiments/full-grid/league.json experiments/full-grid.json
+	python -m experiments.render
 
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md
