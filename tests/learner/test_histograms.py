@@ -18,7 +18,7 @@ from learner.tensorflow_runtime import tf
 def test_values_are_counted_in_their_buckets_and_at_the_ends() -> None:
     wanted = [[0, 1, 3], [1, 2, 2]]
     np.testing.assert_array_equal(histograms.buckets([-9, 0, 0.5, 1.5, 7], [0, 1, 2]), wanted)
-    with_range = histograms.buckets([[2.0, 4.0], [2.0, 3.9]])
+    with_range = histograms.buckets([[2.0, 4.0], [2.0, 3.96]])
     assert with_range.shape == (histograms.BUCKETS, 3)
     assert (with_range[0, 0], with_range[-1, 1], with_range[0, 2], with_range[-1, 2]) == (2, 4, 2, 2)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from learner.crr import METRICS
 from learner.journal import Journal
@@ -81,3 +82,13 @@ def test_an_evaluations_time_is_not_the_steps(tmp_path: Path) -> None:
     of.add_scores(0, {"set_I": 0.5}, seconds=-1e6)  # as if the steps had taken so long
     train(steps, of, 2)
     assert lines(tmp_path)[-1]["steps_per_s"] < 1e-5
+
+
+def test_dvc_draws_every_metric_once() -> None:
+    drawn = []
+    for plot in yaml.safe_load((Path(__file__).parents[2] / "dvc.yaml").read_text())["plots"]:
+        ((title, fields),) = plot.items()
+        assert "'" not in title  # DVC puts it into a page's script between such
+        columns = fields["y"].get("models/repro/curves.csv", [])
+        drawn += [columns] if isinstance(columns, str) else columns
+    assert sorted(drawn) == sorted(METRICS)
