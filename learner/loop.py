@@ -73,7 +73,7 @@ def run(
 ) -> Result:
     """Train from the last checkpoint in `logs` (or from the start) to the configuration's last step.
 
-    SIGTERM and SIGINT end it between two steps, with the checkpoint written, as they would have ended the process.
+    SIGTERM and SIGINT end it between two steps with the checkpoint written, by SystemExit (143) and KeyboardInterrupt.
     """
     configure(seed)
     crr = Crr(config, len(config.observations), value_range, seed)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,9 +48,15 @@ class HeldSignals:
             self.__enter__()
 
     def obey(self) -> None:
-        """Send this process the signal that was noted, if any; call it when handlers are restored."""
+        """End the process, by an exception, as the noted signal would have: KeyboardInterrupt, or exit code 143.
+
+        Handlers are not asked: one that gives the process some seconds to clean up, wherever it was interrupted, is
+        for those it interrupts, and TensorFlow on a busy machine takes longer to go.
+        """
+        if self.noted == signal.SIGINT:
+            raise KeyboardInterrupt
         if self.noted is not None:
-            signal.raise_signal(self.noted)
+            sys.exit(128 + self.noted)
 
     def _restore(self) -> None:
         while self._before:

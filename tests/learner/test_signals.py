@@ -25,6 +25,11 @@ def test_the_first_is_noted_and_obeyed_when_asked_the_second_at_once() -> None:
         send(signal.SIGINT)
         send(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with HeldSignals() as held:
+        send(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        held.obey()
+    assert ended.value.code == 143
 
 
 def test_released_they_are_obeyed_at_once() -> None:
