@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -18,6 +18,7 @@ from schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 
 Filter = Literal["exp", "binary", "identity"]
 InputTransform = Literal["none", "linear", "symlog"]
+Precision = Literal["float32", "bfloat16"]
 
 
 def _of_window(window: str) -> Callable[[Column], bool]:
@@ -32,6 +33,10 @@ INPUT_GROUPS: dict[str, Callable[[Column], bool]] = {
     **{f"window-{window}": _of_window(window) for window in WINDOWS_TICKS},
 }
 """Which features each named group of inputs keeps: all, those of section 7.3's ablations, and section 7.4's windows."""
+
+
+LATER = frozenset({"precision", "xla"})
+"""Fields that came after runs were made without them: at their default, such a run is still the same one."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,12 @@ class Config:
     window: rows in a window; a window of T rows holds T-1 transitions.
     burn_in: first transitions of a window that only warm up the recurrent states, without loss.
     steps: optimiser steps.
+
+    Arithmetic (for a GPU; a run with another choice is another run):
+
+    precision: of the matrix products. `bfloat16` gives products 8 bits of mantissa; their sums, weights, losses,
+        gradients and Adam's state stay float32. It has float32's exponents, so no loss needs scaling (float16 would).
+    xla: compile the losses and their gradients into fused kernels; the first step takes a minute or so longer.
     """
 
     width: int
@@ -131,6 +142,8 @@ class Config:
     gradient_clip: float = 40.0
     data: Selection = EVERYTHING
     burn_in: int = 0
+    precision: Precision = "float32"
+    xla: bool = False
 
     def __post_init__(self) -> None:
         counts = ("width", "batch", "steps", "mixture", "value_samples", "td_samples", "n_step", "target_period")
@@ -163,6 +176,14 @@ class Config:
             raise SageccError(f"training configuration: inputs names '{unknown[0]}', which is no feature of the pool")
         elif not self.inputs or len(set(self.inputs)) < len(self.inputs):
             raise SageccError("training configuration: inputs must name at least one feature, and none twice")
+
+    def choices(self) -> dict[str, Any]:
+        """Return every field by name, but those of LATER at their default: what a run's fingerprint is made of."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in LATER or value != getattr(type(self), name)
+        }
 
     @property
     def observations(self) -> tuple[str, ...]:

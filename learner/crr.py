@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from learner.config import Config
-from learner.networks import Critic, Policy, sample
+from learner.networks import WHOLE, Critic, Policy, Share, sample
 from learner.tensorflow_runtime import tf
 
 
@@ -77,6 +77,8 @@ class Crr:
         self.policy_optimizer = Adam(list(self.policy.weights().values()), config.policy_rate)
         self.critic_optimizer = Adam(list(self.critic.weights().values()), config.critic_rate)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+        compiled = tf.function(self._gradients, autograph=False, reduce_retracing=True, jit_compile=True)
+        self._differentiate = compiled if config.xla else self._gradients
         self.copy_to_targets()
         if config.average:
             self._follow(0.0)
@@ -88,14 +90,21 @@ class Crr:
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def learn(self, observation: Any, action: Any, reward: Any) -> tuple[Any, Transitions]:
         """As `step`; return what the step saw of the batch's transitions too."""
+        return self.update(observation, action, reward)
+
+    def update(self, observation: Any, action: Any, reward: Any) -> tuple[Any, Transitions]:
+        """As `learn`, to be compiled by the caller; of several replicas, each calls it with its share of the batch.
+
+        All take the same step, along the mean of their gradients; they report the mean of their metrics.
+        """
+        replica = tf.distribute.get_replica_context()
+        share = Share(int(tf.get_static_value(replica.replica_id_in_sync_group)), replica.num_replicas_in_sync)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.steps])
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variable in (*self.policy_optimizer.variables, *self.critic_optimizer.variables):
-                tape.watch(variable)
-            losses = self.losses(Batch(observation, action, reward), seed)
-            # Each loss reaches only its own network, so their sum gives both gradients in one pass.
-            total = losses.policy + losses.critic
-        gradients = tape.gradient(total, (self.policy_optimizer.variables, self.critic_optimizer.variables))
+        gradients, metrics, transitions = self._differentiate(Batch(observation, action, reward), seed, share)
+        if share.count > 1:
+            # What is reduced must know its device, which an identity in the replica's context sees to.
+            parts = tf.nest.map_structure(tf.identity, (gradients, metrics))
+            gradients, metrics = replica.all_reduce("MEAN", parts)
         policy_gradient, policy_norm = clip(gradients[0], self.config.gradient_clip)
         critic_gradient, critic_norm = clip(gradients[1], self.config.gradient_clip)
         self.steps.assign_add(1)
@@ -106,6 +115,17 @@ class Crr:
             # The average is over the steps there are until they outnumber what the decay remembers.
             self._follow(tf.minimum(self.config.average, count / (count + 1)))
         tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
+        return tf.concat([metrics, [policy_norm, critic_norm]], axis=0), transitions
+
+    def _gradients(self, batch: Batch, seed: Any, share: Share) -> tuple[Any, Any, Transitions]:
+        """Return both networks' gradients, the METRICS but the norms of those, and what was seen of transitions."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in (*self.policy_optimizer.variables, *self.critic_optimizer.variables):
+                tape.watch(variable)
+            losses = self.losses(batch, seed, share)
+            # Each loss reaches only its own network, so their sum gives both gradients in one pass.
+            total = losses.policy + losses.critic
+        gradients = tape.gradient(total, (self.policy_optimizer.variables, self.critic_optimizer.variables))
         metrics = tf.stack(
             [
                 losses.critic,
@@ -116,14 +136,12 @@ class Crr:
                 tf.reduce_mean(losses.weight),
                 tf.reduce_mean(tf.cast(losses.weight >= self.config.ratio_cap, tf.float32)),
                 tf.reduce_mean(losses.entropy),
-                policy_norm,
-                critic_norm,
             ]
         )
-        return metrics, Transitions(losses.advantage, losses.weight, losses.drawn)
+        return gradients, metrics, Transitions(losses.advantage, losses.weight, losses.drawn)
 
-    def losses(self, batch: Batch, seed: Any) -> Losses:
-        """Both losses of a batch, as means over its transitions."""
+    def losses(self, batch: Batch, seed: Any, share: Share = WHOLE) -> Losses:
+        """Both losses of a batch, or of a replica's share of it, as means over its transitions."""
         config = self.config
         td_seed, value_seed = tf.unstack(tf.random.split(seed, 2))
         if config.reward_before_action:
@@ -140,7 +158,7 @@ class Crr:
         target_mixture, _ = self.target_policy.unroll(following.observation, states["target_policy"])
         next_logits = self.target_critic.alternatives(
             following.observation,
-            sample(target_mixture, config.td_samples, td_seed),
+            sample(target_mixture, config.td_samples, td_seed, share),
             _before(target_states, states["target_critic"]),
         )
         next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
@@ -150,7 +168,7 @@ class Crr:
 
         # Policy improvement (Eq. 6).
         mixture, _ = self.policy.unroll(now.observation, states["policy"])
-        samples = sample(mixture, config.value_samples, value_seed)
+        samples = sample(mixture, config.value_samples, value_seed, share)
         before = _before(critic_states, states["critic"])
         value_logits = self.critic.alternatives(now.observation, samples, before)
         q = self._expected(logits)

@@ -27,6 +27,9 @@ CHUNK = 8
 """Windows that one thread reads and scales at a time; fixed, so that a batch does not depend on the threads."""
 
 
+ALL = slice(None)
+"""Every window of a batch."""
+
 MAKERS = 2
 """Batches under way at a time: while one waits for its last windows, the threads read the next one's."""
 
@@ -119,15 +122,16 @@ class WindowSampler:
         """Return the scheme of each window of the batch of `step` [B]."""
         return self._schemes[self.windows(step)[0]]
 
-    def batch(self, step: int) -> tuple[Floats, Floats, Floats]:
+    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
         """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B].
 
-        Raises SageccError if the compiled pool was truncated meanwhile.
+        part: the windows to read and return, all by default; B is then their number. Raises SageccError if the
+        compiled pool was truncated meanwhile.
         """
-        first = self.first_rows(step)
+        first = self.first_rows(step)[part]
         self._file.announce(first, self._window)
-        observation = np.empty((self._window, self._batch, len(FEATURE_NAMES)), np.float32)
-        action, reward = (np.empty((self._window, self._batch), np.float32) for _ in range(2))
+        observation = np.empty((self._window, len(first), len(FEATURE_NAMES)), np.float32)
+        action, reward = (np.empty((self._window, len(first)), np.float32) for _ in range(2))
 
         def fill(begin: int) -> None:
             here = slice(begin, begin + CHUNK)
@@ -135,7 +139,7 @@ class WindowSampler:
             observation[:, here] = self._scaling(rows[..., :-2]).swapaxes(0, 1)
             action[:, here], reward[:, here] = rows[..., -2].T, rows[..., -1].T
 
-        for _ in self._threads.map(fill, range(0, self._batch, CHUNK)):
+        for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
             pass
         return observation, action, reward
 

@@ -16,28 +16,44 @@ class Gru(snt.Module):  # type: ignore[misc]
     """A GRU whose weights are Sonnet's (`w_i` [E, 3H], `w_h` [H, 3H], `b` [3H]; gates in the order z, r, a).
 
     z, r = sigmoid(x W_i + h W_h + b); a = tanh(x W_ia + (r h) W_ha + b_a); h' = (1 - z) h + z a.
+    precision: of the matrix products; gates, states and weights are float32.
     """
 
-    def __init__(self, input_size: int, size: int) -> None:
+    def __init__(self, input_size: int, size: int, precision: str = "float32") -> None:
         super().__init__(name="gru")
-        self.size = size
+        self.size, self.precision = size, precision
         self.core = snt.GRU(size)
         self.core(tf.zeros([1, input_size]), self.core.initial_state(1))
 
     def unroll(self, inputs: Any, state: Any) -> Any:
         """Return the states [T, B, H] after each of the inputs [T, B, E], from `state` [B, H] before the first."""
-        gates = tf.tensordot(inputs, self.core.input_to_hidden, 1) + self.core.b
-        return _unroll(gates, state, tf.convert_to_tensor(self.core.hidden_to_hidden))
+        weights = tf.convert_to_tensor(self.core.hidden_to_hidden)
+        recurrence = tf.custom_gradient(lambda gates, h, w: _unroll(gates, h, w, self.precision))
+        return recurrence(self._gates(inputs), state, weights)
 
     def step(self, inputs: Any, state: Any) -> Any:
         """Return the states [M, N, H] after one input each [M, N, E], M alternatives from each `state` [N, H]."""
         size = self.size
-        weights = self.core.hidden_to_hidden
-        gates = tf.tensordot(inputs, self.core.input_to_hidden, 1) + self.core.b
-        zr = tf.sigmoid(gates[..., : 2 * size] + tf.matmul(state, weights[:, : 2 * size]))
+        weights = lowered(self.core.hidden_to_hidden, self.precision)
+        gates = self._gates(inputs)
+        zr = tf.sigmoid(gates[..., : 2 * size] + product(state, weights[:, : 2 * size]))
         z, r = zr[..., :size], zr[..., size:]
-        a = tf.tanh(gates[..., 2 * size :] + tf.tensordot(r * state, weights[:, 2 * size :], 1))
+        a = tf.tanh(gates[..., 2 * size :] + product(r * state, weights[:, 2 * size :]))
         return state + z * (a - state)
+
+    def _gates(self, inputs: Any) -> Any:
+        return product(inputs, lowered(self.core.input_to_hidden, self.precision)) + self.core.b
+
+
+def lowered(weights: Any, precision: str) -> Any:
+    """Return weights in the precision of a product."""
+    return tf.cast(weights, precision)
+
+
+def product(x: Any, weights: Any) -> Any:
+    """x [..., K] times weights [K, N], in the precision of the weights; as x's again -> [..., N]."""
+    multiply = tf.matmul if x.shape.rank == 2 else lambda a, b: tf.tensordot(a, b, 1)
+    return tf.cast(multiply(tf.cast(x, weights.dtype), weights), x.dtype)
 
 
 class Memoryless(snt.Module):  # type: ignore[misc]
@@ -56,20 +72,25 @@ class Memoryless(snt.Module):  # type: ignore[misc]
         return inputs
 
 
-@tf.custom_gradient  # type: ignore[untyped-decorator]
-def _unroll(gates: Any, state: Any, weights: Any) -> Any:
-    """Run the recurrence. gates [T, B, 3H] from the inputs, state [B, H], weights [H, 3H]; returns [T, B, H]."""
+def _unroll(gates: Any, state: Any, weights: Any, precision: str) -> Any:
+    """Run the recurrence. gates [T, B, 3H] from the inputs, state [B, H], weights [H, 3H].
+
+    Returns the states [T, B, H] and, as tf.custom_gradient wants it, the function that gives the inputs' gradients.
+    """
     size = weights.shape[0]
     length = tf.shape(gates)[0]
+    weights = lowered(weights, precision)
     w_zr, w_a = weights[:, : 2 * size], weights[:, 2 * size :]
+    # Split here and not at each tick: XLA takes the wrong part of gates[t, :, 2 * size :].
+    gates_zr, gates_a = gates[..., : 2 * size], gates[..., 2 * size :]
 
     def array() -> Any:
         return tf.TensorArray(gates.dtype, size=length)
 
     def forward(t: Any, h: Any, zrs: Any, candidates: Any, states: Any) -> Any:
-        zr = tf.sigmoid(gates[t, :, : 2 * size] + tf.matmul(h, w_zr))
+        zr = tf.sigmoid(gates_zr[t] + product(h, w_zr))
         z, r = zr[:, :size], zr[:, size:]
-        a = tf.tanh(gates[t, :, 2 * size :] + tf.matmul(r * h, w_a))
+        a = tf.tanh(gates_a[t] + product(r * h, w_a))
         h = h + z * (a - h)
         return t + 1, h, zrs.write(t, zr), candidates.write(t, a), states.write(t, h)
 
@@ -89,18 +110,18 @@ def _unroll(gates: Any, state: Any, weights: Any) -> Any:
         def backward(t: Any, dh: Any, grads: Any) -> Any:
             dh = dh + upstream[t]
             da = dh * slope_a[t]
-            drh = tf.matmul(da, back_a)
+            drh = product(da, back_a)
             dzr = tf.concat([dh * reach[t], drh * before[t]], axis=-1) * slope_zr[t]
-            dh = dh * (1 - z[t]) + drh * r[t] + tf.matmul(dzr, back_zr)
+            dh = dh * (1 - z[t]) + drh * r[t] + product(dzr, back_zr)
             return t - 1, dh, grads.write(t, tf.concat([dzr, da], axis=-1))
 
         _, dstate, grads = tf.while_loop(
             lambda t, *_: t >= 0, backward, (length - 1, tf.zeros_like(state), array()), maximum_iterations=length
         )
         dgates = tf.ensure_shape(grads.stack(), gates.shape)
-        flat = tf.reshape(dgates, [-1, 3 * size])
-        dw_zr = tf.matmul(tf.reshape(before, [-1, size]), flat[:, : 2 * size], transpose_a=True)
-        dw_a = tf.matmul(tf.reshape(r * before, [-1, size]), flat[:, 2 * size :], transpose_a=True)
-        return dgates, dstate, tf.concat([dw_zr, dw_a], axis=1)
+        flat, h, rh = (lowered(tf.reshape(x, [-1, x.shape[-1]]), precision) for x in (dgates, before, r * before))
+        dw_zr = tf.matmul(h, flat[:, : 2 * size], transpose_a=True)
+        dw_a = tf.matmul(rh, flat[:, 2 * size :], transpose_a=True)
+        return dgates, dstate, tf.cast(tf.concat([dw_zr, dw_a], axis=1), gates.dtype)
 
     return after, gradient

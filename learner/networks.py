@@ -8,12 +8,14 @@ see all T*B rows at once; only the GRU's recurrence loops.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from learner.acme_compat import continuous as acme
 from learner.acme_compat import uniform_initializer
 from learner.config import Config
-from learner.gru import Gru, Memoryless
+from learner.gru import Gru, Memoryless, lowered, product
 from learner.tensorflow_runtime import snt, tf
 
 
@@ -24,7 +26,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
         super().__init__(name="trunk")
         width = config.width
         self.encoder = acme.LayerNormMLP([width])
-        self.gru = Gru(width, config.gru) if config.gru else Memoryless(width)
+        self.gru = Gru(width, config.gru, config.precision) if config.gru else Memoryless(width)
         self.encoder2 = acme.LayerNormMLP([width]) if config.second_encoder else None
         self.fc = snt.Linear(width, w_init=uniform_initializer())
         self.blocks = [
@@ -33,6 +35,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
         ]
         self.encoder(tf.zeros([1, inputs]))
         self.after_gru(tf.zeros([1, self.gru.size]))
+        _lower(self, config)
 
     def before_gru(self, inputs: Any) -> Any:
         """[..., F] -> [..., width]."""
@@ -81,16 +84,41 @@ class Mixture(NamedTuple):
         return tf.reduce_sum(tf.nn.softmax(self.logits) * self.loc, axis=-1)
 
 
-def sample(mixture: Mixture, count: int, seed: Any) -> Any:
-    """Draw `count` actions [count, ...]; the same two-integer `seed` draws the same. No gradient flows."""
+@dataclass(frozen=True)
+class Share:
+    """Which of `count` equal parts of a batch a replica has."""
+
+    index: int = 0
+    count: int = 1
+
+    def of(self, draw: Callable[[Any], Any], shape: Any, axis: int) -> Any:
+        """Return this part, of `shape`, of what `draw` returns for the shape of the whole batch.
+
+        axis: along which the windows of a batch lie.
+        """
+        if self.count == 1:
+            return draw(shape)
+        whole = tf.tensor_scatter_nd_update(shape, [[axis]], [shape[axis] * self.count])
+        return tf.split(draw(whole), self.count, axis)[self.index]
+
+
+WHOLE = Share()
+
+
+def sample(mixture: Mixture, count: int, seed: Any, share: Share = WHOLE) -> Any:
+    """Draw `count` actions [count, T, B] of a mixture of [T, B, K]; the same two-integer `seed` draws the same.
+
+    The shares of a batch draw what the whole batch would. No gradient flows.
+    """
     seeds = tf.random.split(seed, 2)
     shape = tf.concat([[count], tf.shape(mixture.loc)], axis=0)
-    uniform = tf.random.stateless_uniform(shape, seeds[0], minval=1e-7)
+    uniform = share.of(lambda x: tf.random.stateless_uniform(x, seeds[0], minval=1e-7), shape, axis=2)
     component = tf.argmax(mixture.logits - tf.math.log(-tf.math.log(uniform)), axis=-1)
     chosen = tf.one_hot(component, mixture.loc.shape[-1])
     loc = tf.reduce_sum(chosen * mixture.loc, axis=-1)
     scale = tf.reduce_sum(chosen * mixture.scale, axis=-1)
-    return tf.stop_gradient(loc + scale * tf.random.stateless_normal(tf.shape(loc), seeds[1]))
+    normal = share.of(lambda x: tf.random.stateless_normal(x, seeds[1]), tf.shape(loc), axis=2)
+    return tf.stop_gradient(loc + scale * normal)
 
 
 class MixtureHead(snt.Module):  # type: ignore[misc]
@@ -104,6 +132,7 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
             for name in ("logits", "loc", "scale")
         )
         self(tf.zeros([1, width]))
+        _lower(self, config)
 
     def __call__(self, hidden: Any) -> Mixture:
         """[..., width] -> Mixture of [..., K]."""
@@ -142,6 +171,7 @@ class Critic(snt.Module):  # type: ignore[misc]
         self.trunk = Trunk(observations + 1, config)
         self.head = snt.Linear(config.atoms)
         self.head(tf.zeros([1, config.width]))
+        _lower(self, config)
 
     def states(self, observation: Any, action: Any, state: Any) -> Any:
         """Return the states [T, B, H] after (s, a): [T, B, F], [T, B]; `state` [B, H] is before the first."""
@@ -168,6 +198,24 @@ class Critic(snt.Module):  # type: ignore[misc]
         if self.action_scale:
             action = tf.sign(action) * tf.math.log1p(tf.abs(action) / self.action_scale)
         return self.trunk.before_gru(tf.concat([observation, action[..., None]], axis=-1))
+
+
+class LowLinear(snt.Linear):  # type: ignore[misc]
+    """A linear layer whose product has fewer bits; weights, bias and outputs are float32."""
+
+    precision: str
+
+    def __call__(self, inputs: Any) -> Any:
+        """[N, F] -> [N, outputs]."""
+        return product(inputs, lowered(self.w, self.precision)) + self.b
+
+
+def _lower(module: Any, config: Config) -> None:
+    """Give every linear layer in a built module, those that Acme made among them, the configuration's precision."""
+    if config.precision != "float32":
+        for layer in module.submodules:
+            if type(layer) is snt.Linear:
+                layer.__class__, layer.precision = LowLinear, config.precision
 
 
 def _rowwise(module: Any, inputs: Any) -> Any:

@@ -13,8 +13,9 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from learner import artefact
 from learner.compiled import CompiledPool, compile_pool
@@ -25,6 +26,9 @@ from learner.scaling import Floats
 from schemas.errors import SageccError
 from schemas.files import write_atomically
 from schemas.pool import FEATURE_NAMES
+
+if TYPE_CHECKING:
+    from learner.strategy import Device, Kind
 
 RUN_VERSION = 2
 """Part of a run's fingerprint: raised when the same configuration would train another policy."""
@@ -68,26 +72,37 @@ def train(
     int8: bool = False,
     checkpoint_steps: int = 0,
     evaluation: Evaluation | None = None,
-) -> Outcome:
+    strategy: Kind = "one",
+    device: Device = "auto",
+) -> Outcome | None:
     """Train a policy, or go on with a run that was stopped, or do nothing if `out` holds it already.
 
     pool: the Parquet pool; cache: where its compiled form lies; out: the artefact's folder; logs: the run's folder.
     checkpoint_s: seconds between checkpoints; checkpoint_steps: steps between them too, if not 0. int8: export the
     network with 8-bit weights too. evaluation: look at the policy from time to time; a run that is looked at is another
-    run than one that is not, though it trains the same weights. Raises SageccError for a bad pool, a corrupt
-    checkpoint or a run that diverges.
+    run than one that is not, though it trains the same weights. strategy, device: where to compute
+    (learner.strategy.connect). Returns None on workers but the chief, which has the policy and all that is written.
+    Raises SageccError for a bad pool, a corrupt checkpoint, a run that diverges, workers that do not agree.
     """
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
     fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
     finished = _finished(out, fingerprint, int8)
-    if finished is not None:
-        step = finished.card.get("kept", {}).get("step", config.steps)
-        return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"], step)
+    if finished is not None and strategy == "one":
+        return _outcome(finished, out, logs, config)
 
     # Only a run that trains needs TensorFlow, which takes seconds to load.
     from learner.export import export
-    from learner.loop import Saving, run
+    from learner.loop import Saving, follow, run
+    from learner.strategy import connect
+
+    place = connect(strategy, device, seed)
+    place.part(config.batch)
+    done = place.agree(fingerprint, finished is not None)
+    if done and finished is not None:
+        return _outcome(finished, out, logs, config)
+    if done:
+        return None
 
     value_range = config.value_range or compiled.value_range(config.discount)
     observations = config.observations
@@ -95,7 +110,7 @@ def train(
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
     provenance = {
         "fingerprint": fingerprint,
-        "training": asdict(config),
+        "training": config.choices(),
         "seed": seed,
         "value_range": list(value_range),
         "pool": {
@@ -110,9 +125,13 @@ def train(
 
     candidates = Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None
     with WindowSampler(compiled, scaling, config.batch, config.window, seed) as sampler:
+        if place.index > 0:
+            follow(config, sampler, value_range, seed, place)
+            place.meet()
+            return None
         _claim(logs, fingerprint, config, seed, compiled)
         saving = Saving(checkpoint_s, checkpoint_steps)
-        result = run(config, sampler, value_range, seed, logs, fingerprint, saving, candidates)
+        result = run(config, sampler, value_range, seed, logs, fingerprint, place, saving, candidates)
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
     _write_table(_made(out) / CURVES, thinned(result.curve))
@@ -123,6 +142,7 @@ def train(
     exported = export(sizes, result.weights, int8)
     provenance = {**provenance, "metrics": result.metrics, **kept}
     artefact.write(out, result.weights, sizes, selected, observations, provenance, exported)
+    place.meet()
     return Outcome(
         out,
         logs,
@@ -137,10 +157,16 @@ def train(
     )
 
 
+def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: Config) -> Outcome:
+    """Return what there is to say of a run that had ended before."""
+    step = finished.card.get("kept", {}).get("step", config.steps)
+    return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"], step)
+
+
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if they train and keep the same policy (on one machine)."""
     looks = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([RUN_VERSION, asdict(config), seed, pool_identity, *looks], sort_keys=True)
+    text = json.dumps([RUN_VERSION, config.choices(), seed, pool_identity, *looks], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -190,7 +216,7 @@ def _claim(logs: Path, fingerprint: str, config: Config, seed: int, pool: Compil
                 path.replace(aside / path.name)
         described.replace(aside / described.name)
     with write_atomically(described) as path:
-        text = {"fingerprint": fingerprint, "seed": seed, "pool": pool.identity, "training": asdict(config)}
+        text = {"fingerprint": fingerprint, "seed": seed, "pool": pool.identity, "training": config.choices()}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 

@@ -16,6 +16,7 @@ from schemas.errors import SageccError
 
 if TYPE_CHECKING:
     from learner.evaluation import Evaluation
+    from learner.strategy import Device, Kind
 
 LEAGUES = Path(".cache/league")
 """Where the heuristics' trajectories of evaluations lie, a folder a profile; safe to delete."""
@@ -82,6 +83,27 @@ BEST_BY = "winning_rate"
     show_default=True,
     help="Export the last weights, or those with the best winning rate of the evaluations.",
 )
+@click.option(
+    "--strategy",
+    type=click.Choice(["one", "mirrored", "workers"]),
+    default="one",
+    show_default=True,
+    help="Compute on one device; on all GPUs of this machine (without a GPU, on all cores); or with workers on several "
+    "machines, this being one of them, as TF_CONFIG or Slurm's srun says (docs/cluster.md).",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu"]),
+    default="auto",
+    show_default=True,
+    help="'auto' takes GPUs where TensorFlow sees any.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    help="Of matrix products, in place of the configuration's; bfloat16 is for GPUs.",
+)
+@click.option("--xla", is_flag=True, help="Compile the losses and gradients with XLA, as `xla: true` does; for GPUs.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes of an evaluation at a time.")
 @kernel_option()
 @click.option(
@@ -102,6 +124,10 @@ def command(
     evaluate_profile: str,
     evaluate_schemes: str,
     keep: str,
+    strategy: Kind,
+    device: Device,
+    precision: str | None,
+    xla: bool,
     jobs: int,
     kernel: Path,
     int8: bool,
@@ -113,12 +139,15 @@ def command(
     repeated. Ctrl-C and SIGTERM write a checkpoint first (exit code 130 and 143). Watch it with
     'tensorboard --logdir logs'.
     """
-    config = load(name, **({} if steps is None else {"steps": steps}))
+    given = {"steps": steps, "precision": precision, "xla": xla or None}
+    config = load(name, **{field: value for field, value in given.items() if value is not None})
     if count_parameters:
         click.echo(NetworkSizes.of(config, len(config.observations)).parameters)
         return
     if keep == "best" and evaluate_every is None:
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")
+    if strategy == "workers" and evaluate_every is not None:
+        raise SageccError("--evaluate-every goes with one machine, not with --strategy workers: leave it out there")
     # numpy and more take time to load: not for --help.
     from learner.train import train
 
@@ -128,7 +157,14 @@ def command(
     if evaluate_every is not None:
         best_by = BEST_BY if keep == "best" else ""
         evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best_by, kernel, logs, jobs)
-    outcome = train(config, pool, out, logs, cache, seed, checkpoint_every, int8, checkpoint_steps or 0, evaluation)
+    outcome = train(
+        *(config, pool, out, logs, cache, seed, checkpoint_every, int8, checkpoint_steps or 0, evaluation),
+        strategy=strategy,
+        device=device,
+    )
+    if outcome is None:
+        click.echo("done: worker 0 has the policy and the logs")
+        return
     if outcome.trained_steps:
         click.echo(
             f"{outcome.trained_steps} steps in {outcome.seconds:.0f} s, {outcome.waiting:.1%} of it waiting for data"

@@ -163,3 +163,10 @@ def test_a_base_that_leads_back_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text(f"base: {path}")
     with pytest.raises(SageccError, match="is its own base"):
         load(str(path))
+
+
+def test_fields_that_came_later_leave_a_run_what_it_was_unless_they_are_used() -> None:
+    plain = from_dict(SMALLEST).choices()
+    assert not {"precision", "xla"} & set(plain)
+    assert from_dict({**SMALLEST, "xla": True}).choices() == {**plain, "xla": True}
+    assert from_dict({**SMALLEST, "precision": "bfloat16"}).choices() == {**plain, "precision": "bfloat16"}

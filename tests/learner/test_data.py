@@ -140,3 +140,12 @@ def test_prefetch_leaves_no_thread_behind() -> None:
     with Prefetch(lambda step: (np.zeros(1, np.float32),), range(10**9)) as batches:
         batches.next()
     assert threading.active_count() == before
+
+
+def test_a_part_of_a_batch_is_those_windows_of_it(make_pool: PoolMaker, tmp_path: Path) -> None:
+    compiled = compile_pool(make_pool(), tmp_path / "cache")
+    with WindowSampler(compiled, AS_IS, 50, 20, seed=0) as sampler:
+        whole = sampler.batch(3)
+        for begin, end in ((0, 25), (25, 50), (7, 8)):
+            for found, wanted in zip(sampler.batch(3, slice(begin, end)), whole, strict=True):
+                np.testing.assert_array_equal(found, wanted[:, begin:end])
