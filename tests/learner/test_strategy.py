@@ -270,10 +270,10 @@ def test_bfloat16_and_xla_compute_the_same_within_their_precision() -> None:
     least = [crr.METRICS.index(x) for x in ("critic_loss", "policy_loss", "q_mean", "policy_gradient_norm")]
     least.append(crr.METRICS.index("critic_gradient_norm"))
     fast, fast_state = first_step(replace(known, xla=True))
-    np.testing.assert_allclose(fast[least], plain[least], rtol=1e-4)
+    np.testing.assert_allclose(fast[least], plain[least], rtol=1e-4, atol=1e-5)
     for name in (x for x in state if "adam_m" in x):
         np.testing.assert_allclose(fast_state[name], state[name], rtol=1e-3, atol=1e-6, err_msg=name)
     low, low_state = first_step(replace(known, precision="bfloat16"))
-    np.testing.assert_allclose(low[least], plain[least], rtol=0.05)
+    np.testing.assert_allclose(low[least], plain[least], rtol=0.05, atol=0.05)
     assert (low != plain).any()
     assert all(values.dtype in (np.float32, np.int64) for values in low_state.values())
