@@ -114,6 +114,7 @@ def carry_out(
             outcome = train(run.config, run.pool, policy, folder / "logs", POOL_CACHE, run.seed)
         except SageccError as error:
             return {**result, "failure": str(error)}
+    assert outcome is not None, "a run in one process is its own chief"
     leagues = {}
     for profile, raw in plan.leagues.items():
         _say(f"{run.name}: playing {profile}")
