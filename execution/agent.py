@@ -58,6 +58,9 @@ class PolicyAgent:
         self._tracker = FeatureTracker(_windows(policy), flows)
         self._slots = np.arange(flows)
         self._hidden = policy.initial_state(flows)
+        self._period, self._spread = _period_ticks(policy), policy.control.spread
+        self._age = np.zeros(flows, np.int64)
+        self._action = np.zeros(flows)
         self._window = np.zeros(flows)
         self._given = np.zeros(flows, np.int64)
         self._seed = seed
@@ -89,19 +92,15 @@ class PolicyAgent:
         Raises SageccError naming the policy when it answers with something that is not a number.
         """
         at = self._slots if slots is None else slots
-        observation = np.ascontiguousarray(self._tracker.update_flows(samples, at)[:, self._columns])
-        logits, loc, scale, hidden = self._network(observation, self._hidden[at])
-        action = exact.mean(logits, loc) if self._seed is None else self._draw(at, logits, loc, scale)
-        sound = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
-        if not sound.all():
-            raise SageccError(
-                f"policy {self._policy.path} answered with something that is not a number"
-                f" (flow {at[np.argmin(sound)]}): train it again"
-            )
-        self._hidden[at] = hidden
+        observation = self._tracker.update_flows(samples, at)
+        due = self._age[at] % self._period == 0
+        self._age[at] += 1
+        if due.any():
+            self._decide(np.ascontiguousarray(observation[due][:, self._columns]), at[due])
         kernel = samples["cwnd_pkts"].astype(np.int64)
         window = np.where(kernel == self._given[at], self._window[at], kernel)
-        ratio = exact.power(self._control.base, np.clip(action, *self._control.limits))
+        action = self._action[at] if self._spread else np.where(due, self._action[at], 0)
+        ratio = exact.power(self._control.base, action)
         window = np.clip(window * ratio, *self._control.cwnd_packets)
         cwnd = np.floor(window).astype(np.int64)
         self._window[at], self._given[at] = window, cwnd
@@ -111,8 +110,21 @@ class PolicyAgent:
         """Forget a flow, so that its slot can serve another."""
         self._tracker.reset(slot)
         self._hidden[slot] = 0
-        self._window[slot] = self._given[slot] = 0
+        self._window[slot] = self._given[slot] = self._age[slot] = 0
         self._random[slot] = self._generator(slot)
+
+    def _decide(self, observation: npt.NDArray[np.float32], at: Ints) -> None:
+        """Ask the network about flows [B] and their observations [B, F]; note what each does at a tick."""
+        logits, loc, scale, hidden = self._network(observation, self._hidden[at])
+        action = exact.mean(logits, loc) if self._seed is None else self._draw(at, logits, loc, scale)
+        sound = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
+        if not sound.all():
+            raise SageccError(
+                f"policy {self._policy.path} answered with something that is not a number"
+                f" (flow {at[np.argmin(sound)]}): train it again"
+            )
+        self._hidden[at] = hidden
+        self._action[at] = np.clip(action, *self._control.limits) / (self._period if self._spread else 1)
 
     def _generator(self, slot: int) -> np.random.Generator:
         return np.random.default_rng((self._seed or 0, slot))
@@ -145,15 +157,23 @@ def _refuse_what_cannot_run(policy: PolicyArtefact) -> None:
         raise SageccError(f"policy {policy.path} observes '{' '.join(policy.source)}'; there is only {offered}")
     if unknown := [name for name in policy.observations if name not in FEATURE_NAMES]:
         raise SageccError(f"policy {policy.path} observes '{unknown[0]}', which is no feature of schemas/pool.py")
-    if policy.control.period_ms != TICK_S * 1000:
-        raise SageccError(
-            f"policy {policy.path} decides every {policy.control.period_ms:g} ms; only {TICK_S * 1000:g} ms can be run"
-        )
+    _period_ticks(policy)
     if policy.control.underlying_scheme != UNDERLYING_SCHEME:
         raise SageccError(
             f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}'; only '{UNDERLYING_SCHEME}' is"
             " driven here"
         )
+
+
+def _period_ticks(policy: PolicyArtefact) -> int:
+    """Return the ticks from one decision to the next. Raises SageccError where that is no whole number."""
+    ticks = policy.control.period_ms / (TICK_S * 1000)
+    if ticks < 1 or ticks != int(ticks):
+        raise SageccError(
+            f"policy {policy.path} decides every {policy.control.period_ms:g} ms; only multiples of "
+            f"{TICK_S * 1000:g} ms can be run"
+        )
+    return int(ticks)
 
 
 def _windows(policy: PolicyArtefact) -> Windows:

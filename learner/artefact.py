@@ -38,6 +38,7 @@ OBSERVATION_SOURCE = "sagecc.pool"
 """Who defines the observations' names: schemas/pool.py, under its POOL_VERSION."""
 
 ACTION_MAP = "cwnd *= base**a"
+SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 NETWORK_KIND = "sage"
 
 _AGAIN = "train it again with 'sagecc train' or fetch it again"
@@ -47,6 +48,7 @@ _AGAIN = "train it again with 'sagecc train' or fetch it again"
 class Control:
     """What an answer a of the policy does: every `period_ms` the window is multiplied by base**a.
 
+    spread: in equal parts, one at each tick of the period, and not all at once.
     limits: a is clipped to these. cwnd_packets: and the window to these, by default those of Sage's public code.
     underlying_scheme: the kernel's scheme whose window that is; `pure` keeps the one it was given last.
     """
@@ -56,6 +58,7 @@ class Control:
     cwnd_packets: tuple[int, int] = (4, 20_000)
     period_ms: float = 10.0
     underlying_scheme: str = "pure"
+    spread: bool = False
 
     def __post_init__(self) -> None:
         numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets)
@@ -70,18 +73,19 @@ class Control:
     def of(cls, card: dict[str, Any]) -> Control:
         """Read the card's fields; raises KeyError, TypeError or ValueError where they are not usable."""
         action = card["action"]
-        if action["map"] != ACTION_MAP:
+        if action["map"] not in (ACTION_MAP, SPREAD_MAP):
             raise ValueError(f"action map '{action['map']}' is not known here")
         (low, high), (least, most) = action["limits"], action["cwnd_packets"]
         if not isinstance(card["underlying_scheme"], str):
             raise TypeError("underlying_scheme is no name")
-        return cls(action["base"], (low, high), (least, most), card["period_ms"], card["underlying_scheme"])
+        spread = action["map"] == SPREAD_MAP
+        return cls(action["base"], (low, high), (least, most), card["period_ms"], card["underlying_scheme"], spread)
 
     def card(self) -> dict[str, Any]:
         """Return the card's fields."""
         return {
             "action": {
-                "map": ACTION_MAP,
+                "map": SPREAD_MAP if self.spread else ACTION_MAP,
                 "base": self.base,
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),

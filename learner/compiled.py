@@ -123,23 +123,32 @@ class CompiledPool:
             np.sqrt(np.maximum(symlog_square - symlog_mean**2, 0)),
         )
 
-    def value_range(self, discount: float) -> tuple[float, float]:
+    def value_range(self, discount: float, period: int = 1) -> tuple[float, float]:
         """Return the range of the discounted returns from each row to its episode's end.
 
+        Rewards are means over `period` rows, and `discount` is from one such period to the next.
         The lower bound is the return that LOWEST_RETURNS of the rows lie below, the upper bound the highest.
         """
         rewards = np.memmap(self.folder / "rewards.f32", dtype="<f4", mode="r")
         returns = np.concatenate(
             [
-                discounted_returns(rewards[start : start + length], discount).astype(np.float32)
+                discounted_returns(means[phase::period], discount).astype(np.float32)
                 for start, length in zip(self.starts, self.lengths, strict=True)
+                if length >= period
+                for means in [_means(rewards[start : start + length], period)]
+                for phase in range(period)
             ]
         )
         low, high = float(np.quantile(returns, LOWEST_RETURNS)), float(returns.max())
         return (low, high) if high - low > 1e-3 else (low - 1.0, high + 1.0)
 
 
-def discounted_returns(rewards: Floats, discount: float) -> Doubles:
+def _means(rewards: Floats, period: int) -> Doubles:
+    """Return the mean of each row's reward and the period - 1 that follow [n - period + 1]."""
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(rewards, period).mean(axis=-1, dtype=np.float64))
+
+
+def discounted_returns(rewards: Floats | Doubles, discount: float) -> Doubles:
     """Return sum_k discount^k r_(t+k) for each t of one episode [n], in log2(n) passes.
 
     A sum over 2n rewards is the one over n plus discount^n times the one over n that follows.

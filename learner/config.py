@@ -15,6 +15,7 @@ import yaml
 from learner.selection import EVERYTHING, Selection
 from schemas.errors import SageccError
 from schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
+from schemas.raw import TICK_S
 
 Filter = Literal["exp", "binary", "identity"]
 InputTransform = Literal["none", "linear", "symlog"]
@@ -35,7 +36,10 @@ INPUT_GROUPS: dict[str, Callable[[Column], bool]] = {
 """Which features each named group of inputs keeps: all, those of section 7.3's ablations, and section 7.4's windows."""
 
 
-LATER = frozenset({"precision", "xla"})
+TICK_MS = round(TICK_S * 1000)
+"""Time between the pool's rows (ms)."""
+
+LATER = frozenset({"precision", "xla", "period_ms", "start_share"})
 """Fields that came after runs were made without them: at their default, such a run is still the same one."""
 
 
@@ -71,7 +75,7 @@ class Config:
 
     Algorithm (Eq. 4 to 6):
 
-    discount: per tick of 10 ms; 0.95 looks 0.2 s ahead.
+    discount: per decision; at one every 10 ms, 0.95 looks 0.2 s ahead.
     filter: weight of a pool action in the policy's loss: `exp` is min(exp(A/beta), ratio_cap), `binary` is 1
         where A > 0 else 0, `identity` is 1 everywhere, which is behaviour cloning.
     beta: temperature of `exp`, in units of return.
@@ -80,6 +84,11 @@ class Config:
     td_samples: actions drawn from the target policy for the temporal-difference target.
     n_step: rewards in that target before the target critic's value takes over; fewer at a window's end. More than 1
         carries rewards back faster, but the rewards are those of the pool's actions, not of the policy's.
+    period_ms: time between decisions, a multiple of the pool's tick of 10 ms, which is the paper's. An action is then
+        the product of a period's ratios, a reward the mean of its ticks', an observation that of its first tick; in
+        charge, the policy is asked once a period and its answer spread over the ticks. At 10 ms nine of ten
+        actions leave the window as it is, and a policy's least bias is applied a hundred times a second; at 50 ms
+        a decision is worth making, and a window of rows remembers five times as much.
     average: decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights,
         as in `paper`. A policy acts a hundred times a second, so a bias of its mean far below the noise of single steps
         starves or floods a link.
@@ -95,13 +104,16 @@ class Config:
 
     data: which trajectories of the pool are learned from, and their weights: the fields of
         learner.selection.Selection (schemes, sets, winners_of, scheme_weights, set_weights, reward_weight).
+    start_share: share of windows that begin with their episode, where a flow's memory is as empty as a window's; the
+        rest begins anywhere. Drawn anywhere alone, starts are rare, and a policy that misses its first second
+        goes on from states that the pool hardly has.
 
     Optimisation:
 
     policy_rate, critic_rate: learning rates of Adam.
     gradient_clip: largest global norm of a network's gradient.
     batch: windows in a step.
-    window: rows in a window; a window of T rows holds T-1 transitions.
+    window: decisions in a window; a window of T holds T-1 transitions.
     burn_in: first transitions of a window that only warm up the recurrent states, without loss.
     steps: optimiser steps.
 
@@ -142,6 +154,8 @@ class Config:
     gradient_clip: float = 40.0
     data: Selection = EVERYTHING
     burn_in: int = 0
+    period_ms: int = TICK_MS
+    start_share: float = 0.0
     precision: Precision = "float32"
     xla: bool = False
 
@@ -159,6 +173,11 @@ class Config:
             (self.input_limit >= 0, "input_limit cannot be negative (0 is no limit)"),
             (self.action_scale >= 0, "action_scale cannot be negative (0 leaves actions as they are)"),
             (0 <= self.average < 1, "average must be from 0 to below 1"),
+            (0 <= self.start_share <= 1, "start_share must be from 0 to 1"),
+            (
+                self.period_ms >= TICK_MS and self.period_ms % TICK_MS == 0,
+                f"period_ms must be a multiple of the pool's tick, {TICK_MS} ms",
+            ),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (low < high, "value_range must be [low, high] with low < high"),
             (0 <= self.burn_in < transitions, f"burn_in must leave a transition of the window's {transitions}"),
@@ -184,6 +203,11 @@ class Config:
             for name, value in asdict(self).items()
             if name not in LATER or value != getattr(type(self), name)
         }
+
+    @property
+    def period_ticks(self) -> int:
+        """Rows of the pool from one decision to the next."""
+        return self.period_ms // TICK_MS
 
     @property
     def observations(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
 from learner.scaling import Floats, Scaling
 from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 THREADS = 4
 """They copy and scale; the disk is asked for a whole batch before, so more of them make no more reads at a time."""
@@ -84,19 +84,26 @@ class WindowSampler:
         window: int,
         seed: int,
         threads: int = THREADS,
+        period: int = 1,
+        start_share: float = 0.0,
     ) -> None:
-        """Raises SageccError if no episode is as long as `window` rows."""
-        possible = np.maximum(pool.lengths - window + 1, 0)
+        """A window is of `window` decisions, one every `period` rows; `start_share` of them begin with their episode.
+
+        Raises SageccError if no episode is that long.
+        """
+        rows = window * period
+        possible = np.maximum(pool.lengths - rows + 1, 0)
         if not possible.any():
             raise SageccError(
-                f"a window of {window} rows is longer than every episode chosen from the pool (the longest has "
+                f"a window of {rows} rows is longer than every episode chosen from the pool (the longest has "
                 f"{pool.lengths.max()}): choose a smaller window"
             )
         shares = np.cumsum(possible * pool.weights)
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
         self._schemes = pool.trajectories.schemes
         self._scaling, self._seed = scaling, seed
-        self._batch, self._window = batch, window
+        self._batch, self._window, self._period = batch, window, period
+        self._start_share = start_share
         self._file = RowFile(pool.rows_file)
         self._threads = ThreadPoolExecutor(threads, "window")
 
@@ -110,7 +117,8 @@ class WindowSampler:
     def windows(self, step: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the episode of each window of the batch of `step` and its first row, int64 [B] each."""
         generator = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
-        which, where = generator.random((2, self._batch))
+        which, where, begins = generator.random((3, self._batch))
+        where[begins < self._start_share] = 0
         episode = np.searchsorted(self._shares, which, side="right")
         return episode, self._starts[episode] + (where * self._possible[episode]).astype(np.int64)
 
@@ -125,19 +133,24 @@ class WindowSampler:
     def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
         """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B].
 
+        Of a period of several rows: the first one's observation, the sum of log2 actions (clipped as one tick's are),
+        the mean reward.
         part: the windows to read and return, all by default; B is then their number. Raises SageccError if the
         compiled pool was truncated meanwhile.
         """
         first = self.first_rows(step)[part]
-        self._file.announce(first, self._window)
+        rows_each = self._window * self._period
+        self._file.announce(first, rows_each)
         observation = np.empty((self._window, len(first), len(FEATURE_NAMES)), np.float32)
         action, reward = (np.empty((self._window, len(first)), np.float32) for _ in range(2))
 
         def fill(begin: int) -> None:
             here = slice(begin, begin + CHUNK)
-            rows = self._file.read(first[here], self._window)
-            observation[:, here] = self._scaling(rows[..., :-2]).swapaxes(0, 1)
-            action[:, here], reward[:, here] = rows[..., -2].T, rows[..., -1].T
+            rows = self._file.read(first[here], rows_each)
+            observation[:, here] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
+            actions, rewards = (rows[..., i].reshape(-1, self._window, self._period) for i in (-2, -1))
+            action[:, here] = np.clip(actions.sum(axis=-1), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT).T
+            reward[:, here] = rewards.mean(axis=-1).T
 
         for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
             pass

@@ -104,10 +104,16 @@ def train(
     if done:
         return None
 
-    value_range = config.value_range or compiled.value_range(config.discount)
+    sampler = WindowSampler(
+        *(compiled, scaling, config.batch, config.window, seed),
+        period=config.period_ticks,
+        start_share=config.start_share,
+    )
+    value_range = config.value_range or compiled.value_range(config.discount, config.period_ticks)
     observations = config.observations
     sizes = artefact.NetworkSizes.of(config, len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
+    control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
     provenance = {
         "fingerprint": fingerprint,
         "training": config.choices(),
@@ -121,10 +127,10 @@ def train(
     }
 
     def write_candidate(folder: Path, weights: dict[str, Floats], step: int) -> None:
-        artefact.write(folder, weights, sizes, selected, observations, {**provenance, "step": step})
+        artefact.write(folder, weights, sizes, selected, observations, {**provenance, "step": step}, control=control)
 
     candidates = Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None
-    with WindowSampler(compiled, scaling, config.batch, config.window, seed) as sampler:
+    with sampler:
         if place.index > 0:
             follow(config, sampler, value_range, seed, place)
             place.meet()
@@ -141,7 +147,7 @@ def train(
         path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
     exported = export(sizes, result.weights, int8)
     provenance = {**provenance, "metrics": result.metrics, **kept}
-    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported)
+    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported, control)
     place.meet()
     return Outcome(
         out,

@@ -186,7 +186,8 @@ def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> N
     card = json.loads((policy / "card.json").read_text())
     others = {"source": "orca"}, {"source_version": "0.9"}, {"observations": ["sRTT", *FEATURE_NAMES[1:]]}
     for change, message in [
-        ({"period_ms": 20}, "decides every 20 ms"),
+        ({"period_ms": 25}, "decides every 25 ms; only multiples of 10 ms"),
+        ({"period_ms": 5}, "decides every 5 ms"),
         ({"underlying_scheme": "cubic"}, "acts on top of 'cubic'; only 'pure'"),
         ({"inputs": card["inputs"] | others[0]}, rf"observes 'orca {POOL_VERSION}'; there is only sagecc\.pool"),
         ({"inputs": card["inputs"] | others[1]}, r"observes 'sagecc\.pool 0\.9'"),
@@ -204,6 +205,30 @@ def test_the_card_says_what_an_answer_does() -> None:
     assert drive(agent_of(fixed), 4) == [20, 5, 20, 80]
     fixed.actions = [1.0]
     assert drive(agent_of(fixed), 1, cwnd=80) == [100]
+
+
+def test_a_longer_period_asks_once_and_acts_at_once_or_in_parts() -> None:
+    fixed = Fixed([1.0, -1.0])
+    fixed.control = Control(period_ms=30)
+    assert drive(agent_of(fixed), 6) == [20, 20, 20, 10, 10, 10]
+    assert len(fixed.seen) == 2
+
+    fixed = Fixed([1.5, -1.5])
+    fixed.control = Control(period_ms=30, spread=True)
+    windows = [1414, 2000, 2828, 2000, 1414, 1000]  # times or by the square root of 2
+    assert drive(agent_of(fixed), 6, cwnd=1000) == pytest.approx(windows, abs=1)
+    assert len(fixed.seen) == 2
+
+
+def test_flows_of_one_agent_keep_their_own_periods() -> None:
+    fixed = Fixed([1.0, 2.0, -1.0])
+    fixed.control = Control(period_ms=20)
+    agent = agent_of(fixed, flows=2)
+    assert agent.step(np.array([sample(0, 10)]), np.array([1]))[0].tolist() == [20]
+    both = np.array([sample(1, 10), sample(1, 20)])
+    assert agent.step(both)[0].tolist() == [40, 20]  # the first begins; the second waits
+    assert agent.step(np.array([sample(2, 40), sample(2, 20)]))[0].tolist() == [40, 10]
+    assert [len(seen) for seen in fixed.seen] == [1, 1, 1]
 
 
 def test_takes_rows_of_the_pools_own_making(policy: Path) -> None:

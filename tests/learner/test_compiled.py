@@ -275,3 +275,26 @@ def test_value_range_holds_all_but_the_lowest_returns_and_a_constant_reward(
     table = table.set_column(table.schema.get_field_index("reward"), table.schema.field("reward"), constant)
     write_part(tmp_path / "flat" / "set=I" / "scheme=reno" / "part-000.parquet", [table])
     assert compile_pool(tmp_path / "flat", tmp_path / "cache").value_range(0.95) == (-1, 1)
+
+
+def test_value_range_of_a_longer_period_is_that_of_mean_rewards(make_pool: PoolMaker, tmp_path: Path) -> None:
+    compiled = compile_pool(make_pool((6,)), tmp_path / "cache")
+    rewards = np.arange(12, dtype="<f4")
+    rewards.tofile(compiled.folder / "rewards.f32")
+    # Means of each two: 0.5 1.5 2.5 3.5 4.5 in the first of two episodes, 6 more in the second. Rows are two apart:
+    # the second's highest returns are 6.5 + 8.5 / 2 + 10.5 / 4, 7.5 + 9.5 / 2 and so on; the first's lowest 0.5 + ...
+    returns = [
+        0.5 + 1.25 + 1.125,
+        1.5 + 1.75,
+        2.5 + 2.25,
+        3.5,
+        4.5,
+        6.5 + 4.25 + 2.625,
+        7.5 + 4.75,
+        8.5 + 5.25,
+        9.5,
+        10.5,
+    ]
+    low, high = compiled.value_range(0.5, period=2)
+    assert high == pytest.approx(max(returns))
+    assert low == pytest.approx(np.quantile(returns, 0.001))

@@ -71,6 +71,35 @@ def test_a_window_is_the_pools_rows(make_pool: PoolMaker, tmp_path: Path) -> Non
     np.testing.assert_array_equal(reward, wanted[..., 70])
 
 
+def test_a_period_is_its_first_rows_observation_its_actions_product_and_its_rewards_mean(
+    make_pool: PoolMaker, tmp_path: Path
+) -> None:
+    compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))
+    rows = np.memmap(compiled.rows_file, "<f4", "r+").reshape(-1, 71)
+    rows[:, 69], rows[:, 70] = 0.25, np.arange(len(rows))
+    rows[:200, 69] = -1  # the first episode's: five of them are clipped to -2
+    with WindowSampler(compiled, AS_IS, 50, 8, seed=0, period=5) as sampler:
+        observation, action, reward = sampler.batch(0)
+    episode, first = observation[0, :, 0].astype(int), observation[0, :, 1].astype(int)
+    np.testing.assert_array_equal(observation[:, :, 1], first + 5 * np.arange(8)[:, None])
+    np.testing.assert_array_equal(action, np.broadcast_to(np.where(episode == 0, -2.0, 1.25), (8, 50)))
+    np.testing.assert_allclose(reward, compiled.starts[episode] + observation[:, :, 1] + 2)
+    with pytest.raises(SageccError, match="window of 355 rows is longer than every episode"):
+        WindowSampler(compiled, AS_IS, 50, 71, seed=0, period=5)
+
+
+def test_some_windows_begin_with_their_episode(make_pool: PoolMaker, tmp_path: Path) -> None:
+    compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))
+    with WindowSampler(compiled, AS_IS, 20_000, 20, seed=0) as anywhere:
+        episodes, firsts = anywhere.windows(0)
+    with WindowSampler(compiled, AS_IS, 20_000, 20, seed=0, start_share=0.25) as sampler:
+        same, moved = sampler.windows(0)
+    np.testing.assert_array_equal(episodes, same)
+    begins = moved == compiled.starts[same]
+    assert abs(begins.mean() - 0.25) < 0.02
+    np.testing.assert_array_equal(moved[~begins], firsts[~begins])
+
+
 def test_a_windows_scheme_is_its_episodes(make_pool: PoolMaker, tmp_path: Path) -> None:
     """The pool's first three episodes are cubic's, the others vegas's."""
     compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))

@@ -17,7 +17,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from learner import exact
-from learner.artefact import PolicyArtefact
+from learner.artefact import Control, PolicyArtefact
 from learner.crr import METRICS
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
@@ -129,7 +129,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
 
 
 SIGNALLING = """
-import os, sys
+import os, signal, sys
 import sagecc.cli
 from learner.journal import Journal
 
@@ -141,6 +141,7 @@ def add_and_signal(journal, step, *rest):
         os.kill(os.getpid(), number)
     add(journal, step, *rest)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background's shell has it ignored
 Journal.add = add_and_signal
 sagecc.cli.main(sys.argv[1:])
 """
@@ -201,6 +202,17 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     assert low > 0.6 * GOOD
     assert high < 0.6 * BAD
     assert max(map(abs, preferred(tmp_path, "identity"))) < 0.5 * GOOD
+
+
+def test_the_card_says_how_often_a_policy_decides(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Five ticks a decision: five times the action, and what acts on it in parts."""
+    pool = make_pool()
+    for name, changes in {"tick": {}, "period": {"period_ms": 50, "start_share": 0.5}}.items():
+        done = run(command(tmp_path, pool, name, steps=2, **changes))
+        assert done.returncode == 0, done.stderr
+    control = {name: PolicyArtefact.load(tmp_path / "models" / name).control for name in ("tick", "period")}
+    assert control["tick"] == Control()
+    assert control["period"] == Control(period_ms=50, spread=True)
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:
