@@ -102,7 +102,7 @@ def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[
 
 
 class _Sampler:
-    def batch(self, step: int) -> tuple[np.ndarray, ...]:
+    def batch(self, step: int, part: slice) -> tuple[np.ndarray, ...]:
         """Every feature holds its row of Table 1."""
         return np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)), np.full((6, 3), step), np.ones((6, 3))
 
