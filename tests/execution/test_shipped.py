@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy that comes with the repository, in charge of the real kernel's window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collector.episode import run_episode
+from execution.agent import policy_controller
+from learner import runtime
+from learner.artefact import PolicyArtefact
+from tests.collector.conftest import network
+from tests.conftest import ROOT
+
+POLICY = ROOT / "models" / "sagecc-1"
+
+
+def test_its_files_are_whole_and_every_runtime_answers_alike() -> None:
+    policy = PolicyArtefact.load(POLICY)
+    random = np.random.default_rng(0)
+    rows = random.uniform(0, 3, (50, 1, len(policy.observations))).astype(np.float32)
+    answers = {}
+    for name in ("exact", "numpy", "litert"):
+        step, hidden, found = runtime.load(policy, name), policy.initial_state(), []
+        for row in rows:
+            logits, loc, _, hidden = step(row, hidden)
+            found.append(np.concatenate([logits, loc], axis=-1))
+        answers[name] = np.array(found)
+    for name in ("exact", "litert"):
+        np.testing.assert_allclose(answers[name], answers["numpy"], atol=1e-4)
+
+
+@pytest.mark.parametrize(("bandwidth_mbps", "rtt_ms"), [(24, 20), (48, 40)])
+def test_it_fills_a_link_and_keeps_its_queue_short(kernel: Path, bandwidth_mbps: float, rtt_ms: float) -> None:
+    """From 10 s on: nine tenths of the link, and no loss, in a queue of four BDPs that Cubic would fill."""
+    environment = network(duration_s=20, bandwidth_mbps=bandwidth_mbps, rtt_ms=rtt_ms, queue_bdp=4)
+    scheme = f"policy:{POLICY}"
+    rows = run_episode(kernel, environment, scheme, 0, policy_controller(scheme)).rows
+    time_s, received, delay_ns, packets, drops = (
+        rows[name].to_numpy() for name in ("t_s", "received_bytes", "link_delay_ns", "link_packets", "link_drops")
+    )
+    first = int(np.searchsorted(time_s, 10))
+    goodput_mbps = (received[-1] - received[first]) * 8e-6 / (time_s[-1] - time_s[first])
+    delay_ms = (delay_ns[-1] - delay_ns[first]) / (packets[-1] - packets[first]) / 1e6
+    assert goodput_mbps > 0.9 * bandwidth_mbps
+    assert delay_ms - rtt_ms / 2 < rtt_ms / 2  # one way, of which half an RTT is propagation
+    assert drops[-1] == drops[first]
