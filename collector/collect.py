@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import groupby, product
 from pathlib import Path
+from types import MappingProxyType
 
 from collector.engines import Engine
 from collector.identity import kernel_identity
 from collector.progress import Progress
 from collector.schemes import POLICY_PREFIX, check_scheme
+from collector.spec import Drive
 from collector.store import Partition
 from collector.task import ControllerFactory, Task
 from schemas.environment import Environment
@@ -28,11 +30,13 @@ def collect(
     progress: bool = True,
     controllers: ControllerFactory | None = None,
     prune: bool = False,
+    drives: Mapping[str, Drive] = MappingProxyType({}),
 ) -> None:
     """Run every scheme in every environment that `out` does not hold yet, and store the trajectories.
 
     The same call gives the same files, whatever the engine and whatever was done before. prune: drop other episodes
-    of the sets and schemes asked for (else they stay).
+    of the sets and schemes asked for (else they stay). controllers, drives: what runs policies, and how each drives its
+    flow where that is not as by default.
     Raises SageccError after all the others have run if an episode failed; its partition stays unassembled.
     """
     for scheme in schemes:
@@ -45,9 +49,11 @@ def collect(
         todo: list[Task] = []
         plans: dict[tuple[str, str], tuple[Partition, set[str]]] = {}
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
-            identity = kernel_identity(kernel, {scheme, *(cross.scheme for e in group for cross in e.cross)})
+            drive = drives.get(scheme)
+            own = drive.underlying if drive else scheme
+            identity = kernel_identity(kernel, {own, *(cross.scheme for e in group for cross in e.cross)})
             target = held.enter_context(Partition(out, group[0].set, scheme, identity))
-            tasks = [Task(environment, scheme, seed, identity, controllers) for environment in group]
+            tasks = [Task(environment, scheme, seed, identity, controllers, drive) for environment in group]
             kept = target.kept()
             wanted = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]

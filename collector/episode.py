@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collector.lab import WATCHDOG_S, Controller, Recording, run_guest
-from collector.spec import episode_spec
+from collector.spec import Drive, EpisodeSpec, episode_spec
 from schemas import wire
 from schemas.environment import Environment
 from schemas.errors import SageccError
@@ -101,13 +101,19 @@ def run_episode(
     seed: int = 0,
     controller: Controller | None = None,
     watchdog_s: float = WATCHDOG_S,
+    drive: Drive | None = None,
 ) -> Episode:
-    """Run one episode in the lab. `controller` sets the window of a policy (scheme `policy:...`).
+    """Run one episode in the lab. `controller` sets the window of a policy (scheme `policy:...`), `drive` says how.
 
     Raises SageccError, naming the episode, when it yields no whole trajectory.
     """
-    spec = episode_spec(environment, scheme, seed)
+    spec = episode_spec(environment, scheme, seed, drive=drive)
     recording = run_guest(kernel, spec, dict.fromkeys(spec.lockstep, controller) if controller else None, watchdog_s)
+    return finished(environment, scheme, seed, spec, recording)
+
+
+def finished(environment: Environment, scheme: str, seed: int, spec: EpisodeSpec, recording: Recording) -> Episode:
+    """Make an episode of what a guest sent. Raises SageccError where the flow under test never got through."""
     own = recording.samples[recording.samples["flow"] == 0]
     if not len(own):
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")

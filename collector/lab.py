@@ -9,11 +9,11 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ def _packed(dtype: np.dtype[np.void]) -> struct.Struct:
 _STRUCT_CODE = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _RECORD, _ACTION = _packed(wire.RECORD), _packed(wire.ACTION)
 _TIMEVAL = struct.Struct("ll")
+_SPOKEN = (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize)
 
 
 class _Stream:
@@ -106,6 +107,102 @@ class _Stream:
         return SageccError(f"episode {self._name}: the guest said nothing for {self._watchdog_s:g} s and was ended")
 
 
+class Guest:
+    """One running episode, tick by tick: `tick`, then `act`, until `tick` returns None; then `recording` is whole.
+
+    Between a tick and the act virtual time stands still. Every method, and entering, raises SageccError naming the
+    episode if the guest cannot start, dies, hangs, reports an error, or its stream is short or of another version.
+    """
+
+    def __init__(self, kernel: Path, spec: EpisodeSpec, watchdog_s: float = WATCHDOG_S) -> None:
+        self._kernel, self._spec, self._watchdog_s = kernel, spec, watchdog_s
+        self._samples, self._packets = bytearray(), bytearray()
+        self._asked: list[bytes] = []
+        self._ended: np.void | None = None
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        check_kernel(self._kernel)
+        check_machine()
+        self._folder = memory_folder(self._spec.memory_mb)
+        with ExitStack() as held:
+            ours, theirs = socket.socketpair()
+            held.enter_context(ours)
+            self._console = held.enter_context(tempfile.TemporaryFile())
+            with theirs:
+                self._process = _start(_command(self._kernel, self._spec), theirs, self._console, self._folder)
+            held.callback(_end, self._process)
+            self._stream = _Stream(ours, self._spec.name, self._watchdog_s)
+            self._records = self._stream.records()
+            with self._naming_death():
+                self._stream.send(self._spec.wire)
+                hello = np.frombuffer(self._stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
+            if (hello["magic"], hello["version"], hello["sample_bytes"]) != _SPOKEN:
+                raise SageccError(
+                    f"episode {self._spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it"
+                )
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def tick(self) -> npt.NDArray[np.void] | None:
+        """Run to the next tick at which a driven flow is up; return those flows' samples, wire.SAMPLE [n], by flow.
+
+        None when the episode is over.
+        """
+        if self._ended is not None:
+            return None
+        with self._naming_death():
+            for kind, body in self._records:
+                if kind == wire.KIND_SAMPLE:
+                    self._samples += body
+                    if self._spec.lockstep:
+                        self._asked.append(body)
+                elif kind == wire.KIND_PACKETS:
+                    self._packets += body
+                elif kind == wire.KIND_TICK:
+                    now = np.frombuffer(b"".join(self._asked), wire.SAMPLE)
+                    self._asked.clear()
+                    return now if len(now) == 1 else now[np.isin(now["flow"], self._spec.lockstep)]
+                elif kind == wire.KIND_END:
+                    self._ended = np.frombuffer(body, wire.END)[0]
+                    return None
+                else:
+                    raise SageccError(f"episode {self._spec.name}: {_complaint(kind, body)}")
+        return None
+
+    def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
+        """Answer the samples of the last tick, in their order.
+
+        cwnd_pkts: windows, 0 leaves one to its scheme (`pure` has no say). pacing_bytes_s: 0 for no pacing.
+        """
+        late = self._spec.latency_us
+        actions = zip(cwnd_pkts, pacing_bytes_s, strict=True)
+        with self._naming_death():
+            self._stream.send(b"".join(_ACTION.pack(cwnd, late, pacing) for cwnd, pacing in actions))
+
+    @property
+    def recording(self) -> Recording:
+        """Everything that the guest sent. Raises SageccError where the episode is not over, or not whole."""
+        recording = Recording(np.frombuffer(self._samples, wire.SAMPLE), np.frombuffer(self._packets, wire.PACKET))
+        counts = (len(recording.samples), len(recording.packets))
+        if self._ended is None or counts != (int(self._ended["samples"]), int(self._ended["packets"])):
+            raise SageccError(f"episode {self._spec.name}: the guest's stream is short")
+        return recording
+
+    @contextmanager
+    def _naming_death(self) -> Iterator[None]:
+        try:
+            yield
+        except _GuestError:
+            status = _end(self._process, grace_s=DYING_S)
+            self._console.seek(0)
+            words = self._console.read().decode(errors="replace")
+            raise SageccError(f"episode {self._spec.name}: {obituary(words, status, self._folder)}") from None
+
+
 def run_guest(
     kernel: Path,
     spec: EpisodeSpec,
@@ -114,28 +211,13 @@ def run_guest(
 ) -> Recording:
     """Run one episode to its end and return everything it sent.
 
-    controllers: one a lockstep flow; called after every sample, while virtual time stands still.
-    Raises SageccError naming the episode if the guest cannot start, dies, hangs, reports an error,
-    or its stream is short or of another version.
+    controllers: one a driven flow; called after every sample, while virtual time stands still. Raises as Guest does.
     """
-    check_kernel(kernel)
-    check_machine()
-    folder = memory_folder(spec.memory_mb)
-    ours, theirs = socket.socketpair()
-    with ours, tempfile.TemporaryFile() as console:
-        with theirs:
-            process = _start(_command(kernel, spec), theirs, console, folder)
-        try:
-            stream = _Stream(ours, spec.name, watchdog_s)
-            stream.send(spec.wire)
-            return _record(stream, spec, controllers or {})
-        except _GuestError:
-            status = _end(process, grace_s=DYING_S)
-            console.seek(0)
-            words = console.read().decode(errors="replace")
-            raise SageccError(f"episode {spec.name}: {obituary(words, status, folder)}") from None
-        finally:
-            _end(process)
+    with Guest(kernel, spec, watchdog_s) as guest:
+        while (now := guest.tick()) is not None:
+            answers = [(controllers or {})[int(sample["flow"])](sample) for sample in now]
+            guest.act(*zip(*answers, strict=True))
+        return guest.recording
 
 
 def _start(command: list[str], theirs: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
@@ -175,37 +257,7 @@ def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
     ]
 
 
-def _record(stream: _Stream, spec: EpisodeSpec, controllers: Mapping[int, Controller]) -> Recording:
-    hello = np.frombuffer(stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
-    if (hello["magic"], hello["version"], hello["sample_bytes"]) != (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize):
-        raise SageccError(f"episode {spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it")
-    samples, packets = bytearray(), bytearray()
-    now: dict[int, np.void] = {}
-    for kind, body in stream.records():
-        if kind == wire.KIND_SAMPLE:
-            samples += body
-            if controllers:
-                sample = np.frombuffer(body, wire.SAMPLE)[0]
-                now[int(sample["flow"])] = sample
-        elif kind == wire.KIND_PACKETS:
-            packets += body
-        elif kind == wire.KIND_TICK:
-            stream.send(_actions(spec, controllers, now))
-            now.clear()  # a flow that has stopped is asked no more
-        elif kind == wire.KIND_END:
-            end = np.frombuffer(body, wire.END)[0]
-            break
-        elif kind == wire.KIND_ERROR:
-            text = body.split(b"\0")[0].decode(errors="replace")
-            raise SageccError(f"episode {spec.name}: {text}")
-        else:
-            raise SageccError(f"episode {spec.name}: the guest sent a record of unknown kind {kind}")
-    recording = Recording(np.frombuffer(samples, wire.SAMPLE), np.frombuffer(packets, wire.PACKET))
-    if (len(recording.samples), len(recording.packets)) != (int(end["samples"]), int(end["packets"])):
-        raise SageccError(f"episode {spec.name}: the guest's stream is short")
-    return recording
-
-
-def _actions(spec: EpisodeSpec, controllers: Mapping[int, Controller], now: Mapping[int, np.void]) -> bytes:
-    actions = (controllers[flow](now[flow]) for flow in spec.lockstep if flow in now)
-    return b"".join(_ACTION.pack(cwnd_pkts, 0, pacing_bytes_s) for cwnd_pkts, pacing_bytes_s in actions)
+def _complaint(kind: int, body: bytes) -> str:
+    if kind == wire.KIND_ERROR:
+        return body.split(b"\0")[0].decode(errors="replace")
+    return f"the guest sent a record of unknown kind {kind}"

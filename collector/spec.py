@@ -33,24 +33,48 @@ UNLIMITED_QUEUE_BYTES = 64 << 20
 
 MAX_SNDBUF_BYTES = 1 << 30
 
+MAX_LATENCY_US = 1_000_000
+
 UNSENT_FLOW_BYTES = 12 << 20
 """What the guest keeps of a flow that waits: the 8 MiB of init.c's UNSENT_BYTES as packets, and its sockets."""
 
 
 @dataclass(frozen=True)
+class Drive:
+    """How the host drives flows.
+
+    underlying: the kernel scheme whose window it sets; `pure` has no logic of its own. latency_us: from a sample to
+    when the answer takes effect, for a host that is slow. flows: which, 0 is the one under test.
+    """
+
+    underlying: str = "pure"
+    latency_us: int = 0
+    flows: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.latency_us <= MAX_LATENCY_US:
+            raise SageccError(f"a decision's latency must be 0 to {MAX_LATENCY_US // 1000} ms")
+
+
+@dataclass(frozen=True)
 class EpisodeSpec:
-    """What a guest needs to know: the wire bytes, its seed and its memory. Same fields, same run."""
+    """What a guest needs to know: the wire bytes, its seed and its memory. Same fields, same run.
+
+    lockstep: the flows that the host drives, in the order in which the guest asks for them. latency_us: of its answers.
+    """
 
     name: str
     wire: bytes
     seed: int
     memory_mb: int
     lockstep: tuple[int, ...]
+    latency_us: int = 0
 
     @property
     def sha256(self) -> str:
         """Digest of everything that decides the run, but for the kernel and a policy."""
-        return hashlib.sha256(f"{self.seed} {self.memory_mb} ".encode() + self.wire).hexdigest()
+        late = f"{self.latency_us} us " if self.latency_us else ""
+        return hashlib.sha256(f"{self.seed} {self.memory_mb} {late}".encode() + self.wire).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -61,14 +85,23 @@ class _Cable:
     towards_a: Link
 
 
-def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays: bool = True) -> EpisodeSpec:
+def episode_spec(
+    environment: Environment, scheme: str, seed: int, packet_delays: bool = True, drive: Drive | None = None
+) -> EpisodeSpec:
     """Describe one episode; flow 0 is the scheme under test, the others are the cross flows.
 
-    A policy runs as the kernel scheme `pure`, whose window the host sets after every sample.
-    Raises SageccError for a cross flow whose scheme the kernel does not have.
+    drive: how the host drives a policy: as the kernel scheme `pure` by default, whose window it sets after every
+    sample; and no other scheme. Raises SageccError for a scheme of a flow that the kernel does not have.
     """
-    lockstep = scheme.startswith(POLICY_PREFIX)
+    if drive is None and scheme.startswith(POLICY_PREFIX):
+        drive = Drive()
     everyone = environment.everyone
+    lockstep = drive.flows if drive else ()
+    schemes = [scheme, *(cross.scheme for cross in environment.cross)]
+    kernel_schemes = [
+        drive.underlying if drive and flow in lockstep else name if flow == 0 else _kernel_scheme(name)
+        for flow, name in enumerate(schemes)
+    ]
     cables, sources, routes = _topology(environment, everyone)
     links, rates, delays, opportunities = _links(cables, seed)
     sndbufs = [_sndbuf_bytes(environment, flow) for flow in everyone]
@@ -77,13 +110,13 @@ def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays
     ends["node_a"], ends["node_b"] = [c.node_a for c in cables], [c.node_b for c in cables]
 
     flows = np.zeros(len(everyone), wire.FLOW)
-    flows["scheme"] = ["pure" if lockstep else scheme, *(_kernel_scheme(cross.scheme) for cross in environment.cross)]
+    flows["scheme"] = kernel_schemes
     flows["source"] = sources
     flows["destination"] = [environment.path(flow).stop for flow in everyone]
     flows["start_ns"] = [_ns(flow.start_s) for flow in everyone]
     flows["stop_ns"] = [_ns(environment.stop_of(flow)) for flow in everyone]
     flows["sndbuf_bytes"] = sndbufs
-    flows["lockstep"][0] = lockstep
+    flows["lockstep"][list(lockstep)] = 1
     flows["first_cable"] = [environment.path(flow)[0] for flow in everyone]
     flows["last_cable"] = [environment.path(flow)[-1] for flow in everyone]
     flows["bottleneck"] = [environment.narrowest(flow) for flow in everyone]
@@ -102,7 +135,8 @@ def episode_spec(environment: Environment, scheme: str, seed: int, packet_delays
         wire=head.tobytes() + body,
         seed=seed,
         memory_mb=_memory_mb(environment),
-        lockstep=(0,) if lockstep else (),
+        lockstep=lockstep,
+        latency_us=drive.latency_us if drive else 0,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from collector.episode import run_episode
 from collector.lab import WATCHDOG_S, Controller
 from collector.schemes import POLICY_PREFIX
-from collector.spec import episode_spec
+from collector.spec import Drive, episode_spec
 from collector.store import pack
 from schemas.environment import Environment, episode_id
 from schemas.errors import SageccError
@@ -22,13 +22,17 @@ ControllerFactory = Callable[[str], Controller]
 
 @dataclass(frozen=True)
 class Task:
-    """One episode to run. identity: of the kernel it is to run on (collector.identity)."""
+    """One episode to run. identity: of the kernel it is to run on (collector.identity).
+
+    factory, drive: of a policy, what makes its controller and how that drives the flow.
+    """
 
     environment: Environment
     scheme: str
     seed: int
     identity: str
     factory: ControllerFactory | None = None
+    drive: Drive | None = None
 
     @property
     def id(self) -> str:
@@ -38,7 +42,7 @@ class Task:
     @cached_property
     def spec_sha256(self) -> str:
         """What the guest would be started with."""
-        return episode_spec(self.environment, self.scheme, self.seed).sha256
+        return episode_spec(self.environment, self.scheme, self.seed, drive=self.drive).sha256
 
     @property
     def cost(self) -> float:
@@ -64,7 +68,7 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
     """Run the episode on the kernel at `kernel`; return it, or the error that names it."""
     try:
         controller = task.factory(task.scheme) if task.factory and task.scheme.startswith(POLICY_PREFIX) else None
-        episode = run_episode(kernel, task.environment, task.scheme, task.seed, controller, watchdog_s)
+        episode = run_episode(kernel, task.environment, task.scheme, task.seed, controller, watchdog_s, task.drive)
     except SageccError as error:
         return error
     return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))

@@ -129,7 +129,11 @@ SAMPLE_FIELDS: Fields = (
 )
 PACKET_FIELDS: Fields = (("flow", "u32"), ("delay", "u32"))
 END_FIELDS: Fields = (("t_ns", "u64"), ("samples", "u64"), ("packets", "u64"))
-ACTION_FIELDS: Fields = (("cwnd_pkts", "u32"), ("pad", "u32"), ("pacing_bytes_s", "u64"))
+ACTION_FIELDS: Fields = (
+    ("cwnd_pkts", "u32"),  # 0: leave it to the flow's scheme
+    ("delay_us", "u32"),  # from the sample to when this takes effect
+    ("pacing_bytes_s", "u64"),  # 0: no pacing with `pure`, and left to any other scheme
+)
 
 _STRUCTS: dict[str, Fields] = {
     "spec": SPEC_FIELDS,

@@ -13,14 +13,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from collector.episode import run_episode
-from collector.lab import run_guest
+from collector.lab import Guest, run_guest
 from collector.schemes import OTHERS, SCHEMES
-from collector.spec import episode_spec
+from collector.spec import Drive, episode_spec
 from schemas import wire
 from schemas.errors import SageccError
 
@@ -155,6 +156,49 @@ def test_lockstep_is_deterministic(run: Run) -> None:
     assert (
         run("policy:t", controller=slow, duration_s=3).sha256 == run("policy:t", controller=fast, duration_s=3).sha256
     )
+
+
+def driven(kernel: Path, drive: Drive, windows: list[int], **fields: Any) -> dict[int, list[int]]:
+    """Answer every tick of a 2 s episode with the next of `windows` (the last one for good); return cwnd by flow."""
+    seen: dict[int, list[int]] = {}
+    spec = episode_spec(network(duration_s=2, **fields), "policy:host", 0, drive=drive)
+    with Guest(kernel, spec) as guest:
+        while (now := guest.tick()) is not None:
+            for sample in now:
+                seen.setdefault(int(sample["flow"]), []).append(int(sample["cwnd_pkts"]))
+            window = windows.pop(0) if len(windows) > 1 else windows[0]
+            guest.act([window] * len(now), [0] * len(now))
+        assert guest.tick() is None
+        assert set(guest.recording.samples["flow"]) == set(range(len(spec.lockstep)))
+    return seen
+
+
+def test_an_answer_takes_effect_after_its_latency(kernel: Path) -> None:
+    """25 ms: sampled at tick n, in force between ticks n + 2 and n + 3."""
+    windows = list(range(20, 70))
+    prompt = driven(kernel, Drive(), list(windows))[0]
+    late = driven(kernel, Drive(latency_us=25_000), list(windows))[0]
+    assert prompt[1:51] == windows
+    assert late[3:53] == windows
+    assert set(late[:3]) <= {10, 11, 12, 13, 14}  # still the kernel's own
+
+
+def test_latency_is_of_the_host_and_not_of_the_machine(kernel: Path) -> None:
+    drive = Drive(latency_us=5000)
+    assert driven(kernel, drive, list(range(20, 70))) == driven(kernel, drive, list(range(20, 70)))
+
+
+def test_a_window_on_top_of_cubic_is_its_starting_point(kernel: Path) -> None:
+    alone = driven(kernel, Drive("cubic"), [0])[0]
+    nudged = driven(kernel, Drive("cubic"), [0] * 100 + [40, 0])[0]
+    assert nudged[:101] == alone[:101]
+    assert alone[101] > 82 > nudged[101] > 40  # in slow start: a packet more for each of the 40 or so ACKs of a tick
+    assert nudged[-1] > nudged[101]
+
+
+def test_a_host_drives_several_flows(kernel: Path) -> None:
+    seen = driven(kernel, Drive(flows=(0, 1)), [30], cross=("cubic",))
+    assert [set(seen[flow][5:]) for flow in (0, 1)] == [{30}, {30}]
 
 
 def test_unprivileged_user_runs_an_episode(kernel: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from collector.lab import run_guest
-from collector.spec import UNLIMITED_QUEUE_BYTES, EpisodeSpec, episode_spec, link_seed
+from collector.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
 from schemas import wire
 from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
 from schemas.errors import SageccError
@@ -321,3 +321,16 @@ def test_any_environment_gives_a_consistent_specification(environment: Environme
         assert sum(map(int, delays)) == pytest.approx(flow.extra_rtt_ms * MS, abs=2)
     assert spec.memory_mb >= 192
     assert episode_spec(Environment.from_json(environment.to_json()), "cubic", 3).sha256 == spec.sha256
+
+
+def test_a_host_may_drive_several_flows_on_top_of_any_scheme() -> None:
+    drive = Drive("cubic", latency_us=5000, flows=(0, 2))
+    spec = episode_spec(network(cross=("bbr", "reno")), "policy:models/orca", 7, drive=drive)
+    assert rows(Layout.of(spec).flows, "scheme", "lockstep") == [(b"cubic", 1), (b"bbr", 0), (b"cubic", 1)]
+    assert (spec.lockstep, spec.latency_us) == ((0, 2), 5000)
+    assert spec.sha256 != replace(spec, latency_us=0).sha256
+
+
+def test_no_decision_takes_longer_than_a_second() -> None:
+    with pytest.raises(SageccError, match="latency must be 0 to 1000 ms"):
+        Drive(latency_us=1_000_001)

@@ -23,11 +23,19 @@
 #define OUT_BYTES (256 << 10)
 #define FLUSH_BYTES (64 << 10)
 #define MAX_PACKETS (64 << 10) /* a tick: 6.5 M packets a second at 10 ms */
+#define MAX_LATE 8192 /* each of LAB_MAX_FLOWS answered a second late, and more */
 
 struct lab_flow {
 	struct socket *sender;
 	struct socket *receiver;
 	u64 *entered_ns; /* of a flow over several links: by IP identification */
+};
+
+/* An answer of a host that takes its time. */
+struct late {
+	u64 when_ns; /* since the episode began */
+	u32 flow;
+	struct wire_action action;
 };
 
 static int host_fd = -1;
@@ -39,6 +47,8 @@ static struct wire_packet *packets;
 static u32 packet_count;
 static u64 next_tick_ns; /* since the episode began */
 static struct wire_end totals;
+static struct late late[MAX_LATE];
+static u32 late_count;
 u64 lab_epoch_ns;
 
 static int __init lab_fd_setup(char *text)
@@ -89,6 +99,24 @@ static void put(u32 kind, const void *data, size_t bytes)
 	memcpy(out + out_bytes, &header, sizeof(header));
 	memcpy(out + out_bytes + sizeof(header), data, bytes);
 	out_bytes += sizeof(header) + bytes;
+}
+
+static void __noreturn fail(const char *text, size_t bytes)
+{
+	put(WIRE_KIND_ERROR, text, bytes);
+	flush();
+	lab_off();
+}
+
+static void __noreturn __printf(1, 2) refuse(const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vscnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fail(text, strlen(text));
 }
 
 const struct lab_layout *lab_episode(void)
@@ -184,6 +212,62 @@ static bool sampled(u32 id, u64 t_ns)
 	return episode.flows[id].sampled && flows[id].sender && t_ns <= episode.flows[id].stop_ns;
 }
 
+/* Give a scheme other than `pure` a window to go on from. */
+static void nudge(struct sock *sk, u32 cwnd, u64 pacing_bytes_s)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	lock_sock(sk);
+	if (cwnd)
+		tcp_snd_cwnd_set(tp, min(cwnd, tp->snd_cwnd_clamp));
+	if (pacing_bytes_s) {
+		cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
+		WRITE_ONCE(sk->sk_pacing_rate, pacing_bytes_s);
+	}
+	if (sk->sk_state == TCP_ESTABLISHED)
+		tcp_push_pending_frames(sk);
+	release_sock(sk);
+}
+
+static void obey(u32 id, const struct wire_action *action)
+{
+	struct sock *sk = flows[id].sender->sk;
+
+	if (!strcmp(episode.flows[id].scheme, "pure"))
+		pure_set(sk, action->cwnd_pkts, action->pacing_bytes_s);
+	else
+		nudge(sk, action->cwnd_pkts, action->pacing_bytes_s);
+}
+
+/* Which of the answers that wait is due first; the oldest of those due together. NULL: none by then. */
+static struct late *first_late(u64 by_ns)
+{
+	struct late *first = NULL;
+
+	for (u32 i = 0; i < late_count; i++) {
+		if (late[i].when_ns <= by_ns && (!first || late[i].when_ns < first->when_ns))
+			first = &late[i];
+	}
+	return first;
+}
+
+/* Sleep until so long after the episode began, and obey what falls due on the way. */
+static void sleep_until(u64 t_ns)
+{
+	for (;;) {
+		struct late *next = first_late(t_ns);
+		ktime_t when = ns_to_ktime(lab_epoch_ns + (next ? next->when_ns : t_ns));
+
+		set_current_state(TASK_IDLE);
+		schedule_hrtimeout(&when, HRTIMER_MODE_ABS);
+		if (!next)
+			return;
+		obey(next->flow, &next->action);
+		late_count--;
+		memmove(next, next + 1, (late + late_count - next) * sizeof(*next));
+	}
+}
+
 static void take_actions(u64 t_ns)
 {
 	struct wire_action action;
@@ -194,7 +278,12 @@ static void take_actions(u64 t_ns)
 		if (!episode.flows[id].lockstep || !sampled(id, t_ns))
 			continue;
 		host_read(&action, sizeof(action));
-		pure_set(flows[id].sender->sk, action.cwnd_pkts, action.pacing_bytes_s);
+		if (!action.delay_us)
+			obey(id, &action);
+		else if (late_count < MAX_LATE)
+			late[late_count++] = (struct late){ t_ns + action.delay_us * NSEC_PER_USEC, id, action };
+		else
+			refuse("%u answers of the host wait: its latency is too long", late_count);
 	}
 }
 
@@ -203,12 +292,10 @@ static int lab_thread(void *unused)
 	u64 tick_ns = episode.head->tick_ns, ticks = div64_u64(episode.head->duration_ns, tick_ns);
 
 	for (u64 tick = 1; tick <= ticks; tick++) {
-		ktime_t when = ns_to_ktime(lab_epoch_ns + tick * tick_ns);
 		bool ask = false;
 
 		next_tick_ns = tick * tick_ns;
-		set_current_state(TASK_IDLE);
-		schedule_hrtimeout(&when, HRTIMER_MODE_ABS);
+		sleep_until(next_tick_ns);
 		for (u32 id = 0; id < episode.head->flows; id++) {
 			if (!sampled(id, tick * tick_ns))
 				continue;
@@ -255,13 +342,6 @@ static long lab_socket(struct lab_socket __user *from)
 	return 0;
 }
 
-static void __noreturn fail(const char *text, size_t bytes)
-{
-	put(WIRE_KIND_ERROR, text, bytes);
-	flush();
-	lab_off();
-}
-
 static long lab_fail(const char __user *from)
 {
 	char text[256];
@@ -284,17 +364,6 @@ static long lab_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	default:
 		return -ENOTTY;
 	}
-}
-
-static void __noreturn __printf(1, 2) refuse(const char *format, ...)
-{
-	char text[256];
-	va_list args;
-
-	va_start(args, format);
-	vscnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	fail(text, strlen(text));
 }
 
 /* Take the specification from the host, once. */
