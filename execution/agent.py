@@ -18,6 +18,7 @@ import numpy.typing as npt
 from collector.features import FeatureTracker, Windows
 from collector.lab import Controller
 from collector.schemes import POLICY_PREFIX
+from execution.window import CongestionWindows, Ints
 from learner import exact, runtime
 from learner.artefact import OBSERVATION_SOURCE, PolicyArtefact
 from schemas.errors import SageccError
@@ -29,18 +30,11 @@ OBSERVATION_SOURCES = {(OBSERVATION_SOURCE, POOL_VERSION)}
 
 UNDERLYING_SCHEME = "pure"
 
-UNLIMITED = 0
-"""Pacing rate of a flow that has no RTT sample yet."""
-
-Ints = npt.NDArray[np.int64]
-
 
 class PolicyAgent:
     """One policy and the flows it drives, a slot each: features, hidden state and window of every flow.
 
-    The window lives as a real number and the kernel gets it rounded down, so that ratios near 1 add up. When the
-    kernel's window is not what the flow was last given (the first tick, or another hand on it), the
-    kernel's counts and the real number starts again from there.
+    execution.window has the rules for the windows.
 
     flows: number of slots. seed: draw each action from the policy's mixture with a generator of its own for
     every slot, instead of taking the mixture's mean. step: the policy's network in a runtime of learner.runtime, by
@@ -61,8 +55,7 @@ class PolicyAgent:
         self._period, self._spread = _period_ticks(policy), policy.control.spread
         self._age = np.zeros(flows, np.int64)
         self._action = np.zeros(flows)
-        self._window = np.zeros(flows)
-        self._given = np.zeros(flows, np.int64)
+        self._windows = CongestionWindows(policy.control.cwnd_packets, flows)
         self._seed = seed
         self._random = [self._generator(slot) for slot in range(flows)]
 
@@ -97,20 +90,15 @@ class PolicyAgent:
         self._age[at] += 1
         if due.any():
             self._decide(np.ascontiguousarray(observation[due][:, self._columns]), at[due])
-        kernel = samples["cwnd_pkts"].astype(np.int64)
-        window = np.where(kernel == self._given[at], self._window[at], kernel)
         action = self._action[at] if self._spread else np.where(due, self._action[at], 0)
-        ratio = exact.power(self._control.base, action)
-        window = np.clip(window * ratio, *self._control.cwnd_packets)
-        cwnd = np.floor(window).astype(np.int64)
-        self._window[at], self._given[at] = window, cwnd
-        return cwnd, _pacing(cwnd, samples)
+        return self._windows.multiply(samples, at, exact.power(self._control.base, action))
 
     def reset(self, slot: int = 0) -> None:
         """Forget a flow, so that its slot can serve another."""
         self._tracker.reset(slot)
         self._hidden[slot] = 0
-        self._window[slot] = self._given[slot] = self._age[slot] = 0
+        self._windows.reset(slot)
+        self._age[slot] = 0
         self._random[slot] = self._generator(slot)
 
     def _decide(self, observation: npt.NDArray[np.float32], at: Ints) -> None:
@@ -142,12 +130,6 @@ class PolicyAgent:
 def policy_controller(scheme: str) -> Controller:
     """Return what drives a flow in the lab for the scheme `policy:PATH`: its policy, by the mixture's mean."""
     return PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX))
-
-
-def _pacing(cwnd: Ints, samples: npt.NDArray[np.void]) -> Ints:
-    """Return one window an sRTT (bytes/s)."""
-    bytes_us = cwnd * samples["mss_bytes"].astype(np.int64) * 1_000_000
-    return np.asarray(bytes_us // np.maximum(samples["srtt_us"], 1).astype(np.int64) * (samples["srtt_us"] > 0))
 
 
 def _refuse_what_cannot_run(policy: PolicyArtefact) -> None:
