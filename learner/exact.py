@@ -3,9 +3,10 @@
 
 BLAS picks its kernels by processor and by shape, and numpy its exp and tanh, so their last bits differ from machine to
 machine and between one flow and many; a window that is rounded to packets makes whole other episodes of that. Here
-every sum is taken in the order written, a flow's row never meets another's, and exponentials and logarithms are
-polynomials in double precision, so nothing is left to a library. Numba's compiler neither reorders nor fuses
-operations unless asked to; what it does choose by processor, the width of vectors, changes no result.
+every sum is taken in the order written (learner.matrix has those of a layer), a flow's row never meets another's, and
+exponentials and logarithms are polynomials in double precision, so nothing is left to a library. Numba's compiler
+neither reorders nor fuses operations unless asked to; what it does choose by processor, the width of vectors, changes
+no result.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learner.inference import LAYER_NORM_EPSILON
+from learner.matrix import Layer, product
 from learner.scaling import Floats, Scaling
 from schemas.machine_code import compiled
 
@@ -30,9 +32,6 @@ EXPONENTS = 1000
 POWERS_OF_2 = np.ldexp(1.0, np.arange(-EXPONENTS, EXPONENTS + 1))
 C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in range(3, 14))
 """Of Taylor's polynomial."""
-
-COLUMNS = 128
-"""Of a block of the weights, which stays in the second cache while all rows use it."""
 
 
 @compiled
@@ -80,28 +79,6 @@ def _log1p(x: float) -> float:
 def _tanh(x: float) -> float:
     t = _exp(-2.0 * abs(x))
     return math.copysign((1.0 - t) / (1.0 + t), x)
-
-
-@compiled
-def _linear(x: Floats, w: Floats, b: Floats) -> Floats:
-    rows, inputs = x.shape
-    outputs = w.shape[1]
-    y = np.empty((rows, outputs), np.float32)
-    fours = inputs - inputs % 4
-    for begin in range(0, outputs, COLUMNS):
-        end = min(begin + COLUMNS, outputs)
-        for row in range(rows):
-            for j in range(begin, end):
-                y[row, j] = b[j]
-            for i in range(0, fours, 4):
-                a0, a1, a2, a3 = x[row, i], x[row, i + 1], x[row, i + 2], x[row, i + 3]
-                for j in range(begin, end):
-                    y[row, j] = y[row, j] + a0 * w[i, j] + a1 * w[i + 1, j] + a2 * w[i + 2, j] + a3 * w[i + 3, j]
-            for i in range(fours, inputs):
-                a0 = x[row, i]
-                for j in range(begin, end):
-                    y[row, j] += a0 * w[i, j]
-    return y
 
 
 @compiled
@@ -217,14 +194,17 @@ def scaled(scaling: Scaling, x: Floats) -> Floats:
 
 
 class ExactOps:
-    """learner.inference's Ops on float32 arrays, contiguous by row."""
+    """learner.inference's Ops on float32 arrays, contiguous by row.
+
+    Weights are laid out anew when they are first used, so they must not be changed in place afterwards.
+    """
 
     def __init__(self) -> None:
-        self._halves: dict[int, tuple[Floats, Floats, Floats, Floats]] = {}
+        self._layers: dict[tuple[int, int], tuple[Floats, Layer]] = {}
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
         """X w + b."""
-        return _linear(x, w, b)
+        return product(x, self._layer(w, 0, w.shape[1], b))
 
     def layer_norm(self, x: Any, scale: Floats, offset: Floats) -> Any:
         """Each row to mean 0 and deviation 1, then scaled and shifted."""
@@ -238,6 +218,14 @@ class ExactOps:
         """Max(x, 0)."""
         return np.maximum(x, np.float32(0))
 
+    def leaky_relu(self, x: Any, slope: float) -> Any:
+        """Max(x, slope x)."""
+        return np.maximum(x, np.float32(slope) * x)
+
+    def zeros_like(self, x: Any) -> Any:
+        """0 for each element of x."""
+        return np.zeros_like(x)
+
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
         return x + y
@@ -248,15 +236,15 @@ class ExactOps:
 
     def gru(self, x: Any, h: Any, w_i: Floats, w_h: Floats, b: Floats) -> Any:
         """Return the next hidden state."""
-        _, w_zr, w_a, zero = self._split(w_h)
-        gates = _linear(x, w_i, b)
-        z, rh = _reset(gates, _linear(h, w_zr, zero), h)
-        return _update(gates, _linear(rh, w_a, zero[: len(w_h)]), z, h)
+        size = len(w_h)
+        gates = self.linear(x, w_i, b)
+        z, rh = _reset(gates, product(h, self._layer(w_h, 0, 2 * size)), h)
+        return _update(gates, product(rh, self._layer(w_h, 2 * size, 3 * size)), z, h)
 
-    def _split(self, w_h: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the recurrent weights, those of the gates, those of the candidate, and zeros; made once."""
-        if id(w_h) not in self._halves:
-            size = len(w_h)
-            halves = (np.ascontiguousarray(half) for half in (w_h[:, : 2 * size], w_h[:, 2 * size :]))
-            self._halves[id(w_h)] = (w_h, *halves, np.zeros(2 * size, np.float32))  # type: ignore[assignment]
-        return self._halves[id(w_h)]
+    def _layer(self, w: Floats, begin: int, end: int, b: Floats | None = None) -> Layer:
+        """Return the columns `begin` to `end` of weights with a bias (none: zeros), laid out; made once."""
+        held = self._layers.get((id(w), begin))
+        if held is None:
+            bias = np.zeros(end - begin, np.float32) if b is None else b
+            held = self._layers[id(w), begin] = w, Layer.of(w[:, begin:end], bias)  # w: so that its id stays its own
+        return held[1]

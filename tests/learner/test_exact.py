@@ -19,6 +19,9 @@ from learner.exact import ExactOps
 from learner.inference import forward
 from learner.scaling import Floats, Scaling
 
+BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
+"""Of all that `network` computes; trajectories of policies that are kept or published hang on it."""
+
 SIZES = NetworkSizes(inputs=69, width=50, gru=131, residual_blocks=2, mixture=5, min_scale=0.01)
 
 
@@ -40,6 +43,10 @@ def network(flows: int) -> tuple[Floats, Floats]:
 
 def digest() -> str:
     return hashlib.sha256(b"".join(part.tobytes() for part in network(7))).hexdigest()
+
+
+def test_bits_are_what_they_were() -> None:
+    assert digest() == BITS
 
 
 def test_a_flow_gets_the_same_bits_alone_and_in_any_batch() -> None:
