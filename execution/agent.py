@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy in charge of flows: one raw row a tick in, a congestion window and a pacing rate out.
 
-What an answer does to a window is the artefact's to say (its base, limits and period); what can be observed is here.
+What is observed, what an answer does to a window, how often, and on top of which of the kernel's schemes is the
+artefact's to say; execution.sources and execution.windows have what can be offered.
 
-The features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
+The pool's features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
 the kernel really had, as in the pool: what the policy sees in charge is what it saw in training.
 """
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +95,16 @@ class PolicyAgent:
         action = self._action[at] if self._spread else np.where(due, self._action[at], 0)
         return self._windows.multiply(samples, at, exact.power(self._control.base, action))
 
-    def reset(self, slot: int = 0) -> None:
-        """Forget a flow, so that its slot can serve another."""
+    def reset(self, slot: int = 0, stream: int | None = None) -> None:
+        """Forget a flow, so that its slot can serve another.
+
+        stream: which random numbers that one draws its actions with, whatever its slot; the slot's by default.
+        """
         self._tracker.reset(slot)
         self._hidden[slot] = 0
         self._windows.reset(slot)
         self._age[slot] = 0
-        self._random[slot] = self._generator(slot)
+        self._random[slot] = self._generator(slot if stream is None else stream)
 
     def _decide(self, observation: npt.NDArray[np.float32], at: Ints) -> None:
         """Ask the network about flows [B] and their observations [B, F]; note what each does at a tick."""
@@ -112,10 +117,10 @@ class PolicyAgent:
                 f" (flow {at[np.argmin(sound)]}): train it again"
             )
         self._hidden[at] = hidden
-        self._action[at] = np.clip(action, *self._control.limits) / (self._period if self._spread else 1)
+        self._action[at] = np.clip(action, *self._control.limits) / (self._period if self._control.spread else 1)
 
-    def _generator(self, slot: int) -> np.random.Generator:
-        return np.random.default_rng((self._seed or 0, slot))
+    def _generator(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng((self._seed or 0, stream))
 
     def _draw(self, at: Ints, logits: Any, loc: Any, scale: Any) -> npt.NDArray[np.float64]:
         """Draw from the mixtures [B, K]; a flow's draws do not depend on which others are asked with it."""
@@ -127,23 +132,28 @@ class PolicyAgent:
         return actions
 
 
-def policy_controller(scheme: str) -> Controller:
-    """Return what drives a flow in the lab for the scheme `policy:PATH`: its policy, by the mixture's mean."""
-    return PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX))
+def policy_controller(scheme: str, episode: str | None = None) -> Controller:
+    """Return what drives a flow in the lab for the scheme `policy:PATH`: its policy, by the mixture's mean.
+
+    episode: an episode's id (it names the seed): actions are drawn from the mixture instead, as in any other run of it.
+    """
+    agent = PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX), seed=None if episode is None else 0)
+    agent.reset(stream=None if episode is None else stream_of(episode))
+    return agent
+
+
+def stream_of(episode: str) -> int:
+    """Return the number of the random numbers that an episode's actions are drawn with."""
+    return int.from_bytes(hashlib.sha256(episode.encode()).digest()[:8], "little")
 
 
 def _refuse_what_cannot_run(policy: PolicyArtefact) -> None:
-    """Raise SageccError where a policy wants what is not here: observations, a period, an underlying scheme."""
-    if policy.source not in OBSERVATION_SOURCES:
-        offered = ", ".join(" ".join(source) for source in sorted(OBSERVATION_SOURCES))
-        raise SageccError(f"policy {policy.path} observes '{' '.join(policy.source)}'; there is only {offered}")
-    if unknown := [name for name in policy.observations if name not in FEATURE_NAMES]:
-        raise SageccError(f"policy {policy.path} observes '{unknown[0]}', which is no feature of schemas/pool.py")
+    """Raise SageccError where a policy wants what is not here: a period, an underlying scheme."""
     _period_ticks(policy)
-    if policy.control.underlying_scheme != UNDERLYING_SCHEME:
+    if policy.control.underlying_scheme not in UNDERLYING_SCHEMES:
         raise SageccError(
-            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}'; only '{UNDERLYING_SCHEME}' is"
-            " driven here"
+            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}', which is no scheme of this kernel:"
+            f" there are {', '.join(UNDERLYING_SCHEMES)}"
         )
 
 
@@ -157,8 +167,3 @@ def _period_ticks(policy: PolicyArtefact) -> int:
         )
     return int(ticks)
 
-
-def _windows(policy: PolicyArtefact) -> Windows:
-    """Return the observation windows of the pool that the policy learned from; the paper's where it does not say."""
-    text = policy.card.get("pool", {}).get("windows")
-    return Windows() if text is None else Windows.parse(str(text))
