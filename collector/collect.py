@@ -20,6 +20,15 @@ from schemas.environment import Environment
 from schemas.errors import SageccError
 
 
+class EpisodesFailedError(SageccError):
+    """Some episodes failed, all others are kept. failures: why, by episode id."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        super().__init__(f"{next(iter(failures.values()))}{more}")
+        self.failures = failures
+
+
 def collect(
     environments: Sequence[Environment],
     schemes: Sequence[str],
@@ -37,7 +46,7 @@ def collect(
     The same call gives the same files, whatever the engine and whatever was done before. prune: drop other episodes
     of the sets and schemes asked for (else they stay). controllers, drives: what runs policies, and how each drives its
     flow where that is not as by default.
-    Raises SageccError after all the others have run if an episode failed; its partition stays unassembled.
+    Raises EpisodesFailedError after all the others have run if an episode failed; its partition stays unassembled.
     """
     for scheme in schemes:
         check_scheme(scheme)
@@ -65,8 +74,7 @@ def collect(
             if not wanted & failures.keys():
                 target.assemble(wanted)
     if failures:
-        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise SageccError(f"{next(iter(failures.values()))}{more}")
+        raise EpisodesFailedError(failures)
 
 
 def _run(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from collector.collect import collect
+from collector.collect import EpisodesFailedError, collect
 from collector.engines import local
 from collector.identity import join_identities
 from collector.schemes import POLICY_PREFIX
@@ -36,20 +36,25 @@ from leagues.standings import (
     CONFIDENCE,
     FriendlyMargin,
     breakdown,
+    lost,
     mark_winners,
     missing,
     overall,
+    robustness,
     sets,
     standings,
 )
-from schemas.environment import Environment
+from schemas.environment import Environment, episode_id
 from schemas.errors import SageccError
 from schemas.files import sha256_file, write_atomically
 
-LEAGUE_VERSION = "1.0"
+LEAGUE_VERSION = "1.1"
 """Of league.json and the tables beside it."""
 
 POLICIES_FILE = "policies.json"
+
+RunPolicies = Callable[[Sequence[Environment], Sequence[str], Path], None]
+"""Runs policies in environments and leaves their trajectories in a folder (`lab_runner`)."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,9 @@ class League:
     """A league that has been played.
 
     wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
-    missing: environments without an episode, by scheme; kernel: its identity (collector.identity);
-    policies: SHA-256 of each policy's files.
+    robustness: the standings by other rules; missing: environments without an episode, by scheme; failures: why a
+    policy's episode failed, by environment and scheme; kernel: its identity (collector.identity); policies: SHA-256 of
+    each policy's files.
     """
 
     profile: str
@@ -84,7 +90,9 @@ class League:
     wins: pl.DataFrame
     standings: pl.DataFrame
     ranking: pl.DataFrame
+    robustness: pl.DataFrame
     missing: Mapping[str, list[str]]
+    failures: Mapping[tuple[str, str], str]
     kernel: str
     policies: Mapping[str, str]
 
@@ -101,16 +109,58 @@ def play(
     schemes: Sequence[str],
     raw: Path,
     out: Path,
-    run_policies: Callable[[Sequence[Environment], Sequence[str], Path], None],
+    run_policies: RunPolicies,
     rules: Rules = Rules(),
     seed: int = 0,
     allow_missing: bool = False,
 ) -> League:
     """Play a league: heuristics' trajectories come from `raw`, those of policies from the lab, kept in out/raw.
 
-    allow_missing: a heuristic without an episode loses there and is listed; else it is a SageccError, as are schemes
-    that ran on different kernels.
+    A policy whose episode fails loses there and is listed. allow_missing: so does a heuristic without an episode; else
+    that is a SageccError, as are schemes that ran on different kernels.
     """
+    gathered = gather(profile, environments, schemes, raw, out, run_policies, seed, allow_missing)
+    scores = score(environments, schemes, gathered.episodes, rules.alpha)
+    wins = mark_winners(scores, rules.margin, rules.friendly_margin)
+    table = standings(wins)
+    return League(
+        profile=profile,
+        rules=rules,
+        environments=tuple(environments),
+        schemes=tuple(schemes),
+        episodes=gathered.episodes,
+        wins=wins,
+        standings=table,
+        ranking=overall(table),
+        robustness=robustness(scores, rules.friendly_margin, (rules.alpha, rules.margin)),
+        missing=missing(wins),
+        failures=gathered.failures,
+        kernel=gathered.kernel,
+        policies=gathered.policies,
+    )
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Episodes by (environment id, scheme), failures of policies' by the same, their kernel, the policies' SHA-256."""
+
+    episodes: Mapping[tuple[str, str], Episode]
+    failures: Mapping[tuple[str, str], str]
+    kernel: str
+    policies: Mapping[str, str]
+
+
+def gather(
+    profile: str,
+    environments: Sequence[Environment],
+    schemes: Sequence[str],
+    raw: Path,
+    out: Path,
+    run_policies: RunPolicies,
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> Gathered:
+    """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
     if not environments or not schemes:
         raise SageccError("league: needs at least one environment and one scheme")
     heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
@@ -118,27 +168,36 @@ def play(
     episodes = find_episodes([raw], environments, heuristics, seed)
     if not allow_missing:
         _demand(episodes, environments, heuristics, raw, profile)
+    failures: dict[tuple[str, str], str] = {}
     if policies:
         own = out / "raw"
         forget_changed_policies(own, policies)
-        run_policies(environments, list(policies), own)
-        episodes |= find_episodes([own], environments, list(policies), seed)
-    kernel = _one_kernel(episodes.values())
-    wins = mark_winners(score(environments, schemes, episodes, rules.alpha), rules.margin, rules.friendly_margin)
-    table = standings(wins)
-    return League(
-        profile=profile,
-        rules=rules,
-        environments=tuple(environments),
-        schemes=tuple(schemes),
-        episodes=episodes,
-        wins=wins,
-        standings=table,
-        ranking=overall(table),
-        missing=missing(wins),
-        kernel=kernel,
-        policies=policies,
-    )
+        failures = _run_policies(run_policies, environments, list(policies), own, seed)
+        played = find_episodes([own], environments, list(policies), seed)
+        episodes |= {key: episode for key, episode in played.items() if key not in failures}
+    return Gathered(episodes, failures, _one_kernel(episodes.values()), policies)
+
+
+def _run_policies(
+    run: RunPolicies, environments: Sequence[Environment], policies: Sequence[str], out: Path, seed: int
+) -> dict[tuple[str, str], str]:
+    """Run the policies; return why episodes failed. Raises EpisodesFailedError where all of a policy's did."""
+    try:
+        run(environments, policies, out)
+    except EpisodesFailedError as error:
+        failures = {
+            (environment.id, policy): error.failures[name]
+            for environment in environments
+            for policy in policies
+            if (name := episode_id(environment.id, policy, seed)) in error.failures
+        }
+        for policy in policies:
+            finished = [environment for environment in environments if (environment.id, policy) not in failures]
+            if not finished:
+                raise
+            run(finished, [policy], out)  # they are there already, and are put in place without the others
+        return failures
+    return {}
 
 
 def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Environment], Sequence[str], Path], None]:
@@ -189,6 +248,7 @@ def save(league: League, out: Path) -> Path:
     classes = breakdown(league.wins, league.environments)
     _write_table(out / "scores.parquet", league.wins.sort(order))
     _write_table(out / "breakdown.parquet", classes)
+    _write_table(out / "robustness.parquet", league.robustness)
     _write_text(out / "league.json", _json(_summary(league)))
     _write_text(out / "metrics.json", _json(_metrics(league)))
     columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
@@ -291,9 +351,18 @@ def _summary(league: League) -> dict[str, object]:
         "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
         "episodes": len(league.episodes),
         "missing": dict(league.missing),
+        "lost": _lost(league),
         "ranking": league.ranking.to_dicts(),
         "standings": league.standings.to_dicts(),
+        "robustness": league.robustness.to_dicts(),
     }
+
+
+def _lost(league: League) -> list[dict[str, object]]:
+    """Return the rows of leagues.standings.lost, each with the reason why an episode failed where one did."""
+    reasons = league.failures
+    rows = lost(league.wins).to_dicts()
+    return [row | {"reason": reasons.get((row["environment_id"], row["scheme"]), "")} for row in rows]
 
 
 def _metrics(league: League) -> dict[str, object]:

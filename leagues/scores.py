@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def read_rows(episode: Episode) -> pa.Table:
 def score(
     environments: Sequence[Environment],
     schemes: Sequence[str],
-    episodes: dict[tuple[str, str], Episode],
+    episodes: Mapping[tuple[str, str], Episode],
     alpha: float = 2.0,
 ) -> pl.DataFrame:
     """Score every scheme in every scoring window of every environment (SCORE_SCHEMA).
@@ -104,28 +104,32 @@ def score(
     folders = sorted({e.folder for e in episodes.values()})
     bar = tqdm(folders, desc="score", unit="partition", disable=None, leave=False)
     measured = pl.concat([_no_measures(), *(_measure(folder, plan) for folder in bar)])
-    r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
-    power = pl.col("metric") == "power"
-    ok = pl.col("status") == "ok"
-    return (
+    table = (
         plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
         .with_columns(
             status=pl.when(pl.col("episode_id").is_null())
             .then(pl.lit("missing"))
             .otherwise(pl.coalesce("status", pl.lit("silent")))
         )
-        .with_columns(delay_ms=d + pl.col("return_delay_ms"), fair_share_mbps=pl.col("capacity_mbps") / pl.col("flows"))
-        .with_columns(
-            score=pl.when(power)
-            .then(pl.when(ok).then(r**alpha / d).otherwise(0.0))
-            .otherwise(pl.when(ok).then((pl.col("fair_share_mbps") - r).abs()).otherwise(float("inf")))
-        )
-        .select([pl.col(name).cast(dtype) for name, dtype in SCORE_SCHEMA.items()])
+        .with_columns(delay_ms=pl.col("delay_ms") + pl.col("return_delay_ms"))
+        .with_columns(fair_share_mbps=pl.col("capacity_mbps") / pl.col("flows"))
+    )
+    return rescore(table, alpha).select([pl.col(name).cast(dtype) for name, dtype in SCORE_SCHEMA.items()])
+
+
+def rescore(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
+    """Return a table of SCORE_SCHEMA with the `score` that another alpha gives; the rates and delays stay."""
+    r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
+    ok = pl.col("status") == "ok"
+    return table.with_columns(
+        score=pl.when(pl.col("metric") == "power")
+        .then(pl.when(ok).then(r**alpha / d).otherwise(0.0))
+        .otherwise(pl.when(ok).then((pl.col("fair_share_mbps") - r).abs()).otherwise(float("inf")))
     )
 
 
 def _plan(
-    environments: Sequence[Environment], schemes: Sequence[str], episodes: dict[tuple[str, str], Episode]
+    environments: Sequence[Environment], schemes: Sequence[str], episodes: Mapping[tuple[str, str], Episode]
 ) -> pl.DataFrame:
     """One row a window, an environment and a scheme: all that is known before the trajectories are read."""
     rows = []

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from leagues.scores import rescore
 from schemas.environment import Environment
 from schemas.errors import SageccError
 
@@ -18,6 +20,14 @@ BOOTSTRAP_DRAWS = 2000
 CONFIDENCE = 0.95
 CLASSES = ("window", "bandwidth_mbps", "min_rtt_ms", "queue_bdp", "step")
 """What the breakdown groups environments by."""
+
+STANDINGS_COLUMNS = (
+    *("set", "rank", "scheme", "wins", "windows", "winning_rate", "low", "high"),
+    *("environments", "missing"),
+)
+
+ALPHAS, MARGINS = (2.0, 3.0), (0.1, 0.05)
+"""The paper's rules: those of its leagues first, then those by which it checks them (appendix D.1 and D.2)."""
 
 
 def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "rate") -> pl.DataFrame:
@@ -74,8 +84,7 @@ def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
             .sort("rank", "scheme")
         )
         tables.append(table)
-    columns = ["set", "rank", "scheme", "wins", "windows", "winning_rate", "low", "high", "environments", "missing"]
-    return pl.concat(tables).select(columns)
+    return pl.concat(tables).select(STANDINGS_COLUMNS)
 
 
 def overall(table: pl.DataFrame) -> pl.DataFrame:
@@ -89,11 +98,11 @@ def overall(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def breakdown(wins: pl.DataFrame, environments: Sequence[Environment]) -> pl.DataFrame:
+def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int = 0) -> pl.DataFrame:
     """Winning rates by class of environment: one row a set, a class, a value and a scheme (tidy).
 
     class is one of CLASSES; value is the scoring window's index, the base bandwidth (Mbps), the minimum RTT (ms), the
-    queue (BDP) or the second rate over the first.
+    queue (BDP) or the second rate over the first. low and high are as in `standings`, over the class's environments.
     """
     values: Mapping[str, list[object]] = {
         "environment_id": [e.id for e in environments],
@@ -103,14 +112,37 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment]) -> pl.Dat
         "step": [e.step for e in environments],
     }
     tall = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    keys = ["set", "value"]
     tables = [
-        tall.group_by("set", pl.col(name).cast(pl.Float64).alias("value"), "scheme")
+        part.group_by(*keys, "scheme")
         .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
         .with_columns(pl.lit(name).alias("class"), winning_rate=pl.col("wins") / pl.col("windows"))
+        .join(_intervals(part, part["scheme"].unique().sort().to_list(), seed), on="scheme")
         for name in CLASSES
+        for _, part in tall.with_columns(value=pl.col(name).cast(pl.Float64)).group_by(keys, maintain_order=True)
     ]
-    columns = ["set", "class", "value", "scheme", "wins", "windows", "winning_rate"]
+    columns = ["set", "class", "value", "scheme", "wins", "windows", "winning_rate", "low", "high"]
     return pl.concat(tables).select(columns).sort("set", "class", "value", "scheme")
+
+
+def robustness(
+    scores: pl.DataFrame, friendly_margin: FriendlyMargin = "rate", own: tuple[float, float] = (ALPHAS[0], MARGINS[0])
+) -> pl.DataFrame:
+    """Standings under every combination of ALPHAS and MARGINS, and under the league's own alpha and margin.
+
+    Columns: alpha, margin, then those of `standings`, and `overall`, the scheme's rank over all sets by those rules.
+    alpha does not matter where the score is friendliness.
+    """
+    tables = []
+    for alpha, margin in dict.fromkeys((own, *product(ALPHAS, MARGINS))):
+        table = standings(mark_winners(rescore(scores, alpha), margin, friendly_margin))
+        ranks = overall(table).select("scheme", overall="rank")
+        tables.append(table.with_columns(alpha=pl.lit(alpha), margin=pl.lit(margin)).join(ranks, on="scheme"))
+    return (
+        pl.concat(tables)
+        .select("alpha", "margin", *STANDINGS_COLUMNS, "overall")
+        .sort("alpha", pl.col("margin").neg(), "set", "rank", "scheme")
+    )
 
 
 def missing(scores: pl.DataFrame) -> dict[str, list[str]]:
@@ -120,6 +152,16 @@ def missing(scores: pl.DataFrame) -> dict[str, list[str]]:
         str(scheme[0]): part["environment_id"].to_list()
         for scheme, part in rows.group_by("scheme", maintain_order=True)
     }
+
+
+def lost(scores: pl.DataFrame) -> pl.DataFrame:
+    """Return what was lost without being played: set, environment_id, scheme, status, windows.
+
+    status is `missing` (no episode, all windows lost) or `silent` (in so many windows nothing arrived, or the
+    trajectory had ended).
+    """
+    keys = ["set", "environment_id", "scheme", "status"]
+    return scores.filter(pl.col("status") != "ok").group_by(keys).agg(windows=pl.len().cast(pl.Int64)).sort(keys)
 
 
 def sets(table: pl.DataFrame) -> list[str]:

@@ -7,17 +7,26 @@ import os
 from pathlib import Path
 
 import click
+import polars as pl
 
 from collector.grid import PROFILES, profile_environments
 from collector.schemes import POLICY_PREFIX
 from leagues.league import League, Rules, lab_runner, play, save
+from leagues.presets import PRESETS, preset_schemes
 from leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes
 
 
 @click.command()
 @click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments.")
-@click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
+@click.option("--schemes", help="Comma-separated; 'all' is the pool's 13, and the default.")
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help="A league of the paper instead, to which --schemes and --policy add: "
+    + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items())
+    + ".",
+)
 @click.option(
     "--policy",
     "policies",
@@ -44,7 +53,8 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @kernel_option()
 def command(
     profile: str,
-    schemes: str,
+    schemes: str | None,
+    preset: str | None,
     policies: tuple[str, ...],
     raw: Path,
     out: Path,
@@ -63,7 +73,12 @@ def command(
     report.html go to --out.
     """
     rules = Rules(alpha, margin, friendly_margin)
-    names = dict.fromkeys((*parse_schemes(schemes), *(f"{POLICY_PREFIX}{p.rstrip('/')}" for p in policies)))
+    own = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
+    named = parse_schemes(schemes or ("" if preset else "all"))
+    if preset:
+        given = [name for name in (*named, *own) if name.startswith(POLICY_PREFIX)]
+        named = (*preset_schemes(preset, given), *named)
+    names = dict.fromkeys((*named, *own))
     environments = profile_environments(profile)
     runner = lab_runner(kernel, jobs, seed)
     league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing)
@@ -73,17 +88,40 @@ def command(
 
 
 def table(league: League) -> str:
-    """Return the standings as text: rank, scheme, and each set's winning rate with its 95 % interval."""
+    """Return the standings as text: rank, scheme, and each set's winning rate with its 95 % interval.
+
+    Below them, the ranks by the paper's other rules, and what was lost without being played.
+    """
     names = sets(league.standings)
     width = max(6, *(len(s) for s in league.schemes))
     lines = [f"rank  {'scheme':<{width}}" + "".join(f"  {f'Set {n}':<22}" for n in names).rstrip()]
     for rank, scheme, by_set in league.rows():
         rates = (_rate(by_set[n]["winning_rate"], by_set[n]["low"], by_set[n]["high"]) for n in names)
         lines.append(f"{rank:4}  {scheme:<{width}}" + "".join(f"  {rate:<22}" for rate in rates).rstrip())
-    lines += [
-        f"lost for want of an episode: {scheme} in {len(ids)} environments" for scheme, ids in league.missing.items()
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_ranks(league, width), *_lost(league)])
+
+
+def _ranks(league: League, width: int) -> list[str]:
+    """Return the ranks over all sets by each combination of alpha and margin, one column a combination."""
+    rows = league.robustness.select("alpha", "margin", "scheme", "overall").unique().iter_rows()
+    ranks = {(alpha, margin, scheme): rank for alpha, margin, scheme, rank in rows}
+    combinations = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
+    titles = [f"{alpha:g}, {margin:.0%}" for alpha, margin in combinations]
+    lines = [f"      {'by alpha, margin':<{width}}" + "".join(f"  {title:>8}" for title in titles)]
+    for _, scheme, _ in league.rows():
+        cells = "".join(f"  {ranks[(*rule, scheme)]:>8}" for rule in combinations)
+        lines.append(f"      {scheme:<{max(width, 16)}}{cells}")
+    return lines
+
+
+def _lost(league: League) -> list[str]:
+    lines = []
+    for scheme, ids in league.missing.items():
+        why = league.failures.get((ids[0], scheme), "there is no episode")
+        lines.append(f"lost unplayed: {scheme} in {len(ids)} environments, such as {ids[0]}: {why}")
+    silent = league.wins.filter(pl.col("status") == "silent").group_by("scheme").agg(count=pl.len()).sort("scheme")
+    lines += [f"lost with nothing delivered: {scheme} in {count} windows" for scheme, count in silent.iter_rows()]
+    return lines
 
 
 def _rate(rate: float, low: float, high: float) -> str:

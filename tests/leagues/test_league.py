@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
+from collector.collect import EpisodesFailedError
 from collector.store import SPOOL, partition
 from leagues.league import Rules, example, forget_changed_policies, play, policy_sha256, save
 from schemas.errors import SageccError
@@ -109,6 +110,47 @@ def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
     assert "Missing episodes" in save(league, tmp_path / "out").read_text()
 
 
+class FailingLab(Lab):
+    """A lab in which some of the policy's episodes fail; like the collector, it then puts nothing in place."""
+
+    def __init__(self, failing):
+        super().__init__()
+        self.failing = {environment.id for environment in failing}
+
+    def __call__(self, environments, policies, out):
+        failures = {f"{e.id}.{p}.0": f"{e.id}: nan" for e in environments for p in policies if e.id in self.failing}
+        if failures:
+            raise EpisodesFailedError(failures)
+        super().__call__(environments, policies, out)
+
+
+def test_a_policy_that_fails_loses_there_and_is_listed(raw, tmp_path, policy):
+    lab = FailingLab(ENVIRONMENTS[1:2])
+    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
+    own = league.standings.filter(pl.col("scheme") == policy).to_dicts()
+    assert [(row["wins"], row["windows"], row["missing"]) for row in own] == [(2, 4, 1), (0, 2, 0)]
+    failed = ENVIRONMENTS[1].id
+    assert league.missing == {policy: [failed]}
+    save(league, tmp_path / "out")
+    listed = json.loads((tmp_path / "out/league.json").read_text())["lost"]
+    assert listed == [
+        {
+            "set": "I",
+            "environment_id": failed,
+            "scheme": policy,
+            "status": "missing",
+            "windows": 2,
+            "reason": f"{failed}: nan",
+        }
+    ]
+    assert f"lost unplayed: {policy} in 1 environments, such as {failed}: {failed}: nan" in league_command.table(league)
+
+
+def test_a_policy_that_fails_everywhere_is_an_error(raw, tmp_path, policy):
+    with pytest.raises(EpisodesFailedError, match=r"nan \(and 2 more\)"):
+        play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", FailingLab(ENVIRONMENTS))
+
+
 def test_two_kernels_are_refused(raw, tmp_path):
     write(raw, {(e, "bic"): rows(e, "bic", [5, 5], [20, 20]) for e in ENVIRONMENTS}, kernel="cd" * 32)
     with pytest.raises(SageccError, match=r"different kernels \(cubic on abab.*bic on cdcd"):
@@ -129,7 +171,14 @@ def test_saved_files(raw, tmp_path, policy):
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab())
     report = save(league, out)
     files = {p.name for p in out.iterdir() if p.is_file()}
-    tables = {"scores.parquet", "breakdown.parquet", "league.json", "metrics.json", "standings.csv"}
+    tables = {
+        "scores.parquet",
+        "breakdown.parquet",
+        "robustness.parquet",
+        "league.json",
+        "metrics.json",
+        "standings.csv",
+    }
     assert files == tables | {"standings.png", "plane.png", "example-I.png", "example-II.png", "report.html"}
     before = {name: (out / name).read_bytes() for name in files}
     save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab()), out)
@@ -138,6 +187,10 @@ def test_saved_files(raw, tmp_path, policy):
     assert summary["environments"] == {"I": 2, "II": 1}
     assert summary["windows"] == {"I": 4, "II": 2}
     assert summary["kernel"] == "ab" * 32
+    assert summary["lost"] == []
+    assert pl.read_parquet(out / "robustness.parquet").to_dicts() == summary["robustness"]
+    own = [row for row in summary["robustness"] if (row["alpha"], row["margin"]) == (2.0, 0.1)]
+    assert [row["winning_rate"] for row in own] == [row["winning_rate"] for row in summary["standings"]]
     assert json.loads((out / "metrics.json").read_text()) == {
         "models/sage": {"set_I": {"rank": 1, "winning_rate": 1.0}, "set_II": {"rank": 2, "winning_rate": 0.0}},
         "best_heuristic": {"set_I": {"winning_rate": 0.0}, "set_II": {"winning_rate": 1.0}},

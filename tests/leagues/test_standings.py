@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leagues.scores import SCORE_SCHEMA
-from leagues.standings import breakdown, mark_winners, missing, overall, standings
+from leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
 from schemas.errors import SageccError
 from tests.leagues.synthetic import set_one, set_two
 
@@ -160,6 +160,77 @@ def test_breakdown_by_hand():
     assert rate["queue_bdp", 1.0, "a"] == 0.75
     assert rate["window", 1.0, "b"] == 0.5
     assert classes.filter((pl.col("class") == "step") & (pl.col("value") == 2.0))["windows"].to_list() == [2, 2]
+
+
+def test_breakdown_has_intervals_over_the_class_s_environments():
+    one, other, third = set_one(12.0), set_one(24.0), set_one(24.0, rtt_ms=40)
+    table = league({(e.id, 0): {"a": 10.0 if e is other else 1.0, "b": 5.0} for e in (one, other, third)})
+    classes = breakdown(mark_winners(table), [one, other, third]).filter(pl.col("scheme") == "a")
+    row = {(r["class"], r["value"]): (r["low"], r["winning_rate"], r["high"]) for r in classes.to_dicts()}
+    assert row["bandwidth_mbps", 12.0] == (0.0, 0.0, 0.0)
+    assert row["bandwidth_mbps", 24.0] == (0.0, 0.5, 1.0)  # a quarter of the draws take one environment twice
+    assert row["min_rtt_ms", 40.0] == (0.0, 0.0, 0.0)
+
+
+def test_lost_windows_are_listed():
+    table = league({("e1", 0): {"a": 1.0, "b": None}, ("e1", 1): {"a": 0.0, "b": None}})
+    table = table.with_columns(
+        status=pl.when((pl.col("scheme") == "a") & (pl.col("window") == 1)).then(pl.lit("silent")).otherwise("status")
+    )
+    assert lost(table).rows() == [("I", "e1", "a", "silent", 1), ("I", "e1", "b", "missing", 2)]
+
+
+def rates(games, set_name="I", fair=None):
+    """Build a score table from {(environment, window): {scheme: (goodput in Mbps, delay in ms)}}, scores left out."""
+    rows = [
+        dict.fromkeys(SCORE_SCHEMA)
+        | {
+            "set": set_name,
+            "environment_id": environment,
+            "window": window,
+            "scheme": scheme,
+            "status": "ok",
+            "metric": "friendliness" if fair else "power",
+            "goodput_mbps": float(r),
+            "delay_ms": float(d),
+            "fair_share_mbps": fair,
+        }
+        for (environment, window), by_scheme in games.items()
+        for scheme, (r, d) in by_scheme.items()
+    ]
+    return pl.DataFrame(rows, schema=SCORE_SCHEMA)
+
+
+def test_the_four_rules_by_hand():
+    # Window 0: r^2/d is 1, 0.955, 0.920; r^3/d is 10, 7.64, 8.28.
+    # Window 1: r^2/d is 0.5, 0.8, 0.545; r^3/d is 2.5, 3.2, 3.27.
+    games = {
+        ("e", 0): {"a": (10, 100), "b": (8, 67), "c": (9, 88)},
+        ("e", 1): {"a": (5, 50), "b": (4, 20), "c": (6, 66)},
+    }
+    # Fair share 10, nearest 10.4: a margin of 10 % takes 8.64 to 11.44, one of 5 % 9.12 to 10.92.
+    beside = {("f", 0): {"a": (9.5, 1), "b": (10.4, 1), "c": (11.2, 1)}}
+    table = robustness(pl.concat([rates(games), rates(beside, "II", 10.0)]))
+    wins = {(r["set"], r["alpha"], r["margin"], r["scheme"]): r["wins"] for r in table.to_dicts()}
+    expected = {
+        ("I", 2.0, 0.1): (1, 2, 1),  # a, b and c; b
+        ("I", 2.0, 0.05): (1, 2, 0),  # a and b; b
+        ("I", 3.0, 0.1): (1, 1, 1),  # a; b and c
+        ("I", 3.0, 0.05): (1, 1, 1),  # a; b and c
+        ("II", 2.0, 0.1): (1, 1, 1),
+        ("II", 2.0, 0.05): (1, 1, 0),
+        ("II", 3.0, 0.1): (1, 1, 1),
+        ("II", 3.0, 0.05): (1, 1, 0),
+    }
+    assert wins == {(*key, scheme): n for key, row in expected.items() for scheme, n in zip("abc", row, strict=True)}
+    tight = table.filter((pl.col("alpha") == 2.0) & (pl.col("margin") == 0.05) & (pl.col("set") == "I"))
+    assert tight.select("scheme", "rank", "overall").rows() == [("b", 1, 1), ("a", 2, 2), ("c", 3, 3)]
+
+
+def test_own_rules_are_among_them():
+    table = robustness(rates({("e", 0): {"a": (10, 100), "b": (8, 67)}}), own=(1.0, 0.2))
+    rules = table.select("alpha", "margin").unique(maintain_order=True).rows()
+    assert rules == [(1.0, 0.2), (2.0, 0.1), (2.0, 0.05), (3.0, 0.1), (3.0, 0.05)]
 
 
 SCORES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=8)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import sagecc.commands.league as league_command
+from collector.schemes import OTHERS, SCHEMES
+from leagues.presets import PRESETS, preset_schemes
+from schemas.errors import SageccError
+from tests.leagues.synthetic import rows, set_one, set_two, write
+from tests.leagues.test_league import Lab
+
+ENVIRONMENTS = (set_one(12), set_two(12))
+
+
+@pytest.fixture
+def league(tmp_path, monkeypatch):
+    """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(league_command, "lab_runner", lambda kernel, jobs, seed: Lab())
+    for name in ("sage", "bc"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "weights").write_text(name)
+    write(tmp_path / "raw", {(e, s): rows(e, s, [7, 7], [12, 12]) for e in ENVIRONMENTS for s in (*SCHEMES, "nv")})
+
+    def run(*options):
+        result = CliRunner().invoke(league_command.command, [*options, "--raw", "raw", "--out", "out"])
+        if result.exception:
+            raise result.exception
+        return {row["scheme"] for row in json.loads((tmp_path / "out/league.json").read_text())["ranking"]}
+
+    return run
+
+
+def test_presets_name_kernel_schemes():
+    assert all(set(preset.schemes) <= {*SCHEMES, *OTHERS} for preset in PRESETS.values())
+    assert PRESETS["heuristics"].schemes == tuple(SCHEMES)
+
+
+def test_who_plays(league):
+    assert league("--preset", "heuristics") == set(SCHEMES)
+    assert league("--preset", "delay-based", "--policy", "models/sage") == {
+        "bbr2",
+        "vegas",
+        "cdg",
+        "policy:models/sage",
+    }
+    assert league("--preset", "delay-based", "--schemes", "nv") == delay | {"nv"}
+    two = ("--policy", "models/sage", "--policy", "models/bc")
+    assert league("--preset", "ml-based", *two) == {"policy:models/sage", "policy:models/bc"}
+    assert league() == set(SCHEMES)
+
+
+def test_a_league_of_policies_needs_two(league):
+    assert preset_schemes("ml-based", ["policy:a", "policy:b"]) == ()
+    with pytest.raises(SageccError, match="2 or more with --policy"):
+        league("--preset", "ml-based", "--policy", "models/sage")
