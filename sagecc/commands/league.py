@@ -106,7 +106,7 @@ def _ranks(league: League, width: int) -> list[str]:
     rows = league.robustness.select("alpha", "margin", "scheme", "overall").unique().iter_rows()
     ranks = {(alpha, margin, scheme): rank for alpha, margin, scheme, rank in rows}
     combinations = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
-    titles = [f"{alpha:g}, {margin:.0%}" for alpha, margin in combinations]
+    titles = [f"{alpha:g}, {100 * margin:g} %" for alpha, margin in combinations]
     lines = [f"      {'by alpha, margin':<{width}}" + "".join(f"  {title:>8}" for title in titles)]
     for _, scheme, _ in league.rows():
         cells = "".join(f"  {ranks[(*rule, scheme)]:>8}" for rule in combinations)
