@@ -2,7 +2,7 @@
 """A policy in charge of flows: one raw row a tick in, a congestion window and a pacing rate out.
 
 What is observed, what an answer does to a window, how often, and on top of which of the kernel's schemes is the
-artefact's to say; execution.sources and execution.windows have what can be offered.
+artefact's to say; execution.sources and execution.actions have what can be offered.
 
 The pool's features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
 the kernel really had, as in the pool: what the policy sees in charge is what it saw in training.
@@ -17,26 +17,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collector.features import FeatureTracker, Windows
 from collector.lab import Controller
-from collector.schemes import POLICY_PREFIX
-from execution.window import CongestionWindows, Ints
+from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from collector.spec import Drive
+from execution.actions import OWN_WINDOW, Starting, action_of
+from execution.sources import source_of
+from execution.window import Ints
 from learner import exact, runtime
-from learner.artefact import OBSERVATION_SOURCE, PolicyArtefact
+from learner.artefact import PolicyArtefact
 from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES, POOL_VERSION
 from schemas.raw import TICK_S
 
-OBSERVATION_SOURCES = {(OBSERVATION_SOURCE, POOL_VERSION)}
-"""The observations that can be offered, with their versions."""
-
-UNDERLYING_SCHEME = "pure"
+UNDERLYING_SCHEMES = (OWN_WINDOW, *SCHEMES, *OTHERS)
+"""Whose windows can be set in the lab."""
 
 
 class PolicyAgent:
-    """One policy and the flows it drives, a slot each: features, hidden state and window of every flow.
-
-    execution.window has the rules for the windows.
+    """One policy and the flows it drives, a slot each: observations, hidden state and window of every flow.
 
     flows: number of slots. seed: draw each action from the policy's mixture with a generator of its own for
     every slot, instead of taking the mixture's mean. step: the policy's network in a runtime of learner.runtime, by
@@ -48,16 +45,16 @@ class PolicyAgent:
     ) -> None:
         _refuse_what_cannot_run(policy)
         self._policy = policy
-        self._control = policy.control
+        self._control = control = policy.control
         self._network = step or runtime.load(policy)
-        self._columns = np.array([FEATURE_NAMES.index(name) for name in policy.observations])
-        self._tracker = FeatureTracker(_windows(policy), flows)
+        self._source = source_of(policy, flows)
+        self._act = action_of(control, flows)
+        self._starting = Starting(control.slow_start, control, flows) if control.slow_start else None
         self._slots = np.arange(flows)
         self._hidden = policy.initial_state(flows)
-        self._period, self._spread = _period_ticks(policy), policy.control.spread
-        self._age = np.zeros(flows, np.int64)
+        self._period = _period_ticks(policy)
+        self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._action = np.zeros(flows)
-        self._windows = CongestionWindows(policy.control.cwnd_packets, flows)
         self._seed = seed
         self._random = [self._generator(slot) for slot in range(flows)]
 
@@ -87,23 +84,32 @@ class PolicyAgent:
         Raises SageccError naming the policy when it answers with something that is not a number.
         """
         at = self._slots if slots is None else slots
-        observation = self._tracker.update_flows(samples, at)
-        due = self._age[at] % self._period == 0
-        self._age[at] += 1
+        news = self._source.update(samples, at)
+        due = (self._wait[at] <= 0) & (news > 0)
+        self._wait[at] -= 1
+        early = self._starting.going_on(samples, at) if self._starting else None
+        if early is not None:
+            due &= ~early
         if due.any():
-            self._decide(np.ascontiguousarray(observation[due][:, self._columns]), at[due])
-        action = self._action[at] if self._spread else np.where(due, self._action[at], 0)
-        return self._windows.multiply(samples, at, exact.power(self._control.base, action))
+            self._decide(self._source.report(due), at[due])
+            self._wait[at[due]] = self._period - 1
+        cwnd, pacing = self._act.step(samples, at, due, self._action[at])
+        if self._starting and early is not None and early.any():
+            first = self._starting.step(samples, news)
+            cwnd, pacing = np.where(early, first, (cwnd, pacing))
+            self._source.skip(early & (news > 0))
+        return cwnd, pacing
 
     def reset(self, slot: int = 0, stream: int | None = None) -> None:
         """Forget a flow, so that its slot can serve another.
 
         stream: which random numbers that one draws its actions with, whatever its slot; the slot's by default.
         """
-        self._tracker.reset(slot)
-        self._hidden[slot] = 0
-        self._windows.reset(slot)
-        self._age[slot] = 0
+        self._source.reset(slot)
+        self._act.reset(slot)
+        if self._starting:
+            self._starting.reset(slot)
+        self._hidden[slot] = self._wait[slot] = 0
         self._random[slot] = self._generator(slot if stream is None else stream)
 
     def _decide(self, observation: npt.NDArray[np.float32], at: Ints) -> None:
@@ -142,6 +148,12 @@ def policy_controller(scheme: str, episode: str | None = None) -> Controller:
     return agent
 
 
+def policy_drive(scheme: str, latency_us: int = 0) -> Drive:
+    """Return how the policy of the scheme `policy:PATH` drives a flow in the lab: on top of which of its schemes."""
+    control = PolicyArtefact.load(scheme.removeprefix(POLICY_PREFIX)).control
+    return Drive(control.underlying_scheme, latency_us)
+
+
 def stream_of(episode: str) -> int:
     """Return the number of the random numbers that an episode's actions are drawn with."""
     return int.from_bytes(hashlib.sha256(episode.encode()).digest()[:8], "little")
@@ -152,7 +164,7 @@ def _refuse_what_cannot_run(policy: PolicyArtefact) -> None:
     _period_ticks(policy)
     if policy.control.underlying_scheme not in UNDERLYING_SCHEMES:
         raise SageccError(
-            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}', which is no scheme of this kernel:"
+            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}', which this kernel has not:"
             f" there are {', '.join(UNDERLYING_SCHEMES)}"
         )
 
@@ -166,4 +178,3 @@ def _period_ticks(policy: PolicyArtefact) -> int:
             f"{TICK_S * 1000:g} ms can be run"
         )
     return int(ticks)
-

@@ -62,3 +62,9 @@ class CongestionWindows:
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
         self._window[slot] = self._given[slot] = 0
+
+
+def pacing_rates(samples: npt.NDArray[np.void], cwnd: Ints) -> Ints:
+    """Return one window an sRTT [B] (bytes/s), UNLIMITED before the first RTT; cwnd [B] in packets."""
+    mss, srtt = (samples[name].astype(np.int64) for name in ("mss_bytes", "srtt_us"))
+    return np.asarray(cwnd * mss * 1_000_000 // np.maximum(srtt, 1) * (srtt > 0))

@@ -2,9 +2,9 @@
 """The policy artefact: a folder with weights, a card, and the network in other runtimes' formats.
 
 Reading one needs no TensorFlow. The card says what the policy sees (where observations come from, their names in
-order, their scaling), what it does (the action map), how often, and on top of which scheme; where it came from
-(configuration, seed, pool) and its final metrics. docs/learner.md describes the format. Nothing here knows one kind of
-observation from another: who runs a policy says which it can offer (execution.agent).
+order, their scaling), what it does (the action map), how often, and on top of which scheme; what kind of network it
+is; where it came from (configuration, seed, pool) and its final metrics. docs/policies.md describes the format. Nothing
+here knows one kind of observation from another: who runs a policy says which it can offer (execution.sources).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from safetensors import SafetensorError
@@ -22,13 +23,14 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from learner.config import Config, InputTransform
-from learner.inference import NumpyOps, forward
+from learner.inference import Network, NumpyOps, Ops, forward
+from learner.mlp import Mlp
 from learner.scaling import Floats, Scaling
 from schemas.errors import SageccError
 from schemas.files import sha256_file, write_atomically
 from schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 
-FORMAT_VERSION = "2.0"
+FORMAT_VERSION = "2.1"
 """Major.minor: a reader refuses another major version and reads any minor one."""
 
 WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
@@ -39,9 +41,29 @@ OBSERVATION_SOURCE = "sagecc.pool"
 
 ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
-NETWORK_KIND = "sage"
+HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
+
+_MAPS = (ACTION_MAP, SPREAD_MAP, HUNDREDTHS_MAP)
 
 _AGAIN = "train it again with 'sagecc train' or fetch it again"
+
+
+@dataclass(frozen=True)
+class SlowStart:
+    """How a flow begins whose policy is asked only once its slow start is over: when ssthresh is below the window.
+
+    Until then its window is multiplied by `factor`, cut to whole packets, every `every_ms` in which something is
+    acknowledged.
+    """
+
+    factor: float
+    every_ms: float
+
+    def __post_init__(self) -> None:
+        if not all(type(x) in (int, float) and math.isfinite(x) for x in (self.factor, self.every_ms)):
+            raise ValueError("a slow start's factor and time must be numbers")
+        if not (1 <= self.factor <= 2 and self.every_ms > 0):
+            raise ValueError(f"no slow start multiplies by {self.factor} every {self.every_ms} ms")
 
 
 @dataclass(frozen=True)
@@ -49,6 +71,9 @@ class Control:
     """What an answer a of the policy does: every `period_ms` the window is multiplied by base**a.
 
     spread: in equal parts, one at each tick of the period, and not all at once.
+    hundredths: by base**a cut to hundredths, and the window cut to whole packets: it is the underlying scheme's, and no
+    fraction is kept from one decision to the next.
+    slow_start: before the first decision; None where the policy has a flow from its first tick.
     limits: a is clipped to these. cwnd_packets: and the window to these, by default those of Sage's public code.
     underlying_scheme: the kernel's scheme whose window that is; `pure` keeps the one it was given last.
     """
@@ -59,6 +84,8 @@ class Control:
     period_ms: float = 10.0
     underlying_scheme: str = "pure"
     spread: bool = False
+    hundredths: bool = False
+    slow_start: SlowStart | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets)
@@ -66,6 +93,8 @@ class Control:
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
             raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
+        if self.spread and self.hundredths:
+            raise ValueError("an answer cannot be given in parts and in hundredths")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
@@ -73,22 +102,37 @@ class Control:
     def of(cls, card: dict[str, Any]) -> Control:
         """Read the card's fields; raises KeyError, TypeError or ValueError where they are not usable."""
         action = card["action"]
-        if action["map"] not in (ACTION_MAP, SPREAD_MAP):
+        if action["map"] not in _MAPS:
             raise ValueError(f"action map '{action['map']}' is not known here")
         (low, high), (least, most) = action["limits"], action["cwnd_packets"]
         if not isinstance(card["underlying_scheme"], str):
             raise TypeError("underlying_scheme is no name")
-        spread = action["map"] == SPREAD_MAP
-        return cls(action["base"], (low, high), (least, most), card["period_ms"], card["underlying_scheme"], spread)
+        return cls(
+            base=action["base"],
+            limits=(low, high),
+            cwnd_packets=(least, most),
+            period_ms=card["period_ms"],
+            underlying_scheme=card["underlying_scheme"],
+            spread=action["map"] == SPREAD_MAP,
+            hundredths=action["map"] == HUNDREDTHS_MAP,
+            slow_start=SlowStart(**action["slow_start"]) if "slow_start" in action else None,
+        )
+
+    @property
+    def map(self) -> str:
+        """The card's name for what an answer does."""
+        return HUNDREDTHS_MAP if self.hundredths else SPREAD_MAP if self.spread else ACTION_MAP
 
     def card(self) -> dict[str, Any]:
         """Return the card's fields."""
+        slow_start = {"slow_start": dict(self.slow_start.__dict__)} if self.slow_start else {}
         return {
             "action": {
-                "map": SPREAD_MAP if self.spread else ACTION_MAP,
+                "map": self.map,
                 "base": self.base,
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
+                **slow_start,
             },
             "period_ms": self.period_ms,
             "underlying_scheme": self.underlying_scheme,
@@ -97,7 +141,9 @@ class Control:
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """What fixes every weight's shape: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
+    """Sage's kind of network: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
+
+    kind: ClassVar[str] = "sage"
 
     inputs: int
     width: int
@@ -162,6 +208,14 @@ class NetworkSizes:
         """Number of trainable parameters."""
         return sum(int(np.prod(shape)) for shape in self.shapes().values())
 
+    def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H]."""
+        return forward(self, w, ops, x, hidden)
+
+
+NETWORKS: dict[str, Callable[..., Network]] = {kind.kind: kind for kind in (NetworkSizes, Mlp)}
+"""Kinds of networks by the name that a card has for them; called with its other fields."""
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -173,7 +227,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class PolicyArtefact:
-    """A trained policy: feed it one observation a period for each flow, with the hidden state it gave last.
+    """A policy: feed it one observation a period for each flow, with the hidden state it gave last.
 
     source: who defines the observations, and which version of that; the runtime must offer it.
     """
@@ -184,7 +238,7 @@ class PolicyArtefact:
     observations: tuple[str, ...]
     control: Control
     scaling: Scaling
-    sizes: NetworkSizes
+    sizes: Network
     weights: dict[str, Floats]
 
     @classmethod
@@ -212,9 +266,9 @@ class PolicyArtefact:
             )
         try:
             kind, fields = card["network"]["kind"], {k: v for k, v in card["network"].items() if k != "kind"}
-            if kind != NETWORK_KIND:
+            if kind not in NETWORKS:
                 raise ValueError(f"network of kind '{kind}' is not known here")
-            sizes = NetworkSizes(**fields)
+            sizes = NETWORKS[kind](**fields)
             inputs = card["inputs"]
             shift, scale = (np.array(inputs[name], np.float32) for name in ("shift", "scale"))
             if inputs["transform"] not in get_args(InputTransform):
@@ -250,13 +304,13 @@ class PolicyArtefact:
         observation: unscaled features [B, F] in the order of `observations`. hidden: [B, H].
         Returns the mixture over log2(action), logits, loc and scale, each [B, K], and the next hidden state [B, H].
         """
-        return forward(self.sizes, self.weights, NumpyOps(), self.scaling(observation), hidden)
+        return self.sizes.forward(self.weights, NumpyOps(), self.scaling(observation), hidden)
 
 
 def write(
     folder: Path,
     weights: dict[str, Floats],
-    sizes: NetworkSizes,
+    sizes: Network,
     scaling: Scaling,
     observations: tuple[str, ...],
     provenance: dict[str, Any],
@@ -284,7 +338,7 @@ def write(
             "limit": scaling.limit,
         },
         **(control or Control()).card(),
-        "network": {"kind": NETWORK_KIND, **sizes.__dict__},
+        "network": {"kind": sizes.kind, **sizes.__dict__},
         "parameters": sizes.parameters,
         **provenance,
     }

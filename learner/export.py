@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from learner.artefact import INT8, LITERT, ONNX, Exported, NetworkSizes
-from learner.inference import LAYER_NORM_EPSILON, NumpyOps, forward
+from learner.artefact import INT8, LITERT, ONNX, Exported
+from learner.inference import LAYER_NORM_EPSILON, Network, NumpyOps
 from learner.runtime import OUTPUTS, Step, litert_network, onnx_network
 from learner.scaling import Floats
 from learner.tensorflow_runtime import quietly, tf
@@ -27,7 +27,7 @@ IR_VERSION = 8
 CHECKED_TICKS, CHECKED_FLOWS = 100, 4
 
 
-def export(sizes: NetworkSizes, weights: dict[str, Floats], int8: bool = False) -> Exported:
+def export(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> Exported:
     """Write the network in every format, run each, and say how far it is from numpy.
 
     int8: also with weights of 8 bits (LiteRT's dynamic range quantisation). The differences are the largest over 100
@@ -42,23 +42,23 @@ def export(sizes: NetworkSizes, weights: dict[str, Floats], int8: bool = False) 
     return Exported(files, errors)
 
 
-def difference(sizes: NetworkSizes, weights: dict[str, Floats], network: Step) -> dict[str, float]:
+def difference(sizes: Network, weights: dict[str, Floats], network: Step) -> dict[str, float]:
     """Return the largest absolute difference to numpy of each output, to two digits."""
     inputs = np.random.default_rng(0).normal(size=(CHECKED_TICKS, CHECKED_FLOWS, sizes.inputs)).astype(np.float32)
     ours = theirs = np.zeros((CHECKED_FLOWS, sizes.state), np.float32)
     largest = np.zeros(len(OUTPUTS))
     for x in inputs:
-        wanted, found = forward(sizes, weights, NumpyOps(), x, ours), network(x, theirs)
+        wanted, found = sizes.forward(weights, NumpyOps(), x, ours), network(x, theirs)
         largest = np.maximum(largest, [np.abs(a - b).max() for a, b in zip(wanted, found, strict=True)])
         ours, theirs = wanted[-1], found[-1]
     return {name: float(f"{value:.1e}") for name, value in zip(OUTPUTS, largest, strict=True)}
 
 
-def litert(sizes: NetworkSizes, weights: dict[str, Floats], int8: bool = False) -> bytes:
+def litert(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> bytes:
     """Return the network as a LiteRT file."""
 
     def network(observation: Any, hidden: Any) -> dict[str, Any]:
-        outputs = forward(sizes, weights, TensorFlowOps(), observation, hidden)
+        outputs = sizes.forward(weights, TensorFlowOps(), observation, hidden)
         return dict(zip(OUTPUTS, (tf.identity(x) for x in outputs), strict=True))
 
     with quietly():
@@ -71,10 +71,10 @@ def litert(sizes: NetworkSizes, weights: dict[str, Floats], int8: bool = False) 
         return bytes(converter.convert())
 
 
-def onnx_bytes(sizes: NetworkSizes, weights: dict[str, Floats]) -> bytes:
+def onnx_bytes(sizes: Network, weights: dict[str, Floats]) -> bytes:
     """Return the network as an ONNX file."""
     ops = OnnxOps()
-    results = forward(sizes, weights, ops, "observation", "hidden")
+    results = sizes.forward(weights, ops, "observation", "hidden")
     for name, result in zip(OUTPUTS, results, strict=True):
         ops.node("Identity", result, output=name)
     outputs = dict.fromkeys(OUTPUTS, sizes.mixture) | {"next_hidden": sizes.state}
@@ -87,7 +87,7 @@ def onnx_bytes(sizes: NetworkSizes, weights: dict[str, Floats]) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _inputs(sizes: NetworkSizes) -> dict[str, int]:
+def _inputs(sizes: Network) -> dict[str, int]:
     return {"observation": sizes.inputs, "hidden": sizes.state}
 
 
@@ -115,6 +115,14 @@ class TensorFlowOps:
     def relu(self, x: Any) -> Any:
         """Max(x, 0)."""
         return tf.nn.relu(x)
+
+    def leaky_relu(self, x: Any, slope: float) -> Any:
+        """Max(x, slope x)."""
+        return tf.maximum(x, slope * x)
+
+    def zeros_like(self, x: Any) -> Any:
+        """0 for each element of x."""
+        return tf.zeros_like(x)
 
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
@@ -168,6 +176,14 @@ class OnnxOps:
     def relu(self, x: Any) -> Any:
         """Max(x, 0)."""
         return self.node("Relu", x)
+
+    def leaky_relu(self, x: Any, slope: float) -> Any:
+        """Max(x, slope x)."""
+        return self.node("LeakyRelu", x, alpha=slope)
+
+    def zeros_like(self, x: Any) -> Any:
+        """0 for each element of x."""
+        return self.node("Mul", x, np.array(0, np.float32))
 
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""

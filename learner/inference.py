@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy's network for one tick, written once: numpy runs it, and the exporters and the exact runtime reuse it."""
+"""A policy's network for one tick, written once: numpy runs it, and the exporters and the exact runtime reuse it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -33,6 +33,12 @@ class Ops(Protocol):
     def relu(self, x: Any) -> Any:
         """Max(x, 0)."""
 
+    def leaky_relu(self, x: Any, slope: float) -> Any:
+        """Max(x, slope x)."""
+
+    def zeros_like(self, x: Any) -> Any:
+        """0 for each element of x."""
+
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
 
@@ -43,8 +49,39 @@ class Ops(Protocol):
         """h' = h + z (a - h); z, r = sigmoid(x w_i + h w_h + b), a = tanh(x w_ia + (r h) w_ha + b_a)."""
 
 
+class Network(Protocol):
+    """A kind of network with its sizes: a frozen dataclass, whose fields are the card's beside the kind's name."""
+
+    kind: ClassVar[str]
+
+    @property
+    def inputs(self) -> int:
+        """Number of observations F."""
+
+    @property
+    def state(self) -> int:
+        """Size H of the hidden state."""
+
+    @property
+    def mixture(self) -> int:
+        """Number K of components."""
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable parameters."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every weight by name."""
+
+    def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H].
+
+        x [B, F] is scaled already, hidden [B, H] is what the last step gave.
+        """
+
+
 def forward(sizes: NetworkSizes, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the mixture's logits, loc and scale [B, K] and the next hidden state; x [B, F] is scaled already."""
+    """Run Sage's network: return logits, loc and scale [B, K] and the next hidden state; x [B, F] is scaled already."""
 
     def linear(x: Any, name: str) -> Any:
         return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])
@@ -84,6 +121,14 @@ class NumpyOps:
     def relu(self, x: Any) -> Any:
         """Max(x, 0)."""
         return np.maximum(x, ZERO)
+
+    def leaky_relu(self, x: Any, slope: float) -> Any:
+        """Max(x, slope x)."""
+        return np.maximum(x, np.float32(slope) * x)
+
+    def zeros_like(self, x: Any) -> Any:
+        """0 for each element of x."""
+        return np.zeros_like(x)
 
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from learner.artefact import INT8, LITERT, ONNX, PolicyArtefact
 from learner.exact import ExactOps, scaled
-from learner.inference import forward
 from learner.scaling import Floats
 from schemas.errors import SageccError
 
@@ -31,7 +30,7 @@ def exact(policy: PolicyArtefact) -> Step:
     ops = ExactOps()
 
     def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        return forward(policy.sizes, policy.weights, ops, scaled(policy.scaling, observation), hidden)
+        return policy.sizes.forward(policy.weights, ops, scaled(policy.scaling, observation), hidden)
 
     return step
 

@@ -24,13 +24,13 @@ class Watched:
         self.agent = agent
         self.features: list[npt.NDArray[np.float32]] = []
         self.given: list[tuple[int, int]] = []
-        update = agent._tracker.update_flows
+        update = agent._source.tracker.update_flows
 
         def keep(*args: Any) -> npt.NDArray[np.float32]:
             self.features.append(update(*args))
             return self.features[-1]
 
-        agent._tracker.update_flows = keep  # type: ignore[assignment,method-assign]
+        agent._source.tracker.update_flows = keep  # type: ignore[assignment,method-assign]
 
     def __call__(self, sample: np.void) -> tuple[int, int]:
         self.given.append(self.agent(sample))
