@@ -33,6 +33,10 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 kernel: setup ## Build or verify the virtual-time kernel
 	@sagecc kernel
 
+.PHONY: bpf
+bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); what is shipped needs none of them
+	@scripts/bpf
+
 .PHONY: test
 test: kernel ## Run the tests, less those that take minutes
 	pytest -m "not slow"

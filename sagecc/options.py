@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from collector.schemes import SCHEMES, check_scheme
 
 KERNEL = Path("build/sagecc-linux")
 RAW = Path("datasets/raw")
+POOL = Path("datasets/pool")
+LEAGUE = Path("leagues/results")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -26,6 +30,19 @@ def kernel_option() -> Decorator:
         show_default=True,
         help="The kernel that 'sagecc kernel' built.",
     )
+
+
+runtime_option = click.option(
+    "--runtime",
+    default="auto",
+    show_default=True,
+    help="What runs the network: litert, onnx, exact, ... (docs/learner.md); auto: litert, or exact without a file.",
+)
+
+
+def log_to_stderr() -> None:
+    """Show what commands that go on for long have to say, with the time."""
+    logging.basicConfig(format="%(asctime)s sagecc: %(message)s", level=logging.INFO, stream=sys.stderr)
 
 
 def parse_schemes(text: str) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ def test_every_source_file_names_its_licence(file: str) -> None:
         return
     licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
     assert licence, f"{file}: no SPDX line"
-    gpl = (file.startswith("collector/kernel/") and not file.endswith(".py")) or file.endswith(".cc")  # ns-3's
+    in_kernel = file.startswith(("collector/kernel/", "execution/bpf/")) and not file.endswith(".py")
+    gpl = in_kernel or file.endswith(".cc")  # ns-3's
     assert ("GPL-2.0-only" if gpl else "Apache-2.0") in licence[1].split(" OR "), licence[1]
 
 

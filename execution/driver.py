@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's process: each 10 ms it looks at every socket of the scheme and answers all of them at once.
+
+Started by execution.supervisor as `python -m execution.driver SOCKET POLICY RUNTIME SLOTS`. Over the socket, a JSON
+object a message, it says that it is ready, is handed the shared memory, says that it drives, and how it kept time. It
+needs no privilege, ends with its parent, and takes its orders back when it ends in order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from execution.agent import PolicyAgent
+from execution.shared import ROW, STALL_NS, Descriptors, Ints, Shared
+from schemas.errors import SageccError
+from schemas.raw import TICK_S
+
+TICK_NS = round(TICK_S * 1e9)
+REPORT_NS = 60_000_000_000
+PR_SET_PDEATHSIG = 1
+
+AUTO, LITERT = "auto", "litert"
+"""AUTO: the fastest runtime that the artefact is exported to, or else the one that needs no export."""
+
+
+class Policy(Protocol):
+    """What drives flows: execution.agent.PolicyAgent."""
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints) -> tuple[Ints, Ints]:
+        """Return windows and pacing rates [B] of the flows in slots [B]."""
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+
+
+@dataclass
+class Timing:
+    """How an agent kept time since it last said so.
+
+    ticks: how many were due while there were flows. met: after how many of them every order was out before the next
+    was due. flows: most at once. p50_ms, p99_ms, longest_ms: from a tick's due time until its orders were out.
+    cpu_s, wall_s: processor time, and time.
+    """
+
+    ticks: int
+    met: int
+    flows: int
+    p50_ms: float
+    p99_ms: float
+    longest_ms: float
+    cpu_s: float
+    wall_s: float
+
+
+class Clock:
+    """Counts what Timing says."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic_ns(), time.process_time_ns()
+        self._took_ns: list[int] = []
+        self._skipped = self._flows = 0
+
+    def note(self, flows: int, took_ns: int, skipped: int) -> None:
+        """Count a tick that took so long, and how many it made impossible."""
+        if flows:
+            self._took_ns.append(took_ns)
+            self._skipped += skipped
+            self._flows = max(self._flows, flows)
+
+    @property
+    def since_ns(self) -> int:
+        """When counting began (CLOCK_MONOTONIC)."""
+        return self._began[0]
+
+    def timing(self) -> Timing:
+        """Return the count."""
+        took = np.array(self._took_ns or [0]) / 1e6
+        p50, p99 = np.percentile(took, (50, 99))
+        return Timing(
+            ticks=len(self._took_ns) + self._skipped,
+            met=sum(ns <= TICK_NS for ns in self._took_ns),
+            flows=self._flows,
+            p50_ms=round(float(p50), 3),
+            p99_ms=round(float(p99), 3),
+            longest_ms=round(float(took.max()), 3),
+            cpu_s=(time.process_time_ns() - self._began[1]) / 1e9,
+            wall_s=(time.monotonic_ns() - self._began[0]) / 1e9,
+        )
+
+
+class Driver:
+    """One policy and all sockets of the scheme, a tick at a time."""
+
+    def __init__(self, policy: Policy, shared: Shared) -> None:
+        self._policy, self._shared = policy, shared
+        self._known = np.zeros(shared.slots, np.uint64)
+        self._tick = int(shared.agent["tick"][0])
+        self._last_ns = 0
+        shared.agent["pid"] = os.getpid()
+
+    def tick(self) -> int:
+        """Look at every socket, ask the policy about all at once, leave its orders; return how many sockets.
+
+        After a pause in which the flows fell back, the policy starts on each anew.
+        Raises SageccError where the policy has no answer.
+        """
+        shared = self._shared
+        if time.monotonic_ns() - self._last_ns > STALL_NS:
+            self._known[:] = 0
+        self._tick += 1
+        slots = shared.observe(self._tick)
+        rows = shared.rows[slots]
+        flows = rows["flow"]
+        for slot in slots[flows != self._known[slots]]:
+            self._policy.reset(int(slot))
+        self._known[slots] = flows
+        if len(slots):
+            cwnd, pacing = self._policy.step(rows, slots)
+            self._last_ns = time.monotonic_ns()
+            shared.order(slots, flows, cwnd, pacing, self._last_ns)
+        else:
+            self._last_ns = time.monotonic_ns()
+            shared.agent["beat_ns"] = self._last_ns
+        return len(slots)
+
+
+def warm_up(policy: Policy, slots: int) -> None:
+    """Have everything compiled and allocated before a flow waits for it."""
+    for batch in {1, min(16, slots), slots}:
+        at = np.arange(batch)
+        rows = np.zeros(batch, ROW)
+        rows["cwnd_pkts"], rows["mss_bytes"], rows["srtt_us"], rows["min_rtt_us"] = 10, 1448, 40_000, 40_000
+        for tick in range(2):
+            rows["t_ns"] = tick * TICK_NS
+            policy.step(rows, at)
+    for slot in range(slots):
+        policy.reset(slot)
+
+
+def load(path: str, runtime: str, slots: int) -> PolicyAgent:
+    """Return the agent of a policy in a runtime by name, or in AUTO's first that the artefact has."""
+    if runtime != AUTO:
+        return PolicyAgent.load(path, flows=slots, runtime_name=runtime)
+    try:
+        return PolicyAgent.load(path, flows=slots, runtime_name=LITERT)
+    except SageccError:
+        return PolicyAgent.load(path, flows=slots)  # where nothing is exported; says what else is wrong
+
+
+class Link:
+    """The agent's end of the socket to its supervisor."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def say(self, **message: object) -> None:
+        """Send a message; a supervisor that has gone needs none."""
+        try:
+            self._end.send(json.dumps(message).encode())
+        except OSError:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def descriptors(self) -> Descriptors:
+        """Wait for what is shared."""
+        _, found, _, _ = socket.recv_fds(self._end, 1, len(Descriptors._fields))
+        if not found:
+            sys.exit(0)
+        return Descriptors._make(found)
+
+
+def drive(driver: Driver, link: Link, ended: list[int]) -> None:
+    """Tick until `ended` holds a signal, and report how time was kept."""
+    clock, due_ns = Clock(), time.monotonic_ns()
+    while not ended:
+        flows = driver.tick()
+        took_ns = time.monotonic_ns() - due_ns
+        skipped = took_ns // TICK_NS
+        clock.note(flows, took_ns, skipped)
+        if clock.since_ns + REPORT_NS < due_ns:
+            link.say(timing=asdict(clock.timing()))
+            clock = Clock()
+        due_ns += (skipped + 1) * TICK_NS
+        time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
+    link.say(timing=asdict(clock.timing()))
+
+
+def main() -> int:
+    """Run the agent; return the exit status."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
+    link = Link(socket.socket(fileno=int(sys.argv[1])))
+    path, runtime, slots = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    try:
+        policy = load(path, runtime, slots)
+        warm_up(policy, slots)
+    except SageccError as error:
+        link.say(error=str(error))
+        return 2
+    gc.collect()
+    gc.freeze()
+    link.say(ready=True)
+    if ended or os.getppid() != parent:
+        return 0
+    shared = Shared(link.descriptors())
+    driver = Driver(policy, shared)
+    try:
+        driver.tick()
+        link.say(driving=True)
+        drive(driver, link, ended)
+    except SageccError as error:
+        shared.withdraw()
+        link.say(error=str(error))
+        return 2
+    finally:
+        shared.withdraw()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheme `sagecc_pure` in the running kernel: loaded, registered, pinned, and removed again.
+
+Registered, a scheme stays until it is removed, whatever becomes of the process that did it, and sockets that use it
+keep it until they close. So everything is made ready first, and registered last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from execution import libbpf
+from execution.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
+from schemas.errors import SageccError
+
+OBJECTS = Path(__file__).with_name("bpf")
+FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
+"""The object for each number of arguments that a kernel's cong_control takes: 2 until 6.9, 4 since."""
+
+SCHEME = "sagecc_pure"
+PINS = Path("/sys/fs/bpf/sagecc")
+OLDEST = (6, 1)
+STRUCT_OPS_MAP = 26
+"""BPF_MAP_TYPE_STRUCT_OPS."""
+
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
+CAP_SYS_ADMIN = 21
+
+_SHARED = {"rows": ROW, "orders": ORDER, "agent": AGENT, "counts": COUNTS}
+_PROGRAM_OF_CGROUPS = "choose"
+
+
+def why_not(*capabilities: str) -> str | None:
+    """Return why the scheme cannot be loaded here, or None if it can.
+
+    capabilities: what is needed beside CAP_BPF and CAP_PERFMON.
+    """
+    release = platform.release()
+    version = re.match(r"(\d+)\.(\d+)", release)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        return f"Linux {release} is too old: the scheme needs 6.1 or newer"
+    held = _capabilities()
+    missing = [name for name in ("CAP_BPF", "CAP_PERFMON", *capabilities) if not held >> CAPABILITIES[name] & 1]
+    if missing and not (held >> CAP_SYS_ADMIN & 1 and "CAP_NET_ADMIN" not in missing):
+        return f"loading the scheme needs {' and '.join(missing)}: run it as root"
+    try:
+        _form()
+    except SageccError as error:
+        return str(error)
+    return None
+
+
+def _capabilities() -> int:
+    """Return this process's effective capabilities, a bit each."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def _form() -> Path:
+    """Return the object file that fits the running kernel."""
+    with libbpf.kernel_btf() as btf:
+        members = btf.members("tcp_congestion_ops")
+        arguments = btf.arguments(members["cong_control"][0]) if "cong_control" in members else 0
+        offered = btf.members("bpf_struct_ops_tcp_congestion_ops")
+    if not offered:
+        raise SageccError(
+            f"Linux {platform.release()} takes no congestion control from BPF: it was built without CONFIG_BPF_JIT or"
+            " CONFIG_BPF_SYSCALL"
+        )
+    if arguments not in FORMS:
+        raise SageccError(
+            f"cong_control of Linux {platform.release()} takes {arguments} arguments; there are objects for"
+            f" {' and '.join(map(str, FORMS))} only"
+        )
+    return OBJECTS / FORMS[arguments]
+
+
+def _named(content: bytes, name: str) -> bytes:
+    """Return an object file's content with the scheme's name changed in the two places where it is data."""
+    before, after = (text.encode().ljust(16, b"\0") for text in (SCHEME, name))
+    if len(after) > 16 or content.count(before) != 2:
+        raise SageccError(f"a scheme cannot be named '{name}' (at most 15 bytes), or the object file is damaged")
+    return content.replace(before, after)
+
+
+class Scheme:
+    """The loaded scheme; `register` lets sockets choose it.
+
+    descriptors: of what is shared with the agent. Close it in every case; what is registered or pinned stays.
+    """
+
+    def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False) -> None:
+        """Load the programs for at most `slots` sockets at once; raises SageccError where this machine will not.
+
+        cgroups: also what puts a cgroup's connections under the scheme (see `choose_for`).
+        """
+        reason = why_not(*(["CAP_NET_ADMIN"] if cgroups else []))
+        if reason:
+            raise SageccError(reason)
+        self.name = name
+        path = _form()
+        with _refused(f"{path} is refused by Linux {platform.release()}"):
+            self._object = libbpf.Object(_named(path.read_bytes(), name))
+            try:
+                for name in ("rows", "orders", "free_slots"):
+                    self._object.resize(name, slots)
+                if not cgroups:
+                    self._object.leave_out(_PROGRAM_OF_CGROUPS)
+                self._object.load()
+                for slot in range(slots):
+                    libbpf.push(self._object.map_fd("free_slots"), slot)
+                iterator = libbpf.link_map_iterator(self._object.program_fd("observe"), self._object.map_fd("flows"))
+            except BaseException:
+                self._object.close()
+                raise
+        shared = [os.dup(self._object.map_fd(name)) for name in _SHARED]
+        self.descriptors = Descriptors._make([*shared, iterator])
+
+    def register(self) -> None:
+        """Offer the scheme to sockets. Raises SageccError where there is one of that name."""
+        try:
+            self._object.register(SCHEME)
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise SageccError(f"a scheme '{self.name}' is registered already: 'sagecc detach' removes it") from None
+            raise SageccError(f"the kernel does not register '{self.name}': {error.strerror}") from None
+
+    def unregister(self) -> None:
+        """Offer it no longer; sockets that use it keep it until they close."""
+        libbpf.unregister(self._object.map_fd(SCHEME))
+
+    def choose_for(self, cgroup: Path) -> int:
+        """Put every new connection of a cgroup's processes under the scheme; closing the descriptor ends that."""
+        folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with _refused(f"the scheme cannot be attached to {cgroup}"):
+                return libbpf.link_cgroup(self._object.program_fd(_PROGRAM_OF_CGROUPS), folder)
+        finally:
+            os.close(folder)
+
+    def pin(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
+        """Give everything a name under `folder`, in a BPF file system, so that other processes find it.
+
+        owner: user and group whose agent may drive the flows; they cannot remove the scheme.
+        """
+        _make_folder(folder)
+        try:
+            names = self.descriptors._asdict()
+            for name, fd in names.items():
+                libbpf.pin(fd, folder / name)
+                (folder / name).chmod(0o600)
+                if owner:
+                    os.chown(folder / name, *owner)
+            libbpf.pin(self._object.map_fd(SCHEME), folder / "scheme")
+            folder.chmod(0o755)
+        except BaseException as error:
+            unpin(folder)
+            if isinstance(error, OSError):
+                raise SageccError(f"{folder}: nothing can be pinned there: {error.strerror}") from None
+            raise
+
+    def close(self) -> None:
+        """Let go of programs and maps."""
+        self.descriptors.close()
+        self._object.close()
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SageccError(f"{what}: {error.strerror}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    if not _is_bpf(folder.parent):
+        raise SageccError(
+            f"{folder.parent} is no BPF file system: mount one with 'mount -t bpf bpf {folder.parent}', or name another"
+            " with --pins"
+        )
+    try:
+        folder.mkdir(0o700)
+    except OSError as error:
+        raise SageccError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _is_bpf(folder: Path) -> bool:
+    """Tell whether a folder lies in a BPF file system."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    kinds = {Path(mount[1]): mount[2] for mount in mounts}  # the last mount at a place is the one to be seen
+    return next((kinds[at] for at in (folder, *folder.parents) if at in kinds), "") == "bpf"
+
+
+def is_pinned(folder: Path) -> bool:
+    """Tell whether a scheme is pinned under `folder`."""
+    return (folder / "scheme").exists()
+
+
+def pinned(folder: Path) -> Descriptors:
+    """Open what is pinned under `folder`. Raises SageccError for what this user may not, or is of another version."""
+    opened: list[int] = []
+    try:
+        opened.extend(libbpf.pinned(folder / name) for name in Descriptors._fields)
+        for fd, kind in zip(opened, _SHARED.values(), strict=False):
+            if libbpf.map_info(fd).value_size != kind.itemsize:
+                raise SageccError(f"{folder} is of another version of sagecc: 'sagecc detach' removes it")
+    except BaseException as error:
+        for fd in opened:
+            os.close(fd)
+        if isinstance(error, PermissionError):
+            raise SageccError(
+                f"{folder} belongs to another user: load it with 'sagecc attach --load-only --owner USER'"
+            ) from None
+        if isinstance(error, OSError):
+            raise SageccError(f"{folder} is incomplete ({error.strerror}): 'sagecc detach' removes it") from None
+        raise
+    return Descriptors._make(opened)
+
+
+@contextmanager
+def only_agent(folder: Path) -> Iterator[None]:
+    """Be the only agent of what is pinned under `folder`; raises SageccError where there is one."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise SageccError(f"another agent drives the flows of {folder}: end it first") from None
+    finally:
+        os.close(handle)
+
+
+def remove(folder: Path) -> list[str]:
+    """Remove what is pinned under `folder`, and schemes that killed `sagecc exec` left; return what that was.
+
+    Raises SageccError where this user may not. Nothing there is no error.
+    """
+    removed: list[str] = []
+    with _refused("the scheme cannot be removed"):
+        for number in list(libbpf.map_ids()):
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                fd = libbpf.map_by_id(number)
+                try:
+                    info = libbpf.map_info(fd)
+                    if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode() and libbpf.unregister(fd):
+                        removed.append(f"scheme of map {number}")
+                finally:
+                    os.close(fd)
+    if folder.exists():
+        if not _is_bpf(folder):
+            raise SageccError(f"{folder} is in no BPF file system: it is not sagecc's to remove")
+        unpin(folder)
+        removed.append(str(folder))
+    return removed
+
+
+def unpin(folder: Path) -> None:
+    """Take the names under `folder` away; what is registered stays."""
+    for path in sorted(folder.iterdir()):
+        path.unlink()
+    folder.rmdir()

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc detach`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from execution import cgroup, kernel_scheme
+
+
+@click.command()
+@click.option(
+    "--pins",
+    type=click.Path(path_type=Path),
+    default=kernel_scheme.PINS,
+    show_default=True,
+    help="Where the scheme is kept, in a BPF file system.",
+)
+def command(pins: Path) -> None:
+    """Remove the scheme sagecc_pure and all that `sagecc attach` and killed `sagecc exec` left in the kernel.
+
+    Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no error.
+    """
+    removed = [*kernel_scheme.remove(pins), *cgroup.remove_left()]
+    for what in removed or ["nothing was there"]:
+        click.echo(f"removed: {what}" if removed else what)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc exec`."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from execution import cgroup, kernel_scheme
+from execution.shared import Shared
+from execution.supervisor import LOG, AgentLostError, Supervisor
+from sagecc.options import log_to_stderr, runtime_option
+from schemas.errors import SageccError
+
+CHECK_S = 0.05
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+"""Signals for the program. Ctrl-C reaches it from the terminal."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--policy", type=click.Path(path_type=Path), required=True, help="Folder of the policy.")
+@runtime_option
+@click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")
+@click.option("--user", metavar="USER", help="Run program and agent as this user; default: as who runs sagecc.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
+def command(policy: Path, runtime: str, flows: int, user: str | None, program: tuple[str, ...]) -> int:
+    """Run a program with a policy in charge of its TCP connections, and those of all that it starts.
+
+    As root: loads a scheme of its own, removes it at the end, and exits as the program did. When the agent is gone, the
+    program goes on by Reno's rules.
+    """
+    log_to_stderr()
+    if shutil.which(program[0]) is None:
+        raise SageccError(f"{program[0]}: there is no such program")
+    entry = _entry(user) if user else None
+    reason = kernel_scheme.why_not("CAP_NET_ADMIN")
+    if reason:
+        raise SageccError(reason)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(
+            Supervisor(policy, runtime, flows, (entry.pw_uid, entry.pw_gid) if entry else None)
+        )
+        scheme = kernel_scheme.Scheme(flows, f"sagecc_x{os.getpid()}", cgroups=True)
+        stack.callback(scheme.close)
+        group = stack.enter_context(cgroup.new_group())
+        scheme.register()
+        stack.callback(scheme.unregister)
+        stack.callback(os.close, scheme.choose_for(group))
+        shared = Shared(scheme.descriptors)
+        stack.callback(shared.close)
+        stack.callback(supervisor.stop)  # before the memory goes
+        supervisor.drive(scheme.descriptors, shared)
+        return _run(program, _enter(group, entry), supervisor)
+
+
+def _run(program: tuple[str, ...], enter: Callable[[], None], supervisor: Supervisor) -> int:
+    """Run the program to its end, watching the agent; return the exit status a shell would give it."""
+    with subprocess.Popen(program, preexec_fn=enter) as process, _passing_on(process):
+        driven = True
+        while process.poll() is None:
+            if driven:
+                try:
+                    supervisor.check(CHECK_S)
+                except AgentLostError as error:
+                    LOG.error("%s", error)
+                    driven = False
+            else:
+                time.sleep(CHECK_S)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+@contextmanager
+def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _enter(group: Path, entry: pwd.struct_passwd | None) -> Callable[[], None]:
+    """Return what the program's process does first: enter the group, and become the user."""
+
+    def enter() -> None:
+        (group / cgroup.PROCESSES).write_text("0")
+        if entry:
+            os.initgroups(entry.pw_name, entry.pw_gid)
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
+
+    return enter
+
+
+def _entry(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise SageccError(f"there is no user '{name}'") from None

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests on the machine's own kernel share: who can run them, a policy that holds its window, a shaped network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from collector.realtime.host import why_not as why_no_host
+from collector.realtime.process import Program
+from collector.realtime.record import SAMPLES
+from execution.kernel_scheme import SCHEME, why_not
+from learner.artefact import Control, NetworkSizes, write
+from learner.scaling import Scaling
+from schemas.pool import FEATURE_NAMES
+from tests.conftest import ROOT
+
+HERE = why_not("CAP_NET_ADMIN") or why_no_host()
+on_stock_kernel = pytest.mark.skipif(HERE is not None, reason=str(HERE))
+
+SAGECC = [sys.executable, "-m", "sagecc"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+PORT = 5000
+TCP_INFO_BYTES = 280
+
+SENDER = """
+import hashlib, json, random, socket, sys, threading, time
+address, port, scheme, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+data = random.Random(1).randbytes(1 << 20)
+sock = socket.socket()
+if scheme:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+sock.connect((address, port))
+windows, over = [], threading.Event()
+def sample():
+    while not over.wait(0.02):
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 280)
+        windows.append((time.monotonic(), int.from_bytes(info[80:84], "little"), info[0]))
+thread = threading.Thread(target=sample)
+thread.start()
+digest, sent = hashlib.sha256(), 0
+print("sending", flush=True)
+while sent < size:
+    part = data[: min(size - sent, 1 << 16)]
+    sock.sendall(part)
+    digest.update(part)
+    sent += len(part)
+over.set()
+thread.join()
+used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\\0")[0].decode()
+sock.shutdown(socket.SHUT_WR)
+sock.recv(1)
+print(json.dumps({"sha256": digest.hexdigest(), "windows": windows, "scheme": used}))
+"""
+
+RECEIVER = """
+import hashlib, socket, sys
+listener = socket.create_server(("", int(sys.argv[1])))
+print("ready", flush=True)
+digest, got = hashlib.sha256(), 0
+sock, _ = listener.accept()
+while data := sock.recv(1 << 16):
+    digest.update(data)
+    got += len(data)
+sock.close()
+print(got, digest.hexdigest(), flush=True)
+"""
+
+
+def save_still_policy(folder: Path, log2_ratio: float = 0.0) -> Path:
+    """Write a policy that multiplies the window by the same ratio at each tick: 1, unless told."""
+    sizes = NetworkSizes(inputs=len(FEATURE_NAMES), width=4, gru=4, residual_blocks=1, mixture=1, min_scale=0.01)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in sizes.shapes().items()}
+    weights["head.loc.b"][:] = log2_ratio
+    ones = np.ones(len(FEATURE_NAMES), np.float32)
+    write(folder, weights, sizes, Scaling("none", 0 * ones, ones, 10.0), FEATURE_NAMES, {}, control=Control())
+    return folder
+
+
+def scheme_in_use(name: str = SCHEME) -> bool:
+    """Tell whether the kernel offers the scheme."""
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except OSError:
+            return False
+    return True
+
+
+def tcp_info(sock: socket.socket) -> npt.NDArray[np.void]:
+    """Return a socket's TCP_INFO, parsed."""
+    data = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    info: npt.NDArray[np.void] = np.frombuffer(data.ljust(TCP_INFO_BYTES, b"\0"), SAMPLES["info"])[0]
+    return info
+
+
+@contextmanager
+def bpf_filesystem() -> Iterator[Path]:
+    """Mount a BPF file system; take it off with all that is pinned there."""
+    with tempfile.TemporaryDirectory(prefix="sagecc-bpf-") as folder:
+        subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+class Network:
+    """sender -- router [tbf] -- receiver, in namespaces that end with the test."""
+
+    def __init__(self, stack: ExitStack, rate_mbps: float, queue_bytes: int) -> None:
+        self._pids = [stack.enter_context(self._namespace()) for _ in range(3)]
+        _, router, receiver = self._pids
+        up = "ip link set lo up; echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; "
+        self.do(0, up + f"ip link add out type veth peer name in netns {router}")
+        self.do(0, "ip link set dev out gso_max_segs 1; ip addr add 10.0.0.1/24 dev out; ip link set out up")
+        self.do(
+            1, up + f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip link add far type veth peer name in netns {receiver}"
+        )
+        self.do(1, "ip addr add 10.0.0.254/24 dev in; ip link set in up; ip addr add 10.0.1.254/24 dev far")
+        self.do(2, up + "ip addr add 10.0.1.1/24 dev in; ip link set in up; ip route add default via 10.0.1.254")
+        self.do(
+            1, f"ip link set far up; tc qdisc add dev far root tbf rate {rate_mbps}mbit burst 3028 limit {queue_bytes}"
+        )
+        self.do(0, "ip route add default via 10.0.0.254")
+
+    @contextmanager
+    def _namespace(self) -> Iterator[int]:
+        with Program("test", "namespace", ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]) as program:
+            program.wait_ready()
+            yield program.pid
+
+    def inside(self, node: int, command: list[str]) -> list[str]:
+        """Return the command that runs another at a node: 0 sender, 1 router, 2 receiver."""
+        return ["nsenter", f"--net=/proc/{self._pids[node]}/ns/net", *command]
+
+    def do(self, node: int, script: str) -> None:
+        """Run a script at a node."""
+        subprocess.run(self.inside(node, ["sh", "-ec", script]), check=True, capture_output=True)
+
+    def receiver(self, port: int = PORT) -> subprocess.Popen[str]:
+        """Start a receiver that waits for one connection."""
+        command = self.inside(2, [sys.executable, "-c", RECEIVER, str(port)])
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        return process
+
+    def sender(self, size: int, scheme: str, port: int = PORT) -> list[str]:
+        """Return the command of a sender."""
+        return self.inside(0, [sys.executable, "-c", SENDER, "10.0.1.1", str(port), scheme, str(size)])
+
+
+class Transfer:
+    """Bytes on their way through a network, with the sender's window each 20 ms."""
+
+    def __init__(self, network: Network, size: int, scheme: str, wrap: Callable[[list[str]], list[str]] = list) -> None:
+        self._size = size
+        self._receiver = network.receiver()
+        self.sender = subprocess.Popen(wrap(network.sender(size, scheme)), stdout=subprocess.PIPE, text=True)
+        assert self.sender.stdout is not None and self.sender.stdout.readline() == "sending\n"
+
+    def finish(self, within_s: float = 60) -> dict[str, Any]:
+        """Wait for its end; return windows [(s, packets, ca_state)] and the scheme, all bytes having arrived."""
+        try:
+            said, _ = self.sender.communicate(timeout=within_s)
+            got, _ = self._receiver.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise
+        assert self.sender.returncode == 0
+        result: dict[str, Any] = json.loads(said)
+        assert got.split() == [str(self._size), result["sha256"]]
+        return result
+
+    def stop(self) -> None:
+        """End both ends."""
+        for process in (self.sender, self._receiver):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+def python_of(user: str) -> bool:
+    """Tell whether a user may run this Python and read this project."""
+    check = [*as_user(user), sys.executable, "-c", "import sagecc, execution.agent"]
+    return (
+        shutil.which("setpriv") is not None
+        and not subprocess.run(check, capture_output=True, env=ENVIRONMENT).returncode
+    )
+
+
+def as_user(user: str) -> list[str]:
+    """Return what to put before a command to run it as another user without any privilege."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
