@@ -17,7 +17,7 @@ from collector.engines import local
 from collector.identity import join_identities
 from collector.schemes import POLICY_PREFIX
 from collector.store import SPOOL, partition
-from execution.agent import policy_controller
+from execution.agent import policy_controller, policy_drive
 from leagues.plots import (
     GREEN,
     HEURISTIC,
@@ -206,7 +206,9 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Env
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         for scheme in policies:
             policy_controller(scheme)  # a damaged policy is one error now, not one an episode
-        collect(environments, policies, out, kernel, local(jobs), seed, controllers=policy_controller, prune=True)
+        drives = {scheme: policy_drive(scheme) for scheme in policies}
+        engine = local(jobs)
+        collect(environments, policies, out, kernel, engine, seed, True, policy_controller, prune=True, drives=drives)
 
     return run
 
