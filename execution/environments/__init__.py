@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab as an environment for reinforcement learning; importing this registers `sagecc/Congestion-v0` with Gymnasium.
+
+`gymnasium.make` gives one flow on one network (environments.congestion), `gymnasium.make_vec` several networks side by
+side (environments.vector); environments.parallel is PettingZoo's form, several learned flows on one network.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+ID = "sagecc/Congestion-v0"
+
+gymnasium.register(
+    ID,
+    entry_point="execution.environments.congestion:CongestionEnv",
+    vector_entry_point="execution.environments.vector:CongestionVectorEnv",
+)

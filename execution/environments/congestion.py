@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc/Congestion-v0`: one flow on one network of the lab, its window in the agent's hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from execution.environments.flows import (
+    Floats,
+    Flows,
+    action_space,
+    checked,
+    counters,
+    last_tick_ns,
+    observation_space,
+)
+from execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
+from execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
+from execution.window import Doubles
+from schemas.errors import SageccError
+
+
+class CongestionEnv(gymnasium.Env[Floats, Floats | Doubles]):
+    """A TCP flow of a real kernel in virtual time; a step is a tick of 10 ms.
+
+    observation [69]: the pool's features. action [1]: log2 of what the window is multiplied by. reward: the pool's, of
+    the kind that the network names, measured a tick after the action. info: the kernel's raw counters (schemas.raw).
+    An episode ends by its clock, which is no state of the flow: it is truncated, and never terminated.
+
+    environment: the network, or several to draw from (networks.networks). kernel: what `sagecc kernel` built.
+    latency_ms: from an observation to when its action takes effect. max_episode_steps: to end earlier.
+    Every method raises SageccError for bad input, and where the kernel fails.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's, and not marked ClassVar there
+
+    def __init__(
+        self,
+        environment: Networks = DEFAULT,
+        kernel: Path | str = KERNEL,
+        latency_ms: float = 0.0,
+        max_episode_steps: int | None = None,
+    ) -> None:
+        check_count("max_episode_steps", max_episode_steps)
+        self.observation_space, self.action_space = observation_space(), action_space()
+        self._networks, self._most = networks(environment), max_episode_steps
+        self._lab = Lab(kernel, drive(latency_ms))
+        self._flows, self._slots = Flows(1), np.zeros(1, np.int64)
+        self._samples: Samples | None = None
+        self._last_ns = self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+        """Boot a kernel and run until the flow is up; its seed is `seed`, or drawn.
+
+        options: `environment` for this episode alone. info holds the network's id and the episode's seed, too.
+        """
+        super().reset(seed=seed)
+        environment, seed = draw(chosen(options) or self._networks, seed, self.np_random)
+        self._samples = None
+        self._lab.start(environment, seed)
+        self._flows.begin(0, environment, environment.flow)
+        self._last_ns, self._steps = last_tick_ns(environment, environment.flow), 0
+        samples = self._samples = self._lab.first_tick()
+        features, _ = self._flows.observe(samples, self._slots)
+        return features[0], {"environment_id": environment.id, "seed": seed, **counters(samples[0])}
+
+    def step(self, action: Floats | Doubles) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """Multiply the window by 2**action and run to the next tick."""
+        actions = checked(action, (1,))
+        if self._samples is None:
+            raise SageccError("no episode runs: call reset() first")
+        given, self._samples = self._samples, None
+        self._lab.act(*self._flows.windows(given, self._slots, actions))
+        samples = self._lab.next_tick()
+        self._steps += 1
+        features, rewards = self._flows.observe(samples, self._slots)
+        over = int(samples["t_ns"][0]) >= self._last_ns or self._steps == self._most
+        if over:
+            self._lab.close()
+        else:
+            self._samples = samples
+        return features[0], float(rewards[0]), False, over, counters(samples[0])
+
+    def close(self) -> None:
+        """End the episode, if one runs."""
+        self._samples = None
+        self._lab.close()

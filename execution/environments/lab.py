@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A place for one running episode at a time, whose kernel ends with it."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.lab import Guest
+from collector.machine import check_kernel
+from collector.spec import Drive, episode_spec
+from schemas.environment import Environment
+from schemas.errors import SageccError
+
+KERNEL = Path(__file__).parents[2] / "build" / "sagecc-linux"
+"""Where `sagecc kernel` puts the kernel, seen from anywhere."""
+
+SCHEME = "policy:environment"
+"""What episodes are called after."""
+
+Samples = npt.NDArray[np.void]
+
+
+def drive(latency_ms: float, flows: tuple[int, ...] = (0,)) -> Drive:
+    """Return how the lab is driven. Raises SageccError for a latency that it cannot have."""
+    if not math.isfinite(latency_ms):
+        raise SageccError(f"latency_ms must be a number, not {latency_ms}")
+    return Drive(latency_us=round(latency_ms * 1000), flows=flows)
+
+
+def check_count(name: str, count: int | None) -> None:
+    """Raise SageccError where a limit or number `count` is not a whole number from 1 on, or None."""
+    if count is not None and (not isinstance(count, int | np.integer) or count < 1):
+        raise SageccError(f"{name} must be a whole number from 1 on, not {count!r}")
+
+
+class Lab:
+    """At most one running episode: ended when it is closed, replaced, fails, or is forgotten.
+
+    Raises SageccError where there is no kernel; its methods raise as collector.lab.Guest does.
+    """
+
+    def __init__(self, kernel: Path | str, drive: Drive) -> None:
+        self._kernel, self._drive = Path(kernel), drive
+        check_kernel(self._kernel)
+        self._guest: Guest | None = None
+        self._name = ""
+        self._end: Callable[[], object] = lambda: None
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs."""
+        return self._guest is not None
+
+    def start(self, environment: Environment, seed: int) -> None:
+        """Boot a kernel for an episode; one that runs is ended."""
+        self.close()
+        spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drive=self._drive)
+        guest = Guest(self._kernel, spec)
+        guest.__enter__()
+        self._name = spec.name
+        self._guest, self._end = guest, weakref.finalize(self, guest.__exit__)
+
+    def tick(self) -> Samples | None:
+        """Run to the next tick at which a driven flow is up; return their samples, None when the episode is over."""
+        with self._running() as guest:
+            return guest.tick()
+
+    def first_tick(self) -> Samples:
+        """Run to the first tick at which a driven flow is up. Raises SageccError where none ever is."""
+        return self._expected(self.tick(), "the flow never got through")
+
+    def next_tick(self) -> Samples:
+        """Run to the next tick of an episode that is not over yet. Raises SageccError where it is."""
+        return self._expected(self.tick(), "it ended before its time")
+
+    def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
+        """Answer the samples of the last tick, in their order."""
+        with self._running() as guest:
+            guest.act(cwnd_pkts, pacing_bytes_s)
+
+    def close(self) -> None:
+        """End the episode, if one runs."""
+        self._guest = None
+        self._end()
+
+    def _expected(self, samples: Samples | None, otherwise: str) -> Samples:
+        if samples is None:
+            self.close()
+            raise SageccError(f"episode {self._name}: {otherwise}")
+        return samples
+
+    @contextmanager
+    def _running(self) -> Iterator[Guest]:
+        if self._guest is None:
+            raise SageccError("no episode runs: call reset() first")
+        try:
+            yield self._guest
+        except BaseException:  # an interrupted exchange cannot be taken up again
+            self.close()
+            raise

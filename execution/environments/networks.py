@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which network an episode has: a value, an environment file, the id of one of the grid's, or a whole profile."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collector.grid import PROFILES, profile_environments, set_one
+from schemas.environment import Environment
+from schemas.environment_file import load_environment
+from schemas.errors import SageccError
+
+Network = Environment | str | os.PathLike[str]
+Networks = Network | Iterable[Network]
+
+DEFAULT = set_one(48, 1, 40, 1)
+"""What an environment for reinforcement learning has unless told: 48 Mbps, 40 ms, a queue of one BDP, 34 s."""
+
+MAX_SEED = 2**63 - 1
+
+
+def networks(choice: Networks) -> tuple[Environment, ...]:
+    """Return the networks that `choice` stands for.
+
+    choice: an Environment; the path of an environment file; the name of a profile, for all of its networks; the id of a
+    network of any profile; or several of these. Raises SageccError for anything else.
+    """
+    if isinstance(choice, Environment):
+        return (choice,)
+    if isinstance(choice, os.PathLike):
+        return (_file(Path(choice)),)
+    if isinstance(choice, str):
+        return _named(choice)
+    if not isinstance(choice, Iterable):
+        raise SageccError(f"environment {choice!r}: give an Environment, a file, an id, a profile, or several of them")
+    found = tuple(environment for one in choice for environment in networks(one))
+    if not found:
+        raise SageccError("environment: there is none to choose from")
+    return found
+
+
+def _named(name: str) -> tuple[Environment, ...]:
+    if name in PROFILES:
+        return profile_environments(name)
+    if Path(name).suffix in (".yaml", ".yml", ".json"):
+        return (_file(Path(name)),)
+    if name in _by_id():
+        return (_by_id()[name],)
+    close = difflib.get_close_matches(name, [*PROFILES, *_by_id()], 1)
+    raise SageccError(
+        f"unknown environment '{name}': use a profile ({', '.join(PROFILES)}), the id of one of its networks "
+        "('sagecc environments' lists them), or a file that ends in .yaml or .json"
+        + (f"; did you mean {close[0]}?" if close else "")
+    )
+
+
+def _file(path: Path) -> Environment:
+    if not path.is_file():
+        raise SageccError(f"environment: there is no file {path}")
+    return load_environment(path)
+
+
+@cache
+def _by_id() -> Mapping[str, Environment]:
+    return {environment.id: environment for profile in PROFILES for environment in profile_environments(profile)}
+
+
+def chosen(options: Mapping[str, Any] | None) -> tuple[Environment, ...]:
+    """Return the networks that the options of a reset ask for, none where they do not.
+
+    Raises SageccError for an option that there is not.
+    """
+    if unknown := set(options or ()) - {"environment"}:
+        raise SageccError(f"reset has no option '{min(map(str, unknown))}'; there is only 'environment'")
+    return networks(options["environment"]) if options else ()
+
+
+def draw(among: tuple[Environment, ...], seed: int | None, random: np.random.Generator) -> tuple[Environment, int]:
+    """Draw a network and the seed of its episode, which is `seed` where there is one.
+
+    Raises SageccError for a seed that the lab cannot take.
+    """
+    if seed is not None and not 0 <= seed <= MAX_SEED:
+        raise SageccError(f"seed {seed}: it must be 0 to 2^63 - 1")
+    environment = among[int(random.integers(len(among)))]
+    return environment, int(random.integers(MAX_SEED)) if seed is None else int(seed)
