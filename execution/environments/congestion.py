@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from execution.environments.flows import (
     Floats,
@@ -18,13 +19,12 @@ from execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
+from execution.environments.lab import KERNEL, Lab, check_count, drive
 from execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
-from execution.window import Doubles
-from schemas.errors import SageccError
+from schemas import wire
 
 
-class CongestionEnv(gymnasium.Env[Floats, Floats | Doubles]):
+class CongestionEnv(gymnasium.Env[Floats, Any]):
     """A TCP flow of a real kernel in virtual time; a step is a tick of 10 ms.
 
     observation [69]: the pool's features. action [1]: log2 of what the window is multiplied by. reward: the pool's, of
@@ -50,7 +50,7 @@ class CongestionEnv(gymnasium.Env[Floats, Floats | Doubles]):
         self._networks, self._most = networks(environment), max_episode_steps
         self._lab = Lab(kernel, drive(latency_ms))
         self._flows, self._slots = Flows(1), np.zeros(1, np.int64)
-        self._samples: Samples | None = None
+        self._samples = np.zeros(1, wire.SAMPLE)
         self._last_ns = self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
@@ -60,32 +60,25 @@ class CongestionEnv(gymnasium.Env[Floats, Floats | Doubles]):
         """
         super().reset(seed=seed)
         environment, seed = draw(chosen(options) or self._networks, seed, self.np_random)
-        self._samples = None
         self._lab.start(environment, seed)
         self._flows.begin(0, environment, environment.flow)
         self._last_ns, self._steps = last_tick_ns(environment, environment.flow), 0
-        samples = self._samples = self._lab.first_tick()
-        features, _ = self._flows.observe(samples, self._slots)
-        return features[0], {"environment_id": environment.id, "seed": seed, **counters(samples[0])}
+        self._samples = self._lab.first_tick()
+        features, _ = self._flows.observe(self._samples, self._slots)
+        return features[0], {"environment_id": environment.id, "seed": seed, **counters(self._samples[0])}
 
-    def step(self, action: Floats | Doubles) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+    def step(self, action: npt.ArrayLike) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Multiply the window by 2**action and run to the next tick."""
         actions = checked(action, (1,))
-        if self._samples is None:
-            raise SageccError("no episode runs: call reset() first")
-        given, self._samples = self._samples, None
-        self._lab.act(*self._flows.windows(given, self._slots, actions))
-        samples = self._lab.next_tick()
+        self._lab.act(*self._flows.windows(self._samples, self._slots, actions))
+        samples = self._samples = self._lab.next_tick()
         self._steps += 1
         features, rewards = self._flows.observe(samples, self._slots)
         over = int(samples["t_ns"][0]) >= self._last_ns or self._steps == self._most
         if over:
             self._lab.close()
-        else:
-            self._samples = samples
         return features[0], float(rewards[0]), False, over, counters(samples[0])
 
     def close(self) -> None:
         """End the episode, if one runs."""
-        self._samples = None
         self._lab.close()

@@ -28,12 +28,12 @@ _CONTROL = Control()
 _TICK_NS = round(TICK_S * 1e9)
 
 
-def observation_space() -> spaces.Box:
+def observation_space() -> spaces.Space[Any]:
     """Return the space of the 69 features, in the order of schemas.pool.FEATURE_NAMES; none of them has an end."""
     return spaces.Box(0, np.inf, (len(FEATURE_NAMES),), np.float32)
 
 
-def action_space() -> spaces.Box:
+def action_space() -> spaces.Space[Any]:
     """Return the space of an action: log2 of what the window is multiplied by."""
     low, high = _CONTROL.limits
     return spaces.Box(low, high, (1,), np.float32)
@@ -88,9 +88,9 @@ class Flows:
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
         alone = self._power[slots]
         if alone.all():
-            return features, power(rate, loss, capacity, rtt_rate)
+            return features, np.asarray(power(rate, loss, capacity, rtt_rate), np.float64)
         friendly = friendliness(rate, capacity, self._competitors[slots])
-        return features, np.where(alone, power(rate, loss, capacity, rtt_rate), friendly) if alone.any() else friendly
+        return features, np.where(alone, power(rate, loss, capacity, rtt_rate), friendly).astype(np.float64)
 
     def windows(self, samples: Samples, slots: Ints, actions: Doubles) -> tuple[list[int], list[int]]:
         """Return what the flows get for actions [B], each cut to its limits: windows and pacing rates."""

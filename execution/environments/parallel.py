@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
@@ -24,7 +25,7 @@ from execution.environments.flows import (
 )
 from execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
 from execution.environments.networks import Networks, draw, networks
-from execution.window import Doubles
+from schemas import wire
 from schemas.environment import CrossFlow, Environment, Flow, dumbbell
 from schemas.errors import SageccError
 
@@ -42,12 +43,11 @@ DEFAULT = dumbbell(
 )
 """What there is unless told: three flows that begin 3 s apart on 48 Mbps, 40 ms, a queue of two BDP; 30 s."""
 
-Step = tuple[
-    dict[str, Floats], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
-]  # observations, rewards, terminations, truncations, infos
+Step = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
+"""By agent: observations, rewards, terminations, truncations, infos."""
 
 
-class CongestionParallelEnv(ParallelEnv[str, Floats, Floats | Doubles]):
+class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
     """TCP flows that share a network, an agent each: `flow_0` is the network's flow under test, `flow_1` another.
 
     Spaces, rewards and infos are those of CongestionEnv for each of them; the reward counts the rate against the flow's
@@ -82,18 +82,18 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Floats | Doubles]):
         self.max_cycles = max_cycles
         self.possible_agents = [name(flow) for flow in self._driven]
         self.agents: list[str] = []
-        self.observation_spaces: dict[str, spaces.Space[Floats]] = {
+        self.observation_spaces: dict[str, spaces.Space[Any]] = {
             agent: observation_space() for agent in self.possible_agents
         }
         self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space() for agent in self.possible_agents}
         self._lab = Lab(kernel, drive(latency_ms, tuple(sorted(self._driven))))
         self._flows = Flows(max(self._driven) + 1)
         self._random: np.random.Generator | None = None
-        self._samples: Samples | None = None
+        self._samples = np.zeros(0, wire.SAMPLE)
         self._last_ns: dict[int, int] = {}
         self._cycles = 0
 
-    def observation_space(self, agent: str) -> spaces.Space[Floats]:
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Return the agent's space of observations, the same object every time."""
         return self.observation_spaces[agent]
 
@@ -114,7 +114,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Floats | Doubles]):
             self._random, _ = np_random(seed)
         environment, seed = draw(among, seed, self._random)
         self._check(environment)
-        self.agents, self._samples = [], None
+        self.agents = []
         self._lab.start(environment, seed)
         for flow in self._driven:
             self._flows.begin(flow, environment, environment.everyone[flow])
@@ -125,48 +125,48 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Floats | Doubles]):
             info |= {"environment_id": environment.id, "seed": seed}
         return observations, infos
 
-    def step(self, actions: Mapping[str, Floats | Doubles]) -> Step:
+    def step(self, actions: Mapping[str, npt.ArrayLike]) -> Step:
         """Multiply the window of every agent's flow by 2**action and run to the next tick."""
-        if not self.agents or self._samples is None:
+        if not self.agents or not self._lab.running:
             raise SageccError("no episode runs: call reset() first")
         if set(actions) != set(self.agents):
             odd = min(set(actions) ^ set(self.agents))
             raise SageccError(f"{odd} {'has no action' if odd in self.agents else 'is no agent now'}: give each one's")
         chosen = {agent: checked(action, (1,), f"{agent}'s action")[0] for agent, action in actions.items()}
         self._cycles += 1
-        given, self._samples = self._samples, None
-        self._act(given, chosen)
+        self._act(chosen)
         found = self._arrive(self._lab.next_tick())
         while not self.agents and self._lab.running:  # until another flow begins
-            self._act(self._samples, {})
+            self._act({})
             later = self._lab.tick()
             if later is None:
                 self._lab.close()
             else:
-                found = tuple(one | more for one, more in zip(found, self._arrive(later), strict=True))
+                for part, more in zip(found, self._arrive(later), strict=True):
+                    part.update(more)
         return found
 
     def close(self) -> None:
         """End the episode, if one runs."""
-        self.agents, self._samples = [], None
+        self.agents = []
         self._lab.close()
 
-    def _act(self, samples: Samples, actions: Mapping[str, float]) -> None:
-        """Answer samples; a flow without an action keeps its window."""
-        flows = samples["flow"].astype(np.int64)
-        values = np.array([actions.get(name(flow), 0.0) for flow in flows])
-        self._lab.act(*self._flows.windows(samples, flows, values))
+    def _act(self, actions: Mapping[str, float]) -> None:
+        """Answer the last samples; a flow without an action keeps its window."""
+        flows = self._samples["flow"].astype(np.int64)
+        values = np.array([actions.get(name(flow), 0.0) for flow in flows.tolist()])
+        self._lab.act(*self._flows.windows(self._samples, flows, values))
 
     def _arrive(self, samples: Samples) -> Step:
         """Take what the driven flows have at a tick; note who is an agent now."""
         flows, now_ns = samples["flow"].astype(np.int64), int(samples["t_ns"][0])
         features, earned = self._flows.observe(samples, flows)
-        names = [name(flow) for flow in flows]
+        names = [name(flow) for flow in flows.tolist()]
         cut = self._cycles == self.max_cycles
         rewards = {
             agent: float(reward) if agent in self.agents else 0.0 for agent, reward in zip(names, earned, strict=True)
         }
-        over = {agent: cut or now_ns >= self._last_ns[int(flow)] for agent, flow in zip(names, flows, strict=True)}
+        over = {agent: cut or now_ns >= self._last_ns[flow] for agent, flow in zip(names, flows.tolist(), strict=True)}
         self.agents, self._samples = [agent for agent in names if not over[agent]], samples
         if cut or now_ns >= max(self._last_ns.values()):
             self._lab.close()

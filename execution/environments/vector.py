@@ -36,7 +36,7 @@ from schemas.errors import SageccError
 Bools = npt.NDArray[np.bool_]
 
 
-class CongestionVectorEnv(VectorEnv[Floats, Floats | Doubles, npt.NDArray[Any]]):
+class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
     """`num_envs` episodes of CongestionEnv side by side: what SyncVectorEnv of them gives, faster.
 
     An episode that is over is followed, at the next step, by another (AutoresetMode.NEXT_STEP): that step's action
@@ -80,14 +80,14 @@ class CongestionVectorEnv(VectorEnv[Floats, Floats | Doubles, npt.NDArray[Any]])
         mask = self._mask(own.pop("reset_mask", np.ones(self.num_envs, bool)))
         among = chosen(own) or self._networks
         slots = np.flatnonzero(mask)
-        infos = self._begin(slots, {int(slot): seeds[slot] for slot in slots}, among)
+        infos = self._begin(slots, dict(enumerate(seeds)), among)
         for slot in slots:
             self._samples[slot] = self._labs[slot].first_tick()[0]
         self._observations[slots], _ = self._flows.observe(self._samples[slots], slots)
         self._over[slots] = False
         return self._observations.copy(), self._infos(mask) | infos
 
-    def step(self, actions: Floats | Doubles) -> tuple[Floats, Doubles, Bools, Bools, dict[str, Any]]:
+    def step(self, actions: npt.ArrayLike) -> tuple[Floats, Doubles, Bools, Bools, dict[str, Any]]:
         """Multiply every window by 2**action [num_envs, 1] and run to the next tick; begin again what is over."""
         values = checked(actions, (self.num_envs, 1), "actions")[:, 0]
         again, on = np.flatnonzero(self._over), np.flatnonzero(~self._over)
@@ -97,8 +97,8 @@ class CongestionVectorEnv(VectorEnv[Floats, Floats | Doubles, npt.NDArray[Any]])
         for slot, cwnd, pacing in given:
             self._labs[slot].act((cwnd,), (pacing,))
         infos = self._begin(again, {}, self._networks)
-        for slot, lab in enumerate(self._labs):
-            self._samples[slot] = (lab.first_tick() if self._over[slot] else lab.next_tick())[0]
+        for lane, lab in enumerate(self._labs):
+            self._samples[lane] = (lab.first_tick() if self._over[lane] else lab.next_tick())[0]
         self._steps += 1
         self._steps[again] = 0
         self._observations, rewards = self._flows.observe(self._samples, self._slots)

@@ -167,9 +167,8 @@ def test_it_ends_earlier_where_it_is_told_to() -> None:
 def test_an_action_multiplies_the_window_and_is_cut_to_its_limits() -> None:
     env = CongestionEnv(network(96, 40, duration_s=1))
     env.reset(seed=0)
-    windows = []
-    for action in (1.0, 9.0, 0.5, 1.0, -50.0, -2.0, -2.0):
-        windows.append(int(env.step(np.array([action]))[4]["cwnd_pkts"]))
+    actions = (1.0, 9.0, 0.5, 1.0, -50.0, -2.0, -2.0)
+    windows = [int(env.step(np.array([action]))[4]["cwnd_pkts"]) for action in actions]
     assert windows == [20, 80, 113, 226, 56, 14, 4]
     env.close()
 
@@ -394,7 +393,7 @@ def lives(env: CongestionParallelEnv) -> dict[str, tuple[float, float]]:
         if not env.agents:
             return {agent: (times[0], times[-1]) for agent, times in seen.items()}
         before = set(env.agents)
-        observations, rewards, ended, over, infos = env.step({agent: HOLD for agent in env.agents})
+        observations, rewards, ended, over, infos = env.step(dict.fromkeys(env.agents, HOLD))
         assert observations.keys() == rewards.keys() == ended.keys() == over.keys()
         assert before <= observations.keys()
         assert not any(ended.values())
@@ -428,7 +427,7 @@ def test_while_no_flow_is_up_the_lab_runs_on() -> None:
     over: dict[str, bool] = {}
     while not over.get("flow_0"):
         assert env.agents == ["flow_0"]
-        observations, _, _, over, infos = env.step({"flow_0": HOLD})
+        _, _, _, over, infos = env.step({"flow_0": HOLD})
     assert over == {"flow_0": True, "flow_1": False}
     assert env.agents == ["flow_1"]
     assert infos["flow_0"]["t_s"] == pytest.approx(0.4)
