@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from execution.environments.lab import Samples
 from execution.window import CongestionWindows, Doubles, Ints
 from learner import exact
 from learner.artefact import Control
+from schemas import wire
 from schemas.environment import Environment, Flow
 from schemas.errors import SageccError
 from schemas.pool import FEATURE_NAMES
@@ -24,6 +26,9 @@ Floats = npt.NDArray[np.float32]
 
 COUNTER_NAMES = tuple(name for name, *_ in COUNTERS)
 
+_FIELDS = wire.SAMPLE.names or ()
+_COUNTERS = itemgetter(*(_FIELDS.index(name) for name in COUNTER_NAMES))
+_T_NS = _FIELDS.index("t_ns")
 _CONTROL = Control()
 _TICK_NS = round(TICK_S * 1e9)
 
@@ -54,7 +59,11 @@ def checked(action: Any, shape: tuple[int, ...], whose: str = "an action") -> Do
 
 def counters(sample: np.void) -> dict[str, Any]:
     """Return a flow's raw counters by the names of schemas.raw, with the moment they are of, `t_s`."""
-    return {"t_s": sample["t_ns"] / 1e9, **{name: sample[name] for name in COUNTER_NAMES}}
+    values = sample.item()
+    found = dict(zip(COUNTER_NAMES, _COUNTERS(values), strict=True))
+    found["t_s"] = values[_T_NS] / 1e9
+    found["pacing_rate_bytes_s"] = sample["pacing_rate_bytes_s"]  # all ones, where unlimited, is no int64
+    return found
 
 
 def last_tick_ns(environment: Environment, flow: Flow) -> int:
@@ -70,6 +79,7 @@ class Flows:
         self._windows = CongestionWindows(_CONTROL.cwnd_packets, slots)
         self._power = np.ones(slots, bool)
         self._competitors = np.ones(slots)
+        self._all_alone = True
 
     def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
         """Have `flow` of `environment` in a slot from now on."""
@@ -77,6 +87,7 @@ class Flows:
         self._windows.reset(slot)
         bottleneck = environment.narrowest(flow)
         self._power[slot] = environment.reward == "power"
+        self._all_alone = bool(self._power.all())
         self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.everyone)
 
     def observe(self, samples: Samples, slots: Ints) -> tuple[Floats, Doubles]:
@@ -86,14 +97,14 @@ class Flows:
         """
         features = self._tracker.update_flows(samples, slots)
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
-        alone = self._power[slots]
-        if alone.all():
+        if self._all_alone:
             return features, np.asarray(power(rate, loss, capacity, rtt_rate), np.float64)
         friendly = friendliness(rate, capacity, self._competitors[slots])
-        return features, np.where(alone, power(rate, loss, capacity, rtt_rate), friendly).astype(np.float64)
+        return features, np.where(self._power[slots], power(rate, loss, capacity, rtt_rate), friendly)
 
     def windows(self, samples: Samples, slots: Ints, actions: Doubles) -> tuple[list[int], list[int]]:
         """Return what the flows get for actions [B], each cut to its limits: windows and pacing rates."""
-        ratio = exact.power(_CONTROL.base, np.clip(actions, *_CONTROL.limits))
+        low, high = _CONTROL.limits
+        ratio = exact.power(_CONTROL.base, np.minimum(np.maximum(actions, low), high))
         cwnd, pacing = self._windows.multiply(samples, slots, ratio)
         return cwnd.tolist(), pacing.tolist()

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +68,12 @@ class Lab:
 
     def tick(self) -> Samples | None:
         """Run to the next tick at which a driven flow is up; return their samples, None when the episode is over."""
-        with self._running() as guest:
+        guest = self._running()
+        try:
             return guest.tick()
+        except BaseException:  # an interrupted exchange cannot be taken up again
+            self.close()
+            raise
 
     def first_tick(self) -> Samples:
         """Run to the first tick at which a driven flow is up. Raises SageccError where none ever is."""
@@ -82,8 +85,12 @@ class Lab:
 
     def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
         """Answer the samples of the last tick, in their order."""
-        with self._running() as guest:
+        guest = self._running()
+        try:
             guest.act(cwnd_pkts, pacing_bytes_s)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the episode, if one runs."""
@@ -96,12 +103,7 @@ class Lab:
             raise SageccError(f"episode {self._name}: {otherwise}")
         return samples
 
-    @contextmanager
-    def _running(self) -> Iterator[Guest]:
+    def _running(self) -> Guest:
         if self._guest is None:
             raise SageccError("no episode runs: call reset() first")
-        try:
-            yield self._guest
-        except BaseException:  # an interrupted exchange cannot be taken up again
-            self.close()
-            raise
+        return self._guest
