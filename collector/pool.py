@@ -3,7 +3,7 @@
 
 A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears
 under its name only when it is complete. Each of its files says what it was derived from: a partition
-whose raw files, options and formulas are unchanged is left as it is.
+whose raw files, options and formulas are unchanged is left as it is. The manifest, with every file's hash, comes last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -36,29 +36,34 @@ from collector.store import EPISODES, KERNEL, read_table
 from schemas.environment import Environment
 from schemas.errors import SageccError
 from schemas.files import naming, sha256_file, sync, write_atomically
+from schemas.manifest import FileEntry, Manifest
 from schemas.pool import (
+    ALIGNMENT_KEY,
+    COLUMNS_FILE,
+    EPISODES_FILE,
     FEATURE_NAMES,
+    INPUT_KEY,
+    KERNEL_KEY,
     POOL_EPISODE_SCHEMA,
     POOL_SCHEMA,
     POOL_VERSION,
     REWARD_ALIGNMENTS,
+    VERSION_KEY,
+    WINDOWS_KEY,
     dictionary,
+    partition,
     pool_schema,
 )
 from schemas.raw import RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
-COLUMNS_FILE = "columns.parquet"
-"""The data dictionary, for readers that have only the files."""
-
 _FORMULAS = tuple(
     Path(str(file))
     for file in (collector.features.__file__, collector.reward.__file__, schemas.pool.__file__, __file__)
 )
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _VERSION = b"sagecc.raw_version"
-_INPUT = b"sagecc.input_sha256"
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
     {
         "step": "DELTA_BINARY_PACKED",
@@ -89,9 +94,9 @@ class PoolOptions:
     def metadata(self) -> dict[bytes, bytes]:
         """Return what a pool file says about them."""
         return {
-            b"sagecc.pool_version": POOL_VERSION.encode(),
-            b"sagecc.windows": str(self.windows).encode(),
-            b"sagecc.reward_alignment": self.alignment.encode(),
+            VERSION_KEY: POOL_VERSION.encode(),
+            WINDOWS_KEY: str(self.windows).encode(),
+            ALIGNMENT_KEY: self.alignment.encode(),
         }
 
 
@@ -122,11 +127,13 @@ def build_pool(
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()
-    chosen, code = options or PoolOptions(), formulas()
+    chosen, code, known = options or PoolOptions(), formulas(), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out / folder, chosen, code), folders))
-            todo = [partition for partition in partitions if not partition.is_done()]
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, chosen, code), folders))
+            done = list(pool.map(lambda partition: partition.is_done(known), partitions))
+            todo = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
+            todo.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
             with tqdm(
                 total=sum(partition.rows for partition in todo),
                 desc="pool",
@@ -136,12 +143,15 @@ def build_pool(
             ) as bar:
                 for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
                     task.result()
-            removed = _remove_vanished(out, {out / folder for folder in folders})
-            episodes, rows = _write_episodes(out, partitions, chosen, pool)
+            removed = _remove_vanished(out, {partition.folder for partition in partitions})
+            files = _write_episodes(out, partitions, chosen, pool, known)
+            _write_manifest(out, partitions, chosen, files)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    episodes = sum(len(partition.episodes) for partition in partitions)
+    rows = sum(partition.rows for partition in partitions) - episodes
     return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
 
 
@@ -163,16 +173,22 @@ def _is_text(node: ast.AST) -> bool:
 
 
 class _Partition:
-    """One set and scheme: raw files in, pool files out."""
+    """One set and scheme: raw files in, pool files out.
+
+    folder: where they lie. files: what the manifest says of them, by their paths in the pool; known once the partition
+    is done or derived. rows: raw ones.
+    """
 
     def __init__(self, raw: Path, out: Path, options: PoolOptions, code: str) -> None:
-        self._raw, self._out, self._options = raw, out, options
-        self._fresh = out.with_name(f".tmp-{out.name}")
+        self._raw, self._pool, self._options = raw, out, options
+        self.files: dict[str, FileEntry] = {}
         self._parts = sorted(raw.glob("part-*.parquet"))
         listing = raw / EPISODES
         if not listing.exists():
             raise SageccError(f"{raw} has no {EPISODES}: its collection is not finished; run 'sagecc collect' again")
         self.episodes = sorted(read_table(listing).to_pylist(), key=lambda row: row["episode_id"])
+        self.folder = out / _folder_of(listing, self.episodes)
+        self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
         self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
@@ -180,13 +196,33 @@ class _Partition:
         text = repr((hashes, sorted(options.metadata().items()), code))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
 
-    def is_done(self) -> bool:
-        """Whether the partition's files came from just these raw files and options."""
-        parts = sorted(self._out.glob("part-*.parquet"))
+    def is_done(self, known: Mapping[str, FileEntry]) -> bool:
+        """Whether the partition's files came from just these raw files and options, and are all there.
+
+        known: an earlier manifest's files. What it says of them holds, even if their bytes are others now: that is for
+        a check to find.
+        """
+        parts = sorted(self.folder.glob("part-*.parquet"))
         try:
-            return bool(parts) and all(_metadata(path).get(_INPUT) == self.identity.encode() for path in parts)
+            if not parts or any(_metadata(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
+                return False
         except (pa.ArrowException, OSError):
             return False
+        prefix = f"{self.folder.relative_to(self._pool).as_posix()}/"
+        mine = {name: e for name, e in known.items() if name.startswith(prefix) and e.input_sha256 == self.identity}
+        if not mine:  # killed before there was a manifest
+            self._remember(parts)
+            return True
+        self.files = mine
+        return {name: entry.bytes for name, entry in mine.items()} == {
+            path.relative_to(self._pool).as_posix(): path.stat().st_size for path in parts
+        }
+
+    def _remember(self, parts: Sequence[Path]) -> None:
+        self.files = {
+            path.relative_to(self._pool).as_posix(): FileEntry.of(path, pq.read_metadata(path).num_rows, self.identity)
+            for path in parts
+        }
 
     def environment(self, episode: Mapping[str, Any]) -> Environment:
         """Return the network of one row of `episodes`."""
@@ -200,15 +236,16 @@ class _Partition:
             self._write(advance, stop)
             if stop.is_set():
                 return
-            shutil.rmtree(self._out, ignore_errors=True)
-            self._fresh.rename(self._out)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._fresh.rename(self.folder)
+            self._remember(sorted(self.folder.glob("part-*.parquet")))
         finally:
             shutil.rmtree(self._fresh, ignore_errors=True)
 
     def returns(self) -> dict[str, float]:
         """Return the sum of rewards by episode, read back from the pool's files."""
         sums: dict[str, float] = {}
-        for path in sorted(self._out.glob("part-*.parquet")):
+        for path in sorted(self.folder.glob("part-*.parquet")):
             file = pq.ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=["episode_id", "reward"])
@@ -223,7 +260,7 @@ class _Partition:
         kernels = {_metadata(path).get(KERNEL, b"") for path in self._checked_parts()}
         if len(kernels) > 1:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
-        meta = self._options.metadata() | {_INPUT: self.identity.encode(), KERNEL: next(iter(kernels), b"")}
+        meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
         expected = iter(self.episodes)
         with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
             for path, table in self._whole_episodes():
@@ -429,7 +466,7 @@ def _clear_leftovers(out: Path) -> None:
     """Remove what a killed run was writing."""
     for path in out.glob("set=*/.tmp-scheme=*"):
         shutil.rmtree(path)
-    for path in out.glob(".tmp-*.parquet"):
+    for path in out.glob(".tmp-*.*"):
         path.unlink()
 
 
@@ -444,31 +481,67 @@ def _remove_vanished(out: Path, keep: set[Path]) -> int:
     return len(vanished)
 
 
-def _write_episodes(
-    out: Path, partitions: Sequence[_Partition], options: PoolOptions, pool: ThreadPoolExecutor
-) -> tuple[int, int]:
-    """Write the list of episodes and the data dictionary unless they are up to date; return episodes and rows."""
-    path = out / EPISODES
-    identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
-    episodes = sum(len(partition.episodes) for partition in partitions)
-    rows = sum(partition.rows for partition in partitions) - episodes
+def _known_files(out: Path) -> Mapping[str, FileEntry]:
+    """Return the files of an earlier manifest; none if there is none that can be trusted."""
     try:
-        if path.exists() and (out / COLUMNS_FILE).exists() and _metadata(path).get(_INPUT) == identity.encode():
-            return episodes, rows
-    except (pa.ArrowException, OSError):
-        pass  # damaged: written anew
+        return Manifest.read(out).files
+    except SageccError:
+        return {}
+
+
+def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return a partition's folder in the pool: a policy's folder of raw data does not have its whole name."""
+    found = {(row["set"], row["scheme"]) for row in episodes}
+    if len(found) != 1:
+        raise SageccError(f"{listing} lists {len(found)} sets and schemes, not one; collect it again")
+    return partition(*found.pop())
+
+
+def _write_episodes(
+    out: Path,
+    partitions: Sequence[_Partition],
+    options: PoolOptions,
+    pool: ThreadPoolExecutor,
+    known: Mapping[str, FileEntry],
+) -> dict[str, FileEntry]:
+    """Write the list of episodes and the data dictionary unless they are as the manifest has them; return both."""
+    identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
+    listing, columns = out / EPISODES_FILE, out / COLUMNS_FILE
+    if all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns)):
+        return {path.name: known[path.name] for path in (listing, columns)}
     returns = pool.map(_Partition.returns, partitions)
     found = [
         _episode_row(row, partition.environment(row), sums[row["episode_id"]])
         for partition, sums in zip(partitions, returns, strict=True)
         for row in partition.episodes
     ]
-    schema = POOL_EPISODE_SCHEMA.with_metadata(options.metadata() | {_INPUT: identity.encode()})
-    with write_atomically(out / COLUMNS_FILE) as beside:
-        pq.write_table(dictionary(options.windows.ticks), beside, compression="zstd")
-    with write_atomically(path) as beside:
-        pq.write_table(pa.Table.from_pylist(found, schema=schema), beside, compression="zstd")
-    return episodes, rows
+    meta = options.metadata() | {INPUT_KEY: identity.encode()}
+    tables = {
+        columns: dictionary(options.windows.ticks).replace_schema_metadata(meta),
+        listing: pa.Table.from_pylist(found, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
+    }
+    for path, table in tables.items():
+        with write_atomically(path) as beside:
+            pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+    return {path.name: FileEntry.of(path, table.num_rows, identity) for path, table in tables.items()}
+
+
+def _is_kept(path: Path, entry: FileEntry | None, identity: str) -> bool:
+    return bool(
+        entry and entry.input_sha256 == identity and path.exists() and FileEntry.of(path, entry.rows, identity) == entry
+    )
+
+
+def _write_manifest(
+    out: Path, partitions: Sequence[_Partition], options: PoolOptions, files: dict[str, FileEntry]
+) -> None:
+    """Write down every file of the pool, unless just that is written there."""
+    about = {name.decode().removeprefix("sagecc."): value.decode() for name, value in options.metadata().items()}
+    manifest = Manifest(about, files | {name: entry for part in partitions for name, entry in part.files.items()})
+    with suppress(SageccError):
+        if Manifest.read(out) == manifest:
+            return
+    manifest.write(out)
 
 
 def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float) -> dict[str, Any]:

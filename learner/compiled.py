@@ -33,7 +33,15 @@ from learner.scaling import Floats, Moments, symlog
 from learner.selection import EVERYTHING, Selection, Trajectories, weights
 from schemas.errors import SageccError
 from schemas.files import sync
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION
+from schemas.pool import (
+    ACTION_LOG2_LIMIT,
+    FEATURE_NAMES,
+    PARTS,
+    POOL_SCHEMA,
+    VERSION_KEY,
+    check_version,
+    partition_of,
+)
 
 COMPILED_VERSION = 2
 BLOCK_ROWS = 65_536
@@ -166,7 +174,7 @@ def pool_files(pool: Path) -> list[PoolFile]:
 
     Raises SageccError where the pool is empty, a file is unreadable, of another schema version, or lacks a column.
     """
-    paths = sorted(pool.glob("set=*/scheme=*/part-*.parquet"))
+    paths = sorted(pool.glob(PARTS))
     if not paths:
         raise SageccError(
             f"no pool at {pool}: expected set=*/scheme=*/part-*.parquet there; make it with 'sagecc pool'"
@@ -188,18 +196,12 @@ def _check(path: Path, pool: Path) -> PoolFile:
     with parquet:
         schema = parquet.schema_arrow
         rows = parquet.metadata.num_rows
-    version = (schema.metadata or {}).get(b"sagecc.pool_version", b"").decode()
-    if version.split(".")[0] != POOL_VERSION.split(".")[0]:
-        raise SageccError(
-            f"{path} has pool schema version {version or '(none)'}, this learner reads {POOL_VERSION}: "
-            "derive the pool again with 'sagecc pool'"
-        )
+    check_version(path, (schema.metadata or {}).get(VERSION_KEY, b"").decode())
     for name in _READ:
         if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
             raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
     text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    set_name, scheme = (folder.name.partition("=")[2] for folder in (path.parent.parent, path.parent))
-    return PoolFile(path, set_name, scheme, rows, hashlib.sha256(text + footer).hexdigest())
+    return PoolFile(path, *partition_of(path), rows, hashlib.sha256(text + footer).hexdigest())
 
 
 def _damaged(path: Path, error: Exception) -> SageccError:

@@ -4,14 +4,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-POOL_VERSION = "1.0"
-"""Major.minor: a reader refuses another major version and reads any minor one."""
+from schemas.errors import SageccError
+from schemas.raw import RAW_SCHEMA
+
+POOL_VERSION = "1.1"
+"""Major.minor: a reader refuses another major version and reads any minor one. 1.1 added bounds and the manifest."""
+
+VERSION_KEY = b"sagecc.pool_version"
+WINDOWS_KEY = b"sagecc.windows"
+ALIGNMENT_KEY = b"sagecc.reward_alignment"
+INPUT_KEY = b"sagecc.input_sha256"
+KERNEL_KEY = b"sagecc.kernel"
+"""What every file's metadata says: version, observation windows, pairing of rewards, what it was derived from, and, of
+rows, the identity of the kernel that ran the episodes."""
+
+PARTS = "set=*/scheme=*/part-*.parquet"
+EPISODES_FILE = "episodes.parquet"
+COLUMNS_FILE = "columns.parquet"
+"""The data dictionary, for readers that have only the files."""
 
 WINDOWS_TICKS = {"s": 10, "m": 200, "l": 1000}
 """Small, medium and large observation windows (section 7.4 of the paper): 0.1 s, 2 s, 10 s."""
+
+_S, _M, _L = WINDOWS_TICKS.values()
+WINDOW_NAMES = {"all": (_S, _M, _L), "small": (_S,) * 3, "medium": (_M,) * 3, "large": (_L,) * 3}
+"""Pools by name: of all three windows, or of one of them only (section 7.4 of the paper)."""
 
 ACTION_LOG2_LIMIT = 2.0
 """The learner clips log2(action) to plus or minus this."""
@@ -19,13 +41,18 @@ ACTION_LOG2_LIMIT = 2.0
 
 @dataclass(frozen=True)
 class Column:
-    """One column. paper_index is the row of Table 1 (1 to 69), 0 for what is not a feature."""
+    """One column. paper_index is the row of Table 1 (1 to 69), 0 for what is not a feature.
+
+    low, high: bounds that every value keeps, None where there is none; numbers are finite without being told.
+    """
 
     name: str
     dtype: pa.DataType
     unit: str
     formula: str
     paper_index: int = 0
+    low: float | None = None
+    high: float | None = None
 
 
 def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
@@ -42,43 +69,49 @@ def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
         for window, ticks in zip(WINDOWS_TICKS, lengths, strict=True):
             for statistic in ("avg", "min", "max"):
                 formula = f"{statistic} of {what} over the last {ticks} ticks"
-                columns.append(Column(f"{group}_{window}.{statistic}", pa.float32(), unit, formula, index))
+                columns.append(Column(f"{group}_{window}.{statistic}", pa.float32(), unit, formula, index, low=0))
                 index += 1
     return columns
 
 
 _F32 = pa.float32()
 
+RATIOS = (2.0**-32, 2.0**32)
+"""Of two congestion windows, which the kernel counts in 32 bits."""
+REWARD_MOST = 25.0
+
 FEATURES: tuple[Column, ...] = (
-    Column("srtt", _F32, "100 ms", "sRTT / 100 ms", 1),
-    Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2),
-    Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3),
-    Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4),
+    Column("srtt", _F32, "100 ms", "sRTT / 100 ms", 1, 0),
+    Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2, 0),
+    Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3, 0),
+    Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4, 0, 4),
     *_window_columns(tuple(WINDOWS_TICKS.values())),
-    Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59),
-    Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60),
-    Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61),
-    Column("acked_rate", _F32, "ratio", "acknowledged rate over 1 s / highest sending rate over 1 s seen so far", 62),
-    Column("dr_ratio", _F32, "ratio", "delivery rate over 1 s / the same one tick before", 63),
-    Column("bdp_cwnd", _F32, "ratio", "dr_max (bytes/s) x min RTT (s) / (cwnd x MSS)", 64),
-    Column("dr", _F32, "100 Mbps", "delivered bytes over 1 s / 100 Mbps", 65),
-    Column("cwnd_unacked_rate", _F32, "ratio", "unacknowledged packets / packets sent over 1 s", 66),
-    Column("dr_max", _F32, "100 Mbps", "highest dr over 2 s", 67),
-    Column("dr_max_ratio", _F32, "ratio", "dr_max / the same one tick before", 68),
-    Column("pre_act", _F32, "ratio", "previous action: cwnd_t / cwnd_(t-1)", 69),
+    Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59, 0),
+    Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60, 0),
+    Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61, 0),
+    Column(
+        "acked_rate", _F32, "ratio", "acknowledged rate over 1 s / highest sending rate over 1 s seen so far", 62, 0
+    ),
+    Column("dr_ratio", _F32, "ratio", "delivery rate over 1 s / the same one tick before", 63, 0),
+    Column("bdp_cwnd", _F32, "ratio", "dr_max (bytes/s) x min RTT (s) / (cwnd x MSS)", 64, 0),
+    Column("dr", _F32, "100 Mbps", "delivered bytes over 1 s / 100 Mbps", 65, 0),
+    Column("cwnd_unacked_rate", _F32, "ratio", "unacknowledged packets / packets sent over 1 s", 66, 0),
+    Column("dr_max", _F32, "100 Mbps", "highest dr over 2 s", 67, 0),
+    Column("dr_max_ratio", _F32, "ratio", "dr_max / the same one tick before", 68, 0),
+    Column("pre_act", _F32, "ratio", "previous action: cwnd_t / cwnd_(t-1)", 69, *RATIOS),
 )
 
 FEATURE_NAMES: tuple[str, ...] = tuple(c.name for c in FEATURES)
 
 KEYS: tuple[Column, ...] = (
     Column("episode_id", pa.string(), "", "environment id, scheme and seed"),
-    Column("step", pa.int32(), "ticks", "0 for the first row of the episode"),
-    Column("t_s", pa.float64(), "s", "virtual time since the episode began"),
+    Column("step", pa.int32(), "ticks", "0 for the first row of the episode", low=0),
+    Column("t_s", pa.float64(), "s", "virtual time since the episode began", low=0),
 )
 
 LABELS: tuple[Column, ...] = (
-    Column("action", _F32, "ratio", "cwnd_(t+1) / cwnd_t"),
-    Column("reward", _F32, "", "measured at tick t+1: R1 where reward_kind is power, R2 where it is friendliness"),
+    Column("action", _F32, "ratio", "cwnd_(t+1) / cwnd_t", 0, *RATIOS),
+    Column("reward", _F32, "", "measured at tick t+1: R1 (reward_kind power) or R2 (friendliness)", high=REWARD_MOST),
     Column("is_first", pa.bool_(), "", "first row of its episode"),
     Column("is_last", pa.bool_(), "", "last row of its episode"),
 )
@@ -92,41 +125,39 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("episode_id", pa.string(), "", "environment id, scheme and seed"),
     Column("environment_id", pa.string(), "", "the network; same fields, same id"),
     Column("set", pa.string(), "", "I: single flow; II: against Cubic"),
-    Column("bandwidth_mbps", pa.float64(), "Mbps", "base rate of the bottleneck"),
+    Column("bandwidth_mbps", pa.float64(), "Mbps", "base rate of the bottleneck", low=0),
     Column("step", pa.float64(), "ratio", "second rate / first; 1 for a flat link"),
-    Column("rtt_ms", pa.float64(), "ms", "minimum RTT: propagation there and back"),
-    Column("queue_bdp", pa.float64(), "BDP", "queue limit / (base rate x minimum RTT)"),
-    Column("queue_bytes", pa.int64(), "bytes", "queue limit"),
-    Column("flows", pa.int32(), "", "flows that share the bottleneck"),
-    Column("start_s", pa.float64(), "s", "when the scheme under test starts"),
-    Column("duration_s", pa.float64(), "s", "virtual length of the episode"),
+    Column("rtt_ms", pa.float64(), "ms", "minimum RTT: propagation there and back", low=0),
+    Column("queue_bdp", pa.float64(), "BDP", "queue limit / (base rate x minimum RTT)", low=0),
+    Column("queue_bytes", pa.int64(), "bytes", "queue limit", low=0),
+    Column("flows", pa.int32(), "", "flows that share the bottleneck", low=1),
+    Column("start_s", pa.float64(), "s", "when the scheme under test starts", low=0),
+    Column("duration_s", pa.float64(), "s", "virtual length of the episode", low=0),
     Column("reward_kind", pa.string(), "", "power (R1) or friendliness (R2)"),
     Column("scheme", pa.string(), "", "what set the congestion window"),
     Column("seed", pa.int64(), "", "of the episode's random numbers"),
-    Column("rows", pa.int64(), "ticks", "rows of the pool: one fewer than raw rows"),
-    Column("goodput_mbps", pa.float64(), "Mbps", "in-order bytes at the receiver / time since the start"),
-    Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets"),
-    Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile"),
-    Column("sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck"),
-    Column("lost_packets", pa.int64(), "packets", "of those, dropped by it"),
-    Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows"),
+    Column("rows", pa.int64(), "ticks", "rows of the pool: one fewer than raw rows", low=1),
+    Column("goodput_mbps", pa.float64(), "Mbps", "in-order bytes at the receiver / time since the start", low=0),
+    Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets", low=0),
+    Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile", low=0),
+    Column("sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0),
+    Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0),
+    Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0),
     Column("return", pa.float64(), "", "sum of rewards"),
-    Column("reward_mean", pa.float64(), "", "return / rows"),
+    Column("reward_mean", pa.float64(), "", "return / rows", high=REWARD_MOST),
     Column("environment", pa.string(), "", "every field of the environment as JSON"),
 )
 
 
+def _field_metadata(column: Column) -> dict[str, str]:
+    found = {"unit": column.unit, "formula": column.formula, "paper_index": str(column.paper_index)}
+    bounds = {"low": column.low, "high": column.high}
+    return found | {name: f"{value:g}" for name, value in bounds.items() if value is not None}
+
+
 def _schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema(
-        [
-            pa.field(
-                column.name,
-                column.dtype,
-                nullable=False,
-                metadata={"unit": column.unit, "formula": column.formula, "paper_index": str(column.paper_index)},
-            )
-            for column in columns
-        ]
+        [pa.field(column.name, column.dtype, nullable=False, metadata=_field_metadata(column)) for column in columns]
     )
 
 
@@ -148,16 +179,62 @@ def pool_schema(windows: tuple[int, int, int]) -> pa.Schema:
     return _schema(pool_columns(windows))
 
 
-def dictionary(windows: tuple[int, int, int]) -> pa.Table:
-    """Return the data dictionary of the pool's rows: name, dtype, unit, formula, paper_index."""
-    columns = pool_columns(windows)
+def raw_columns() -> tuple[Column, ...]:
+    """Return the columns of raw trajectories (schemas/raw.py), of which the pool's are made."""
+    told = [(field, field.metadata or {}) for field in RAW_SCHEMA]
+    return tuple(
+        Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in told
+    )
+
+
+def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"]) -> pa.Table:
+    """Return the data dictionary: name, dtype, unit, formula, paper_index, table, low, high.
+
+    table: transitions, episodes or raw; low and high are null where values have no bound. In this order a query that
+    takes no account of `table` begins with the pool's rows.
+    """
     types = {pa.float32(): "float32", pa.float64(): "float64"}
+    tables = {"transitions": pool_columns(windows), "episodes": EPISODE_COLUMNS, "raw": raw_columns()}
+    told = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(
         {
-            "name": [column.name for column in columns],
-            "dtype": [types.get(column.dtype, str(column.dtype)) for column in columns],
-            "unit": [column.unit for column in columns],
-            "formula": [column.formula for column in columns],
-            "paper_index": pa.array([column.paper_index for column in columns], pa.int32()),
+            "name": [column.name for _, column in told],
+            "dtype": [types.get(column.dtype, str(column.dtype)) for _, column in told],
+            "unit": [column.unit for _, column in told],
+            "formula": [column.formula for _, column in told],
+            "paper_index": pa.array([column.paper_index for _, column in told], pa.int32()),
+            "table": [table for table, _ in told],
+            "low": pa.array([column.low for _, column in told], pa.float64()),
+            "high": pa.array([column.high for _, column in told], pa.float64()),
         }
     )
+
+
+def partition(set_name: str, scheme: str) -> str:
+    """Return the folder of one set and scheme; what a folder's name cannot hold is percent-encoded, as Hive has it."""
+    return f"set={quote(set_name, safe=_PLAIN)}/scheme={quote(scheme, safe=_PLAIN)}"
+
+
+def partition_of(part: Path) -> tuple[str, str]:
+    """Return set and scheme of a part file, or of any file in a partition's folder."""
+    names = (folder.name.partition("=")[2] for folder in (part.parent.parent, part.parent))
+    set_name, scheme = (unquote(name) for name in names)
+    return set_name, scheme
+
+
+_PLAIN = ":+,@"
+"""What stays as it is in a folder's name, beside letters, digits and `-._~`."""
+
+
+def check_version(path: Path, version: str, what: str = "pool") -> None:
+    """Raise SageccError where `version`, as a file at `path` has it, is of another major version than POOL_VERSION."""
+    if not is_same_major(version):
+        raise SageccError(
+            f"{path} has {what} version {version or 'none'}, this program reads {POOL_VERSION}:"
+            " derive the pool again with 'sagecc pool', or use the sagecc that made it"
+        )
+
+
+def is_same_major(version: str) -> bool:
+    """Whether a version can be read here."""
+    return version.split(".")[0] == POOL_VERSION.split(".")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a pool in DuckDB with the views of views.sql."""
+"""Opens a pool in DuckDB with the views of views.sql, and beside it the raw trajectories and a league's scores."""
 
 from __future__ import annotations
 
@@ -10,38 +10,86 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import SageccError
-from schemas.pool import POOL_VERSION
+from schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
+from schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
+"""What every pool has."""
 
-_SQL = Path(__file__).with_name("views.sql")
+RAW_VIEW, LEAGUE_VIEW = "raw", "league"
+LEAGUE_FILE = "scores.parquet"
+
+_SQL = Path(__file__).parent
+_RAW_VERSION_KEY = b"sagecc.raw_version"
 
 
-def open_pool(pool: Path) -> duckdb.DuckDBPyConnection:
+def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection, in memory, that has VIEWS over the files of `pool`.
 
-    Raises SageccError where there is no pool, or one that cannot be read or is of another major version.
+    raw: a folder of raw trajectories, which becomes the view `raw`. league: a league's folder of results, whose scores
+    become the view `league`. Raises SageccError where one of them is missing, cannot be read or is of another major
+    version.
     """
-    listing = pool / "episodes.parquet"
+    listing = pool / EPISODES_FILE
     if not listing.exists():
         raise SageccError(f"no pool at {pool}: it has no episodes.parquet; make it with 'sagecc pool'")
-    try:
-        meta = pq.read_schema(listing).metadata or {}
-    except (pa.ArrowException, OSError) as error:
-        raise SageccError(f"{listing} is truncated or corrupt: derive the pool again with 'sagecc pool'") from error
-    version = meta.get(b"sagecc.pool_version", b"none").decode()
-    if version.split(".")[0] != POOL_VERSION.split(".")[0]:
-        raise SageccError(
-            f"{listing} has pool version {version}, this program reads {POOL_VERSION}:"
-            " derive the pool again with 'sagecc pool'"
-        )
+    check_version(
+        listing, _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode()
+    )
+    if raw is not None:
+        _check_raw(raw)
+    if league is not None and not (league / LEAGUE_FILE).exists():
+        raise SageccError(f"no league at {league}: it has no {LEAGUE_FILE}; play one with 'sagecc league'")
     connection = duckdb.connect()
-    connection.execute("SET VARIABLE pool = ?", [str(pool)])
     try:
-        connection.execute(_SQL.read_text())
-    except duckdb.Error as error:
+        connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
+        for name, folder, file in (
+            ("pool", pool, "views.sql"),
+            (RAW_VIEW, raw, "views_raw.sql"),
+            (LEAGUE_VIEW, league, "views_league.sql"),
+        ):
+            if folder is not None:
+                _add(connection, name, folder, file)
+    except BaseException:
         connection.close()
-        raise SageccError(
-            f"the pool at {pool} cannot be opened ({str(error).splitlines()[0]}): derive it again with 'sagecc pool'"
-        ) from error
+        raise
     return connection
+
+
+def has_raw(folder: Path) -> bool:
+    """Whether a folder holds raw trajectories."""
+    return any(folder.glob(PARTS)) and any(folder.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+
+
+def has_league(folder: Path) -> bool:
+    """Whether a folder holds a league's scores."""
+    return (folder / LEAGUE_FILE).exists()
+
+
+def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: str) -> None:
+    what = {"pool": "pool", RAW_VIEW: "raw trajectories", LEAGUE_VIEW: "league's scores"}[name]
+    again = {"pool": "derive it again with 'sagecc pool'", RAW_VIEW: "collect again", LEAGUE_VIEW: "play it again"}[
+        name
+    ]
+    connection.execute(f"SET VARIABLE {name} = ?", [str(folder)])
+    try:
+        connection.execute((_SQL / file).read_text())
+    except duckdb.Error as error:
+        raise SageccError(f"the {what} at {folder} cannot be opened ({str(error).splitlines()[0]}): {again}") from error
+
+
+def _check_raw(raw: Path) -> None:
+    listings = sorted(raw.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    if not listings or not has_raw(raw):
+        raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
+    for path in listings:
+        version = _metadata(path, "collect again").get(_RAW_VERSION_KEY, b"none").decode()
+        if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+            raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again")
+
+
+def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
+    try:
+        return dict(pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError) as error:
+        raise SageccError(f"{path} is truncated or corrupt: {again}") from error

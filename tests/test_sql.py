@@ -17,7 +17,8 @@ import pytest
 from sagecc.cli import main
 from schemas import views
 from schemas.errors import SageccError
-from schemas.pool import FEATURES, POOL_COLUMNS, POOL_SCHEMA
+from schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA
+from schemas.raw import RAW_SCHEMA
 from schemas.views import VIEWS, open_pool
 
 from .collector.synthetic import write_partition
@@ -53,8 +54,9 @@ def values(capsys: Capture, pool: Path, query: str) -> list[list[str]]:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_has_rows(capsys: Capture, pool: Path, view: str) -> None:
     [[count]] = values(capsys, pool, f"SELECT count(*) FROM {view}")
-    expected = {"transitions": 299 + 199 + 249, "episodes": 3, "environments": 3, "schemes": 2}
-    assert int(count) == expected.get(view, len(POOL_COLUMNS))
+    columns = len(POOL_COLUMNS) + len(EPISODE_COLUMNS) + len(RAW_SCHEMA)
+    expected = {"transitions": 299 + 199 + 249, "episodes": 3, "environments": 3, "schemes": 2, "columns": columns}
+    assert int(count) == expected[view]
 
 
 def test_transitions_have_the_pools_columns_and_their_partition(capsys: Capture, pool: Path) -> None:
@@ -65,11 +67,19 @@ def test_transitions_have_the_pools_columns_and_their_partition(capsys: Capture,
 
 
 def test_the_dictionary_explains_every_column(capsys: Capture, pool: Path) -> None:
-    rows = values(capsys, pool, "SELECT name, dtype, unit, formula, paper_index FROM columns")
-    assert [row[0] for row in rows] == POOL_SCHEMA.names
+    header = ask(capsys, pool, "SELECT * FROM columns LIMIT 0").strip().split(",")
+    assert header == ["name", "dtype", "unit", "formula", "paper_index", "table", "low", "high"]
+    rows = values(capsys, pool, "SELECT * FROM columns")
+    for table in ("transitions", "episodes", "raw"):
+        described = ask(capsys, pool, f"SELECT * FROM {table} LIMIT 0").strip().split(",")
+        if table != "episodes":
+            assert described[-2:] == ["scheme", "set"]
+            del described[-2:]
+        assert [row[0] for row in rows if row[5] == table] == described
     assert [int(row[4]) for row in rows if row[4] != "0"] == list(range(1, 70))
     assert all(row[3] for row in rows)
-    by_name = {row[0]: row for row in rows}
+    by_name = {row[0]: row for row in rows if row[5] == "transitions"}
+    assert by_name["ca_state"][6:] == ["0.0", "4.0"] and by_name["reward"][6:] == ["", "25.0"]
     assert by_name["thr"][1:4] == ["float32", "100 Mbps", "delivery rate of the socket / 100 Mbps"]
     assert by_name["rtt_m.avg"][3] == "avg of srtt over the last 50 ticks"  # of this pool, not of the paper's
     assert len(FEATURES) == 69
@@ -151,7 +161,7 @@ def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path,
     )
     listing = tmp_path / "episodes.parquet"
     pq.write_table(pa.table({"a": [1]}, metadata={b"sagecc.pool_version": b"2.0"}), listing)
-    with pytest.raises(SageccError, match=r"pool version 2.0, this program reads 1\.0"):
+    with pytest.raises(SageccError, match=r"pool version 2.0, this program reads 1\."):
         open_pool(tmp_path)
     listing.write_bytes((pool / "episodes.parquet").read_bytes())
     with pytest.raises(SageccError, match="cannot be opened"):

@@ -70,6 +70,20 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     project.dvc("commit", "--force", "kernel")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("  windows: all", "  windows: medium"), ("alignment: after", "alignment: public")]
+)
+def test_other_windows_or_rewards_derive_the_pool_and_collect_nothing(project: Project, old: str, new: str) -> None:
+    params = project.folder / "params.yaml"
+    before = params.read_text()
+    assert before.count(old) == 1
+    params.write_text(before.replace(old, new))
+    try:
+        assert project.changed() == project.changed("datasets/full/dvc.yaml") == {"pool"}
+    finally:
+        params.write_text(before)
+
+
 def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
     identity = project.folder / "build" / "kernel-identity" / "bbr2"
     before = identity.read_text()

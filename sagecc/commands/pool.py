@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc pool`: from raw trajectories to what a learner and an analyst read."""
+"""`sagecc pool`: raw trajectories to what a learner and an analyst read; `sagecc pool check`: whether it is right."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import click
 
 from collector.features import Windows
 from collector.pool import PoolOptions, build_pool
-from sagecc.options import RAW
-from schemas.pool import REWARD_ALIGNMENTS
+from collector.pool_check import GRIDS, check_pool
+from sagecc.options import POOL, RAW
+from schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 
-POOL = Path("datasets/pool")
+EXIT_FOUND = 1
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="What was collected.")
 @click.option("--out", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option(
     "--windows",
     default=str(Windows()),
     show_default=True,
-    help="Small, medium and large observation window in ticks of 10 ms; one number stands for all three.",
+    help="Small, medium and large observation window in ticks of 10 ms; one number stands for all three, and small,"
+    " medium or large for that of the paper; all is the default.",
 )
 @click.option(
     "--reward-alignment",
@@ -33,14 +36,54 @@ POOL = Path("datasets/pool")
     help="A row's reward: measured a tick after its action, or a tick earlier as Sage's public code has it.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Partitions at a time.")
-def command(raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
+@click.pass_context
+def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
     """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
 
     Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (a
     set and a scheme each) that are up to date are left alone; those whose raw data is gone are removed.
     """
-    result = build_pool(raw, out, PoolOptions(Windows.parse(windows), reward_alignment), jobs)
+    if ctx.invoked_subcommand is not None:
+        return
+    options = PoolOptions(parse_windows(windows), reward_alignment)
+    result = build_pool(raw, out, options, jobs)
     click.echo(
         f"{result.episodes} episodes, {result.rows:,} rows in {out}: {result.derived} partitions derived,"
         f" {result.unchanged} unchanged, {result.removed} removed"
     )
+
+
+def parse_windows(text: str) -> Windows:
+    """Read `10,200,1000`, `200` or one of schemas.pool.WINDOW_NAMES."""
+    return Windows(*WINDOW_NAMES[text]) if text in WINDOW_NAMES else Windows.parse(text)
+
+
+@command.command()
+@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option(
+    "--profile",
+    type=click.Choice(GRIDS),
+    help="The grid that every scheme must have been in, as a whole. Default: the smallest profile with all"
+    " environments of the pool; a scheme that is in a set must then have all of its environments.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Partitions at a time.")
+@click.pass_context
+def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> None:
+    """Check every byte, row and episode of a pool; a line for each thing that is wrong.
+
+    Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
+    """
+    begun = time.monotonic()
+    report = check_pool(pool, profile, jobs)
+    for finding in report.findings:
+        click.echo(pool / finding.path, nl=False)
+        click.echo(f": {finding.reason}")
+    grid = f"the grid of profile {report.profile}" if report.profile else "no profile's grid"
+    click.echo(
+        f"{len(report.findings) or 'no'} finding{'s' if len(report.findings) != 1 else ''}: {report.files} files,"
+        f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {grid};"
+        f" {time.monotonic() - begun:.1f} s",
+        err=True,
+    )
+    if report.findings:
+        ctx.exit(EXIT_FOUND)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of SQL queries as tables, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import click
+import duckdb
+
+from schemas.errors import SageccError
+
+TABLE_ROWS = 10_000
+"""What a table shows at most."""
+BATCH_ROWS = 10_000
+
+Row = tuple[Any, ...]
+
+
+def ask(
+    connection: duckdb.DuckDBPyConnection, query: str, absent: Mapping[str, str]
+) -> tuple[list[str], Iterator[list[Row]]]:
+    """Return the result's column names and its rows in batches.
+
+    absent: views that this connection does not have, each with what to do about it. Raises SageccError, in one line,
+    for what DuckDB refuses.
+    """
+    with _one_line_errors(absent):
+        result = connection.execute(query)
+        names = [column[0] for column in result.description or ()]
+
+    def batches() -> Iterator[list[Row]]:
+        while True:
+            with _one_line_errors(absent):
+                rows = result.fetchmany(BATCH_ROWS)
+            if not rows:
+                return
+            yield rows
+
+    return names, batches()
+
+
+@contextmanager
+def _one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.Error as error:
+        text = str(error)
+        for view, advice in absent.items():
+            if isinstance(error, duckdb.CatalogException) and f"name {view} does not exist" in text:
+                raise SageccError(f"there is no view '{view}': {advice}") from error
+        lines = [line.strip() for line in text.splitlines() if line.strip(" ^")]
+        raise SageccError("; ".join(lines)) from error
+
+
+def print_csv(names: Sequence[str], batches: Iterator[list[Row]]) -> None:
+    """Print a header and all rows."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for rows in batches:
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+        text.seek(0)
+        text.truncate()
+    click.echo(text.getvalue(), nl=False)
+
+
+def print_json(names: Sequence[str], batches: Iterator[list[Row]]) -> None:
+    """Print one array of objects."""
+    before = "["
+    for rows in batches:
+        for row in rows:
+            values = {name: _json_value(value) for name, value in zip(names, row, strict=True)}
+            click.echo(f"{before}\n  {json.dumps(values)}", nl=False)
+            before = ","
+    click.echo("[]" if before == "[" else "\n]")
+
+
+def _json_value(value: Any) -> Any:
+    """Return what JSON has for a DuckDB value; what is not a finite number becomes null."""
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def print_table(
+    names: Sequence[str],
+    batches: Iterator[list[Row]],
+    limit: int = TABLE_ROWS,
+    how_to_see_all: str = "--format csv prints all",
+) -> None:
+    """Print an aligned table of at most `limit` rows and how many there are; a plan of EXPLAIN as it is."""
+    if list(names) == ["explain_key", "explain_value"]:
+        for batch in batches:
+            click.echo("\n".join(str(row[1]) for row in batch), nl=False)
+        return
+    rows: list[Row] = []
+    for batch in batches:
+        rows += batch
+        if len(rows) > limit:
+            break
+    more = len(rows) > limit
+    del rows[limit:]
+    cells = [[_text(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    numbers = [all(isinstance(row[index], int | float | Decimal | None) for row in rows) for index in range(len(names))]
+
+    def line(values: Sequence[str]) -> str:
+        padded = [
+            value.rjust(width) if number else value.ljust(width)
+            for value, width, number in zip(values, widths, numbers, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    click.echo(line(names))
+    click.echo("  ".join("-" * width for width in widths))
+    for row in cells:
+        click.echo(line(row))
+    if more:
+        click.echo(f"(the first {limit:,} rows; {how_to_see_all})")
+    else:
+        click.echo(f"({len(rows):,} row{'s' if len(rows) != 1 else ''})")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float | Decimal):
+        return f"{value:.6g}"
+    return " ".join(str(value).split())
+
+
+Print = Callable[[Sequence[str], Iterator[list[Row]]], None]
+
+LAYOUTS: Mapping[str, Print] = {"table": print_table, "csv": print_csv, "json": print_json}
