@@ -24,12 +24,15 @@ import numpy.typing as npt
 
 from execution.agent import PolicyAgent
 from execution.shared import ROW, STALL_NS, Descriptors, Ints, Shared
+from learner.artefact import PolicyArtefact
 from schemas.errors import SageccError
 from schemas.raw import TICK_S
 
 TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000
 PR_SET_PDEATHSIG = 1
+
+UNDERLYING_SCHEME = "pure"
 
 AUTO, LITERT = "auto", "litert"
 """AUTO: the fastest runtime that the artefact is exported to, or else the one that needs no export."""
@@ -150,7 +153,16 @@ def warm_up(policy: Policy, slots: int) -> None:
 
 
 def load(path: str, runtime: str, slots: int) -> PolicyAgent:
-    """Return the agent of a policy in a runtime by name, or in AUTO's first that the artefact has."""
+    """Return the agent of a policy in a runtime by name, or in AUTO's first that the artefact has.
+
+    Raises SageccError where it cannot be run here.
+    """
+    below = PolicyArtefact.load(path).control.underlying_scheme
+    if below != UNDERLYING_SCHEME:
+        raise SageccError(
+            f"policy {path} acts on top of '{below}'; on this machine's own kernel only policies that set the window"
+            f" alone ('{UNDERLYING_SCHEME}') are driven: run it in the lab"
+        )
     if runtime != AUTO:
         return PolicyAgent.load(path, flows=slots, runtime_name=runtime)
     try:

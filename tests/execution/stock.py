@@ -6,12 +6,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ TCP_INFO_BYTES = 280
 
 SENDER = """
 import hashlib, json, random, socket, sys, threading, time
-address, port, scheme, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+address, port, scheme = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 data = random.Random(1).randbytes(1 << 20)
 sock = socket.socket()
 if scheme:
@@ -51,21 +50,25 @@ def sample():
     while not over.wait(0.02):
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 280)
         windows.append((time.monotonic(), int.from_bytes(info[80:84], "little"), info[0]))
-thread = threading.Thread(target=sample)
-thread.start()
+def listen():
+    sys.stdin.read()
+    over.set()
+threads = [threading.Thread(target=each) for each in (sample, listen)]
+for thread in threads:
+    thread.start()
 digest, sent = hashlib.sha256(), 0
 print("sending", flush=True)
-while sent < size:
-    part = data[: min(size - sent, 1 << 16)]
+while not over.is_set():
+    part = data[sent % len(data) : sent % len(data) + (1 << 14)]
     sock.sendall(part)
     digest.update(part)
     sent += len(part)
-over.set()
-thread.join()
+for thread in threads:
+    thread.join()
 used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\\0")[0].decode()
 sock.shutdown(socket.SHUT_WR)
 sock.recv(1)
-print(json.dumps({"sha256": digest.hexdigest(), "windows": windows, "scheme": used}))
+print(json.dumps({"bytes": sent, "sha256": digest.hexdigest(), "windows": windows, "scheme": used}))
 """
 
 RECEIVER = """
@@ -129,13 +132,12 @@ class Network:
         up = "ip link set lo up; echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; "
         self.do(0, up + f"ip link add out type veth peer name in netns {router}")
         self.do(0, "ip link set dev out gso_max_segs 1; ip addr add 10.0.0.1/24 dev out; ip link set out up")
-        self.do(
-            1, up + f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip link add far type veth peer name in netns {receiver}"
-        )
+        self.do(1, up + "echo 1 > /proc/sys/net/ipv4/ip_forward")
+        self.do(1, f"ip link add far type veth peer name in netns {receiver}")
         self.do(1, "ip addr add 10.0.0.254/24 dev in; ip link set in up; ip addr add 10.0.1.254/24 dev far")
         self.do(2, up + "ip addr add 10.0.1.1/24 dev in; ip link set in up; ip route add default via 10.0.1.254")
         self.do(
-            1, f"ip link set far up; tc qdisc add dev far root tbf rate {rate_mbps}mbit burst 3028 limit {queue_bytes}"
+            1, f"tc qdisc add dev far root tbf rate {rate_mbps}mbit burst 3028 limit {queue_bytes}; ip link set far up"
         )
         self.do(0, "ip route add default via 10.0.0.254")
 
@@ -160,31 +162,33 @@ class Network:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         return process
 
-    def sender(self, size: int, scheme: str, port: int = PORT) -> list[str]:
-        """Return the command of a sender."""
-        return self.inside(0, [sys.executable, "-c", SENDER, "10.0.1.1", str(port), scheme, str(size)])
+    def sender(self, scheme: str, port: int = PORT) -> list[str]:
+        """Return the command of a sender, which sends until its standard input ends."""
+        return self.inside(0, [sys.executable, "-c", SENDER, "10.0.1.1", str(port), scheme])
 
 
 class Transfer:
     """Bytes on their way through a network, with the sender's window each 20 ms."""
 
-    def __init__(self, network: Network, size: int, scheme: str, wrap: Callable[[list[str]], list[str]] = list) -> None:
-        self._size = size
+    def __init__(self, network: Network, scheme: str = SCHEME) -> None:
         self._receiver = network.receiver()
-        self.sender = subprocess.Popen(wrap(network.sender(size, scheme)), stdout=subprocess.PIPE, text=True)
+        command = network.sender(scheme)
+        self.sender = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.sender.stdout is not None and self.sender.stdout.readline() == "sending\n"
 
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def finish(self, within_s: float = 60) -> dict[str, Any]:
-        """Wait for its end; return windows [(s, packets, ca_state)] and the scheme, all bytes having arrived."""
-        try:
-            said, _ = self.sender.communicate(timeout=within_s)
-            got, _ = self._receiver.communicate(timeout=within_s)
-        except subprocess.TimeoutExpired:
-            self.stop()
-            raise
+        """End it; return windows [(s, packets, ca_state)] and the scheme, all bytes having arrived unchanged."""
+        said, _ = self.sender.communicate(timeout=within_s)
+        got, _ = self._receiver.communicate(timeout=within_s)
         assert self.sender.returncode == 0
         result: dict[str, Any] = json.loads(said)
-        assert got.split() == [str(self._size), result["sha256"]]
+        assert got.split() == [str(result["bytes"]), result["sha256"]]
         return result
 
     def stop(self) -> None:
@@ -193,19 +197,6 @@ class Transfer:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
-            if process.stdout:
-                process.stdout.close()
-
-
-def python_of(user: str) -> bool:
-    """Tell whether a user may run this Python and read this project."""
-    check = [*as_user(user), sys.executable, "-c", "import sagecc, execution.agent"]
-    return (
-        shutil.which("setpriv") is not None
-        and not subprocess.run(check, capture_output=True, env=ENVIRONMENT).returncode
-    )
-
-
-def as_user(user: str) -> list[str]:
-    """Return what to put before a command to run it as another user without any privilege."""
-    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+            for pipe in (process.stdin, process.stdout):
+                if pipe:
+                    pipe.close()
