@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from execution.window import CongestionWindows, Doubles, Ints, pacing_rates
 from learner import exact
-from learner.artefact import Control, SlowStart
-from schemas.raw import TICK_S
+from learner.artefact import Control
 
 Bools = npt.NDArray[np.bool_]
 
@@ -80,9 +79,8 @@ def action_of(control: Control, flows: int) -> Action:
 class Starting:
     """The slow starts of flows, a slot each: over for good once a flow's ssthresh is below its window."""
 
-    def __init__(self, rule: SlowStart, control: Control, flows: int) -> None:
-        self._factor, self._most = rule.factor, control.cwnd_packets[1]
-        self._times = max(1, round(TICK_S * 1000 / rule.every_ms))
+    def __init__(self, factor: float, control: Control, flows: int) -> None:
+        self._factor, self._most = factor, control.cwnd_packets[1]
         self._over = np.zeros(flows, np.bool_)
 
     def going_on(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
@@ -90,18 +88,13 @@ class Starting:
         self._over[slots] |= samples["ssthresh_pkts"] < samples["cwnd_pkts"]
         return ~self._over[slots]
 
-    def step(self, samples: npt.NDArray[np.void], news: Ints) -> tuple[Ints, Ints]:
-        """Return the windows and pacing rates of flows in slow start [B], or LEAVE.
+    def step(self, samples: npt.NDArray[np.void], acked: Bools) -> tuple[Ints, Ints]:
+        """Return the windows of flows in slow start [B] in packets, LEAVE where nothing was acknowledged, and LEAVE.
 
-        The factor counts once for each of the rule's intervals in a tick, but no more often than something was
-        acknowledged in it: news [B] times.
+        They are not paced: Linux's HyStart is twice as patient with flows that are.
         """
-        cwnd = samples["cwnd_pkts"].astype(np.int64)
-        for done in range(self._times):
-            grown = np.minimum(np.floor(cwnd * self._factor).astype(np.int64), self._most)
-            cwnd = np.where(done < news, grown, cwnd)
-        cwnd = np.where(news > 0, cwnd, LEAVE)
-        return cwnd, pacing_rates(samples, cwnd)
+        grown = np.floor(samples["cwnd_pkts"] * self._factor).astype(np.int64)
+        return np.where(acked, np.minimum(grown, self._most), LEAVE), np.full(len(samples), LEAVE)
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""

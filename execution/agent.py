@@ -85,7 +85,7 @@ class PolicyAgent:
         """
         at = self._slots if slots is None else slots
         news = self._source.update(samples, at)
-        due = (self._wait[at] <= 0) & (news > 0)
+        due = (self._wait[at] <= 0) & news
         self._wait[at] -= 1
         early = self._starting.going_on(samples, at) if self._starting else None
         if early is not None:
@@ -97,7 +97,7 @@ class PolicyAgent:
         if self._starting and early is not None and early.any():
             first = self._starting.step(samples, news)
             cwnd, pacing = np.where(early, first, (cwnd, pacing))
-            self._source.skip(early & (news > 0))
+            self._source.skip(early & news)
         return cwnd, pacing
 
     def reset(self, slot: int = 0, stream: int | None = None) -> None:

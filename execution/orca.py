@@ -66,8 +66,8 @@ class OrcaReports:
         self._samples: npt.NDArray[np.void] = np.zeros(0, [])
         self._slots = np.zeros(0, np.int64)
 
-    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Ints:
-        """Take one row of each flow; return the acknowledgements since its last report."""
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Take one row of each flow; return which have got acknowledgements since their last report."""
         self._samples, self._slots = samples, slots
         delivered = samples["delivered_pkts"].astype(np.int64)
         if not self._seen[slots].all():
@@ -80,7 +80,7 @@ class OrcaReports:
         self._acks[slots] += np.where(samples["ca_state"] == 0, -(-came // ACKED_TOGETHER), came)
         self._rates[slots] += np.where(came > 0, samples["delivery_rate_bytes_s"].astype(np.float64), 0.0)
         self._rated[slots] += came > 0
-        return self._acks[slots]
+        return np.asarray(self._acks[slots] > 0)
 
     def report(self, due: Bools) -> Floats:
         """Add a report of each due flow to its history; return their histories, the oldest report first."""

@@ -24,11 +24,10 @@ Bools = npt.NDArray[np.bool_]
 class Source(Protocol):
     """What is known of flows, a slot each. Calls come tick by tick: one `update`, then what it calls for."""
 
-    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Ints:
-        """Take one row of raw counters of each flow [B], by tick; return how much news each has [B].
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Take one row of raw counters of each flow [B], by tick; return which have something to report [B].
 
-        News: acknowledgements since the flow's last report, where they matter to the policy; a flow without any puts
-        its decision off. A source that can always report says 1.
+        One that has not puts its decision off.
         """
 
     def report(self, due: Bools) -> Floats:
@@ -52,10 +51,10 @@ class PoolFeatures:
         self._columns = np.array([FEATURE_NAMES.index(name) for name in policy.observations])
         self._now = np.zeros((0, len(FEATURE_NAMES)), np.float32)
 
-    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Ints:
-        """Take one row of each flow."""
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Take one row of each flow; there is always something to report."""
         self._now = self.tracker.update_flows(samples, slots)
-        return np.ones(len(slots), np.int64)
+        return np.ones(len(slots), np.bool_)
 
     def report(self, due: Bools) -> Floats:
         """Return the features of this tick in the policy's order."""

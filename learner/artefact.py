@@ -49,31 +49,14 @@ _AGAIN = "train it again with 'sagecc train' or fetch it again"
 
 
 @dataclass(frozen=True)
-class SlowStart:
-    """How a flow begins whose policy is asked only once its slow start is over: when ssthresh is below the window.
-
-    Until then its window is multiplied by `factor`, cut to whole packets, every `every_ms` in which something is
-    acknowledged.
-    """
-
-    factor: float
-    every_ms: float
-
-    def __post_init__(self) -> None:
-        if not all(type(x) in (int, float) and math.isfinite(x) for x in (self.factor, self.every_ms)):
-            raise ValueError("a slow start's factor and time must be numbers")
-        if not (1 <= self.factor <= 2 and self.every_ms > 0):
-            raise ValueError(f"no slow start multiplies by {self.factor} every {self.every_ms} ms")
-
-
-@dataclass(frozen=True)
 class Control:
     """What an answer a of the policy does: every `period_ms` the window is multiplied by base**a.
 
     spread: in equal parts, one at each tick of the period, and not all at once.
     hundredths: by base**a cut to hundredths, and the window cut to whole packets: it is the underlying scheme's, and no
     fraction is kept from one decision to the next.
-    slow_start: before the first decision; None where the policy has a flow from its first tick.
+    slow_start: of a policy that is asked only once a flow's ssthresh is below its window. Until then that is multiplied
+    by so much, cut to whole packets, at each tick in which something was acknowledged. None: asked from the start.
     limits: a is clipped to these. cwnd_packets: and the window to these, by default those of Sage's public code.
     underlying_scheme: the kernel's scheme whose window that is; `pure` keeps the one it was given last.
     """
@@ -85,14 +68,16 @@ class Control:
     underlying_scheme: str = "pure"
     spread: bool = False
     hundredths: bool = False
-    slow_start: SlowStart | None = None
+    slow_start: float | None = None
 
     def __post_init__(self) -> None:
-        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets)
+        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets, self.slow_start or 1)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
             raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
+        if self.slow_start is not None and not 1 <= self.slow_start <= 2:
+            raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
         if self.spread and self.hundredths:
             raise ValueError("an answer cannot be given in parts and in hundredths")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
@@ -115,7 +100,7 @@ class Control:
             underlying_scheme=card["underlying_scheme"],
             spread=action["map"] == SPREAD_MAP,
             hundredths=action["map"] == HUNDREDTHS_MAP,
-            slow_start=SlowStart(**action["slow_start"]) if "slow_start" in action else None,
+            slow_start=action.get("slow_start"),
         )
 
     @property
@@ -125,7 +110,7 @@ class Control:
 
     def card(self) -> dict[str, Any]:
         """Return the card's fields."""
-        slow_start = {"slow_start": dict(self.slow_start.__dict__)} if self.slow_start else {}
+        slow_start = {"slow_start": self.slow_start} if self.slow_start else {}
         return {
             "action": {
                 "map": self.map,

@@ -78,7 +78,7 @@ def test_the_card_describes_all_that_a_runtime_must_know(checkpoint: Path, tmp_p
         "base": 4.0,
         "limits": [-1.0, 1.0],
         "cwnd_packets": [4, 10000],
-        "slow_start": {"factor": 1.1, "every_ms": 2.0},
+        "slow_start": 1.1,
     }
     assert (card["period_ms"], card["underlying_scheme"]) == (20.0, "cubic")
     assert card["network"] == {"kind": "mlp", "inputs": 70, "hidden": [256, 256], "slope": 0.2}
