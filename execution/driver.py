@@ -3,7 +3,8 @@
 
 Started by execution.supervisor as `python -m execution.driver SOCKET POLICY RUNTIME SLOTS`. Over the socket, a JSON
 object a message, it says that it is ready, is handed the shared memory, says that it drives, and how it kept time. It
-needs no privilege, ends with its parent, and takes its orders back when it ends in order.
+gives up every privilege before it reads the policy, ends with its parent, and takes its orders back when it ends in
+order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from schemas.raw import TICK_S
 
 TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 UNDERLYING_SCHEME = "pure"
 
@@ -208,9 +210,19 @@ def drive(driver: Driver, link: Link, ended: list[int]) -> None:
     link.say(timing=asdict(clock.timing()))
 
 
+def drop_privileges() -> None:
+    """Give up every capability for good: all that is left to do is arithmetic on shared memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    none = (ctypes.c_uint32 * 6)()
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.capset(header, none):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def main() -> int:
     """Run the agent; return the exit status."""
     parent = os.getppid()
+    drop_privileges()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))

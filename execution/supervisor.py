@@ -40,8 +40,8 @@ class AgentLostError(SageccError):
 class Supervisor:
     """An agent's process, from its start until it is stopped at the end of the `with` block."""
 
-    def __init__(self, policy: Path, runtime: str, slots: int, user: tuple[int, int] | None = None) -> None:
-        """Start an agent for at most `slots` flows; as `user` (ids of user and group) if given.
+    def __init__(self, policy: Path, runtime: str, slots: int) -> None:
+        """Start an agent for at most `slots` flows.
 
         Returns once it could start at once; raises SageccError where the policy cannot be run.
         """
@@ -56,9 +56,8 @@ class Supervisor:
             runtime,
             str(slots),
         ]
-        own: dict[str, Any] = {"user": user[0], "group": user[1], "extra_groups": [user[1]]} if user else {}
         with other:
-            self._process = subprocess.Popen(command, pass_fds=[other.fileno()], start_new_session=True, **own)
+            self._process = subprocess.Popen(command, pass_fds=[other.fileno()], start_new_session=True)
         self._shared: Shared | None = None
         self._silent_since_ns: int | None = None
         self.timings: list[dict[str, Any]] = []

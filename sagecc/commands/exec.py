@@ -31,7 +31,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 @click.option("--policy", type=click.Path(path_type=Path), required=True, help="Folder of the policy.")
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")
-@click.option("--user", metavar="USER", help="Run program and agent as this user; default: as who runs sagecc.")
+@click.option("--user", metavar="USER", help="Run the program as this user; default: as who runs sagecc.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
 def command(policy: Path, runtime: str, flows: int, user: str | None, program: tuple[str, ...]) -> int:
     """Run a program with a policy in charge of its TCP connections, and those of all that it starts.
@@ -47,9 +47,7 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
     if reason:
         raise SageccError(reason)
     with ExitStack() as stack:
-        supervisor = stack.enter_context(
-            Supervisor(policy, runtime, flows, (entry.pw_uid, entry.pw_gid) if entry else None)
-        )
+        supervisor = stack.enter_context(Supervisor(policy, runtime, flows))
         scheme = kernel_scheme.Scheme(flows, f"sagecc_x{os.getpid()}", cgroups=True)
         stack.callback(scheme.close)
         group = stack.enter_context(cgroup.new_group())
