@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -127,7 +128,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
     if not parts and not (pool / EPISODES_FILE).exists() and not (pool / MANIFEST).exists():
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'")
     _refuse_other_versions(pool)
-    wanted = profile_environments(profile) if profile else ()
+    wanted = _grid(profile) if profile else ()
     manifest, notes = _manifest(pool)
     frame, more = _frame(pool, manifest)
     listing, listed = _listing(pool, frame)
@@ -585,6 +586,9 @@ class _PartitionCheck:
             )
 
 
+_grid = cache(profile_environments)
+
+
 def _against_grid(
     listing: Listing, profile: str | None, wanted: Sequence[Environment]
 ) -> tuple[str | None, list[Finding]]:
@@ -597,10 +601,9 @@ def _against_grid(
     found = {folder: {row["environment_id"] for row in rows} for folder, rows in listing.items()}
     everything = set().union(*found.values())
     if profile is None:
-        for name in sorted(PROFILES, key=lambda name: len(profile_environments(name))):
-            if everything and everything <= {environment.id for environment in profile_environments(name)}:
-                profile, wanted = name, profile_environments(name)
-                break
+        fitting = [name for name in PROFILES if everything <= {environment.id for environment in _grid(name)}]
+        profile = min(fitting, key=lambda name: len(_grid(name)), default=None) if everything else None
+        wanted = _grid(profile) if profile else ()
     grid = [(environment.set, environment.id) for environment in wanted] or [
         (row["set"], row["environment_id"]) for rows in listing.values() for row in rows
     ]

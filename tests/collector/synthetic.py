@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +150,14 @@ def write_partition(
     per_file: int = 2,
     change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     meta: dict[bytes, bytes] = META,
+    environments: Sequence[Environment] = (),
 ) -> dict[str, Columns]:
-    """Write raw episodes the way the collector does; return their columns by id."""
-    folder = raw / f"set={set_name}" / f"scheme={scheme}"
+    """Write raw episodes the way the collector does; return their columns by id. environments: one for each of rows."""
+    folder = raw / f"set={set_name}" / f"scheme={scheme.replace('/', '_')}"
     folder.mkdir(parents=True)
     episodes = {}
     for seed, count in enumerate(rows):
-        environment = network(set_name, 12.0 * 2**seed)
+        environment = environments[seed] if environments else network(set_name, 12.0 * 2**seed)
         columns = trajectory(count, environment.bandwidth_mbps, start_s=environment.start_s, seed=seed)
         episodes[f"{environment.id}.{scheme}.0"] = (environment, columns)
     ids = sorted(episodes)
