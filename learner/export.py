@@ -49,7 +49,7 @@ def difference(sizes: Network, weights: dict[str, Floats], network: Step) -> dic
     largest = np.zeros(len(OUTPUTS))
     for x in inputs:
         wanted, found = sizes.forward(weights, NumpyOps(), x, ours), network(x, theirs)
-        largest = np.maximum(largest, [np.abs(a - b).max() for a, b in zip(wanted, found, strict=True)])
+        largest = np.maximum(largest, [np.abs(a - b).max(initial=0.0) for a, b in zip(wanted, found, strict=True)])
         ours, theirs = wanted[-1], found[-1]
     return {name: float(f"{value:.1e}") for name, value in zip(OUTPUTS, largest, strict=True)}
 

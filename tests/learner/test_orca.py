@@ -13,7 +13,8 @@ import pytest
 
 import sagecc.cli as entry
 from learner import exact, runtime
-from learner.artefact import HUNDREDTHS_MAP, PolicyArtefact
+from learner.artefact import HUNDREDTHS_MAP, PolicyArtefact, add_exports
+from learner.export import export
 from learner.orca_import import import_checkpoint
 from schemas.errors import SageccError
 from tests.learner.checkpoints import (
@@ -51,6 +52,18 @@ def test_a_synthetic_actor_answers_as_tensorflow_does(checkpoint: Path, tmp_path
     assert (done.step, done.parameters) == (7, 70 * 256 + 256 + 256 * 256 + 256 + 257)
     for name in ("exact", "numpy"):
         np.testing.assert_allclose(answers(policy, name), wanted, atol=1e-5)
+
+
+def test_every_runtime_answers_alike(checkpoint: Path, tmp_path: Path) -> None:
+    policy = PolicyArtefact.load(import_checkpoint(checkpoint, tmp_path / "orca").folder)
+    exported = export(policy.sizes, policy.weights, int8=True)
+    add_exports(policy, exported)
+    policy = PolicyArtefact.load(policy.path)
+    wanted = answers(policy, "numpy")
+    for name in ("litert", "onnx"):
+        np.testing.assert_allclose(answers(policy, name), wanted, atol=1e-5)
+    assert 1e-5 < np.abs(answers(policy, "litert-int8") - wanted).max() < 0.5
+    assert set(exported.errors) == {"policy.tflite", "policy.onnx", "policy.int8.tflite"}
 
 
 @needs_published
