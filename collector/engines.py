@@ -22,6 +22,8 @@ AHEAD = 2
 WORTH_S = 1.0
 """CPU time of episodes that pays for a process of its own, which takes about 0.4 s to start."""
 
+WORKER_KILLED = "a worker was killed; finished episodes are kept: start again to go on"
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -52,7 +54,7 @@ def local(jobs: int) -> Engine:
 
 def _run_in_pool(kernel: Path, tasks: Sequence[Task], workers: int) -> Results:
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_die_with_parent)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent)
     waiting = iter(tasks)
     pending = {pool.submit(attempt, kernel, task): task for task in islice(waiting, AHEAD * workers)}
     try:
@@ -68,14 +70,14 @@ def _run_in_pool(kernel: Path, tasks: Sequence[Task], workers: int) -> Results:
         for future, task in pending.items():
             if future.done() and not future.exception():
                 yield task, future.result()
-        raise SageccError("a worker was killed; finished episodes are kept: start again to go on") from None
+        raise SageccError(WORKER_KILLED) from None
     except BaseException:
         for worker in multiprocessing.active_children():  # a polite shutdown can wait for ever for one that is starting
             worker.kill()
         raise
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A worker whose collector was killed must not go on: nobody would wait for it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -55,6 +56,20 @@ def memory_folder(memory_mb: int) -> str:
     raise SageccError(f"no folder can hold the guest's memory of {memory_mb} MiB: {', '.join(reasons)}; {ELSEWHERE}")
 
 
+def room_mb(memory_mb: int) -> int:
+    """Return how much memory (MiB) guests can have at once, where one of `memory_mb` would have its own.
+
+    Of what is free there and of what the machine has available, the smaller: /dev/shm is memory too.
+    """
+    available_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    free_mb = _free_mb(os.statvfs(memory_folder(memory_mb)))
+    return min(free_mb, int(available_kb[1]) // 1024) if available_kb else free_mb
+
+
+def _free_mb(found: os.statvfs_result) -> int:
+    return found.f_bavail * found.f_frsize // MIB
+
+
 def _unfit(folder: str, memory_mb: int) -> str | None:
     try:
         found = os.statvfs(folder)
@@ -64,7 +79,7 @@ def _unfit(folder: str, memory_mb: int) -> str | None:
         return "is not a folder to write into"
     if found.f_flag & os.ST_NOEXEC:
         return "is mounted noexec"
-    free_mb = found.f_bavail * found.f_frsize // MIB
+    free_mb = _free_mb(found)
     return None if free_mb >= memory_mb else f"has {free_mb} MiB free"
 
 

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many labs in step: all guests of a process run to their next tick, and one inference answers them all.
+
+A guest's virtual time stands still until it is answered, a flow's bits do not depend on the others of its batch
+(learner.exact), and slots are wiped between episodes. So an episode is the same alone and among any others.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from multiprocessing.connection import Connection, wait
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.engines import WORKER_KILLED, WORTH_S, Engine, Results, die_with_parent
+from collector.episode import finished, run_episode
+from collector.lab import WATCHDOG_S, Guest
+from collector.machine import room_mb
+from collector.schemes import POLICY_PREFIX
+from collector.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
+from collector.store import pack
+from collector.task import Finished, Result, Task
+from execution.agent import PolicyAgent, policy_controller, stream_of
+from schemas import wire
+from schemas.errors import SageccError
+
+BATCH = 32
+"""Guests in step in a process: more share an inference and hold memory (docs/benchmarks.md has the gain)."""
+
+Numbered = Generator[tuple[int, Result], None, None]
+
+
+def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:
+    """Return the engine of policies on this machine: up to `jobs` processes, each with up to `batch` guests in step.
+
+    A process and its guests keep about one core busy. Fewer guests run where there is no room for their memory.
+    sample: draw actions from the policies' mixtures, instead of taking the mean.
+    """
+
+    def run(kernel: Path, tasks: Sequence[Task]) -> Results:
+        workers = max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / WORTH_S)))
+        # One policy after another, and the longest first: batches stay full.
+        ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
+        guests, memory_mb = min(batch, -(-len(tasks) // workers)), room_mb(BASE_MEMORY_MB) // workers
+        table = Table(kernel, ordered, guests, memory_mb, sample, watchdog_s)
+        results = table.play(iter(range(len(ordered)))) if workers == 1 else _in_processes(table, workers)
+        with closing(results):
+            for number, result in results:
+                yield ordered[number], result
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """A guest at a table; `number` is its task's."""
+
+    number: int
+    spec: EpisodeSpec
+    guest: Guest
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where up to `guests` sit in step; one that ends makes room for the next.
+
+    tasks: of policies, which drive one flow each. memory_mb: what all guests may have together. sample: see `lockstep`.
+    """
+
+    kernel: Path
+    tasks: Sequence[Task]
+    guests: int
+    memory_mb: int
+    sample: bool = False
+    watchdog_s: float = WATCHDOG_S
+
+    def play(self, numbers: Iterator[int]) -> Numbered:
+        """Run the tasks of these numbers; yield each one's result. Closing the generator ends what still runs."""
+        agents: dict[str, PolicyAgent] = {}
+        seats: dict[int, _Seat] = {}
+        waiting: int | None = None
+        try:
+            while True:
+                while len(seats) < self.guests:
+                    waiting = next(numbers, None) if waiting is None else waiting
+                    if waiting is None or not self._has_room(waiting, seats):
+                        break
+                    try:
+                        self._sit_down(waiting, seats, agents)
+                    except SageccError as error:
+                        yield waiting, error
+                    waiting = None
+                if not seats:
+                    return
+                for slot, result in self._round(seats, agents):
+                    seat = seats.pop(slot)
+                    seat.guest.__exit__()
+                    yield seat.number, result or self._alone(seat.number)
+        finally:
+            for seat in seats.values():
+                seat.guest.__exit__()
+
+    def _has_room(self, number: int, seats: dict[int, _Seat]) -> bool:
+        """Say whether the task's guest may start beside the others; alone it always may."""
+        taken_mb = sum(seat.spec.memory_mb for seat in seats.values())
+        return not seats or taken_mb + self._spec(number).memory_mb <= self.memory_mb
+
+    def _spec(self, number: int) -> EpisodeSpec:
+        task = self.tasks[number]
+        return episode_spec(task.environment, task.scheme, task.seed, drive=task.drive)
+
+    def _sit_down(self, number: int, seats: dict[int, _Seat], agents: dict[str, PolicyAgent]) -> None:
+        """Start the task's guest, in a slot of its policy's agent that no other has."""
+        task, spec = self.tasks[number], self._spec(number)
+        if task.scheme not in agents:
+            path, seed = task.scheme.removeprefix(POLICY_PREFIX), 0 if self.sample else None
+            agents[task.scheme] = PolicyAgent.load(path, self.guests, seed)
+        slot = next(slot for slot in range(self.guests) if slot not in seats)
+        agents[task.scheme].reset(slot, stream_of(task.id))
+        seats[slot] = _Seat(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__())
+
+    def _round(self, seats: dict[int, _Seat], agents: dict[str, PolicyAgent]) -> list[tuple[int, Result | None]]:
+        """Take all guests to their next tick and answer it; return the slots of those that are over, with results.
+
+        None stands for an episode that is to run again, alone.
+        """
+        over: list[tuple[int, Result | None]] = []
+        asked: list[tuple[int, npt.NDArray[np.void]]] = []
+        for slot, seat in seats.items():
+            try:
+                now = seat.guest.tick()
+                if now is None:
+                    over.append((slot, self._finish(seat)))
+                else:
+                    asked.append((slot, now))
+            except SageccError as error:
+                over.append((slot, error))
+        asked.sort(key=lambda item: self.tasks[seats[item[0]].number].scheme)
+        for scheme, group in groupby(asked, key=lambda item: self.tasks[seats[item[0]].number].scheme):
+            slots, samples = zip(*group, strict=True)
+            try:
+                cwnd, pacing = agents[scheme].step(np.frombuffer(b"".join(samples), wire.SAMPLE), np.array(slots))
+            except SageccError:  # of one flow, and the others' state is lost with it
+                over += [(slot, None) for slot in slots]
+                continue
+            for slot, window, rate in zip(slots, cwnd.tolist(), pacing.tolist(), strict=True):
+                try:
+                    seats[slot].guest.act((window,), (rate,))
+                except SageccError as error:
+                    over.append((slot, error))
+        return over
+
+    def _finish(self, seat: _Seat) -> Result:
+        task = self.tasks[seat.number]
+        episode = finished(task.environment, task.scheme, task.seed, seat.spec, seat.guest.recording)
+        return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))
+
+    def _alone(self, number: int) -> Result:
+        """Run one episode with nobody beside it."""
+        task = self.tasks[number]
+        try:
+            controller = policy_controller(task.scheme, task.id if self.sample else None)
+            environment, scheme, seed = task.environment, task.scheme, task.seed
+            episode = run_episode(self.kernel, environment, scheme, seed, controller, self.watchdog_s, task.drive)
+        except SageccError as error:
+            return error
+        return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))
+
+
+def _in_processes(table: Table, workers: int) -> Numbered:
+    """Run a table in each of several processes, which take the tasks one by one as their guests end."""
+    context = multiprocessing.get_context("spawn")
+    taken = context.Value("q", 0)
+    processes = []
+    ours: dict[Any, Connection] = {}
+    try:
+        for _ in range(workers):
+            receive, send = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(table, taken, send), daemon=True)
+            process.start()
+            send.close()
+            processes.append(process)
+            ours[receive] = receive
+        while ours:
+            for connection in wait(ours):
+                try:
+                    message = ours[connection].recv()
+                except EOFError:
+                    raise SageccError(WORKER_KILLED) from None
+                if message is None:
+                    del ours[connection]
+                elif isinstance(message, BaseException):
+                    raise message
+                else:
+                    yield message
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _work(table: Table, taken: Synchronized[int], send: Connection) -> None:
+    """Play a table in a process of its own; send each result, then None, or the exception that ended it."""
+    die_with_parent()
+    try:
+        for numbered in table.play(_numbers(taken, len(table.tasks))):
+            send.send(numbered)
+        send.send(None)
+    except Exception as error:  # the collector raises it: there it is seen
+        send.send(error)
+
+
+def _numbers(taken: Synchronized[int], count: int) -> Iterator[int]:
+    while True:
+        with taken.get_lock():
+            number = taken.value
+            taken.value += 1
+        if number >= count:
+            return
+        yield number
