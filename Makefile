@@ -58,7 +58,8 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	ruff format $(PYTHON_FILES)
 	clang-format -i $(C_FILES)
 
-BENCHMARKS := bench-collect bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner
+BENCHMARKS := bench-collect bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
+	bench-gymnasium
 .PHONY: bench $(BENCHMARKS)
 bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
 $(BENCHMARKS): bench-%: kernel

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps a second of the lab as an environment for reinforcement learning, kernels and host together on one core.
 
-A policy without a network holds the queue short, so that the link is full; features, rewards and infos are all made. The
-CPU time of the kernels is what cannot be saved here: packets, timers, and the switch to the host and back at each tick.
+A policy without a network keeps the link full with a short queue; features, rewards and infos are all made. The CPU
+time of the kernels is what cannot be saved here: packets, timers, and the switch to the host and back at each tick.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 import gymnasium
-import numpy as np
 from tqdm import tqdm
 
 from benchmarks.collect import flat
@@ -73,16 +72,18 @@ def main() -> None:
     """Measure and save."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     cases = [(rate, number) for rate in RATES_MBPS for number in NUMBERS]
-    rounds: list[dict[tuple[int, int], dict[str, float]]] = []
     for case in cases:
         measure(*case)  # compiles
-    for _ in tqdm(range(ROUNDS), unit="round", disable=None):
-        rounds.append({case: measure(*case) for case in cases})
+    rounds = [
+        {case: measure(*case) for case in cases} for _ in tqdm(range(ROUNDS), desc="rounds", unit="round", disable=None)
+    ]
     rows: list[dict[str, Any]] = []
     for case in cases:
         figures = {name: median(found[case][name] for found in rounds) for name in rounds[0][case]}
         rows.append({"rate_mbps": case[0], "environments": case[1], **figures})
-    save("gymnasium", {"rows": rows, "steps": STEPS, "rounds": ROUNDS, "load_average": round(os.getloadavg()[0], 1)})
+    load = round(os.getloadavg()[0], 1)
+    measured = {"rows": rows, "steps": STEPS, "episode_s": EPISODE_S, "rounds": ROUNDS, "load_average": load}
+    save("gymnasium", measured)
 
 
 if __name__ == "__main__":

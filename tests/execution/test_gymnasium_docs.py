@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/gymnasium.md shows does what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from execution.environments.networks import DEFAULT
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "gymnasium.md").read_text()
+SNIPPETS = [
+    code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "import" in code and "stable" not in code
+]
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "pettingzoo"])
+def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> None:
+    """From any folder."""
+    assert DEFAULT.id in PAGE
+    run(["-c", code], tmp_path)
+
+
+def test_the_example_learns(kernel: Path, tmp_path: Path) -> None:
+    printed = run([str(ROOT / "docs" / "examples" / "cross_entropy.py")], tmp_path)
+    rewards = [float(text) for text in re.findall(r"mean reward ([-0-9.]+),", printed)]
+    assert len(rewards) == 6
+    assert rewards[-1] > 2 * rewards[0] > 0
