@@ -53,6 +53,10 @@ def _one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
         yield
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
+    except RuntimeError as error:  # what duckdb makes of Ctrl-C
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from None
+        raise
     except duckdb.Error as error:
         text = str(error)
         for view, advice in absent.items():

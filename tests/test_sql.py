@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -17,7 +18,7 @@ import pytest
 from sagecc.cli import main
 from schemas import views
 from schemas.errors import SageccError
-from schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA
+from schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
 from schemas.raw import RAW_SCHEMA
 from schemas.views import VIEWS, open_pool
 
@@ -169,6 +170,101 @@ def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path,
     os.truncate(listing, 500)
     with pytest.raises(SageccError, match="truncated or corrupt"):
         open_pool(tmp_path)
+
+
+def test_a_pool_of_a_newer_minor_version_is_read(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    shutil.copytree(pool, tmp_path / "pool")
+    for path in (tmp_path / "pool").rglob("*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        table = table.append_column("more", pa.array([0] * len(table)))
+        pq.write_table(table.replace_schema_metadata(table.schema.metadata | {VERSION_KEY: b"1.9"}), path)
+    [[more]] = values(capsys, tmp_path / "pool", "SELECT count(more) FROM transitions")
+    assert more == "747"
+
+
+def test_an_episode_comes_whole_and_in_order(capsys: Capture, pool: Path) -> None:
+    rows = values(capsys, pool, "SELECT episode_id FROM episodes")
+    for (name,) in rows:
+        whole = values(capsys, pool, f"SELECT * FROM transitions WHERE episode_id = '{name}' ORDER BY step")
+        assert values(capsys, pool, f"SELECT * FROM episode('{name}')") == whole
+        assert len(whole) > 100
+    assert values(capsys, pool, "SELECT * FROM episode('no such')") == []
+
+
+def test_a_policy_has_its_name(capsys: Capture, tmp_path: Path) -> None:
+    write_partition(tmp_path / "raw", "I", "policy:models/mine", rows=(30,))
+    assert run("pool", "--raw", str(tmp_path / "raw"), "--out", str(tmp_path / "pool")) == 0
+    capsys.readouterr()
+    for view in ("transitions", "episodes"):
+        [[scheme]] = values(capsys, tmp_path / "pool", f"SELECT DISTINCT scheme FROM {view}")
+        assert scheme == "policy:models/mine"
+    [[count]] = values(
+        capsys, tmp_path / "pool", "FROM transitions SELECT count(*) WHERE scheme = 'policy:models/mine'"
+    )
+    assert count == "29"
+
+
+def test_raw_lies_beside_the_pool_or_where_it_is_said_to(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    count = "SELECT count(*), min(cwnd_pkts) > 0 FROM raw"
+    assert values(capsys, pool, count) == [["750", "True"]]
+    shutil.copytree(pool, tmp_path / "alone")
+    assert run("sql", count, "--pool", str(tmp_path / "alone")) == 2
+    assert capsys.readouterr().err == (
+        f"sagecc: there is no view 'raw': {tmp_path / 'raw'} holds no raw trajectories; say where they are with --raw\n"
+    )
+    elsewhere = str(pool.parent / "raw")
+    assert run("sql", count, "--pool", str(tmp_path / "alone"), "--raw", elsewhere) == 0
+    capsys.readouterr()
+    assert run("sql", count, "--pool", str(pool), "--raw", str(tmp_path)) == 2
+    assert "no raw trajectories at" in capsys.readouterr().err
+
+
+def test_league_is_there_where_one_was_played(
+    capsys: Capture, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    query = "SELECT scheme, win FROM league"
+    assert run("sql", query, "--pool", str(pool)) == 2
+    assert capsys.readouterr().err == (
+        "sagecc: there is no view 'league': leagues/results holds no league; play one with 'sagecc league', or name"
+        " another with --league\n"
+    )
+    assert run("sql", query, "--pool", str(pool), "--league", "elsewhere") == 2
+    assert "no league at elsewhere: it has no scores.parquet" in capsys.readouterr().err
+    for folder in ("leagues/results", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"scheme": [folder], "win": [True]}), tmp_path / folder / "scores.parquet")
+    assert values(capsys, pool, query) == [["leagues/results", "True"]]
+    assert run("sql", query, "--pool", str(pool), "--league", "elsewhere", "--format", "csv") == 0
+    assert "elsewhere,True" in capsys.readouterr().out
+
+
+def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    shutil.copytree(pool, tmp_path / "pool")
+    arguments = ("pool", "check", "--pool", str(tmp_path / "pool"))
+    assert run(*arguments) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search(r"no findings: 5 files, [\d.]+ MB, 3 episodes, 747 rows, no profile's grid; [\d.]+ s\n", said.err)
+    part = tmp_path / "pool" / "set=I" / "scheme=cubic" / "part-000.parquet"
+    whole = bytearray(part.read_bytes())
+    whole[len(whole) // 2] ^= 4
+    part.write_bytes(whole)
+    assert run(*arguments) == 1
+    found = capsys.readouterr().out.splitlines()
+    assert f"{part}: its bytes are not those of manifest.json (SHA-256)" in found
+    assert all(line.startswith(str(tmp_path / "pool")) for line in found)
+    assert run("pool", "check", "--pool", str(tmp_path / "none")) == 2
+    assert capsys.readouterr().err == f"sagecc: no pool at {tmp_path / 'none'}: make it with 'sagecc pool'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ticks"), [("all", "10,200,1000"), ("medium", "200,200,200"), ("7", "7,7,7"), ("1,2,3", "1,2,3")]
+)
+def test_windows_go_by_name_or_by_ticks(tmp_path: Path, text: str, ticks: str) -> None:
+    write_partition(tmp_path / "raw", "I", "reno", rows=(20,))
+    assert run("pool", "--raw", str(tmp_path / "raw"), "--out", str(tmp_path / "pool"), "--windows", text) == 0
+    assert pq.read_schema(tmp_path / "pool" / "episodes.parquet").metadata[b"sagecc.windows"].decode() == ticks
 
 
 def test_pool_command_reports_and_refuses(capsys: Capture, tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ from collector.pool import PoolOptions, PoolResult, build_pool
 from collector.reward import friendliness, power
 from schemas.errors import SageccError
 from schemas.files import sha256_file
-from schemas.pool import FEATURE_NAMES, POOL_COLUMNS, POOL_EPISODE_SCHEMA, POOL_SCHEMA, POOL_VERSION
+from schemas.manifest import Manifest
+from schemas.pool import (
+    FEATURE_NAMES,
+    POOL_COLUMNS,
+    POOL_EPISODE_SCHEMA,
+    POOL_SCHEMA,
+    POOL_VERSION,
+    partition_of,
+)
 from schemas.raw import RAW_SCHEMA
 
 from .synthetic import META, write_partition
@@ -129,6 +137,49 @@ def test_same_input_same_bytes_and_nothing_done_twice(raw: Path, tmp_path: Path)
     times = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
     assert build(raw, out) == PoolResult(0, 2, 0, 5, 3745)
     assert times == {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+
+
+def test_a_part_that_is_gone_is_derived_anew_and_a_damaged_one_is_not_taken_for_right(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "ROW_GROUP_ROWS", 400)
+    monkeypatch.setattr(pool_module, "FILE_BYTES", 200_000)
+    out = tmp_path / "pool"
+    build(raw, out)
+    before = hashes(out)
+    (out / "set=I" / "scheme=cubic" / "part-001.parquet").unlink()
+    assert build(raw, out).derived == 1
+    assert hashes(out) == before
+    part = out / "set=II" / "scheme=vegas" / "part-000.parquet"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    manifest = Manifest.read(out)
+    assert build(raw, out).derived == 0
+    assert Manifest.read(out) == manifest  # the right hash stays: `sagecc pool check` finds the other
+    for name in ("episodes.parquet", "columns.parquet"):
+        listing = (out / name).read_bytes()
+        (out / name).write_bytes(listing[:-1] + b"X")
+    part.unlink()
+    build(raw, out)
+    assert hashes(out) == before
+
+
+def test_a_pool_without_a_manifest_gets_it_and_derives_nothing(raw: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pool"
+    build(raw, out)
+    before = hashes(out)
+    (out / "manifest.json").write_text("{")
+    assert build(raw, out).derived == 0
+    assert hashes(out) == before
+
+
+def test_a_policys_folder_has_its_whole_name(tmp_path: Path) -> None:
+    write_partition(tmp_path / "raw", "I", "policy:models/mine", rows=(30,))
+    build(tmp_path / "raw", tmp_path / "pool")
+    part = next((tmp_path / "pool").glob("set=I/*/part-000.parquet"))
+    assert part.parent.name == "scheme=policy:models%2Fmine"
+    assert partition_of(part) == ("I", "policy:models/mine")
+    assert build(tmp_path / "raw", tmp_path / "pool") == PoolResult(0, 1, 0, 1, 29)
 
 
 def test_only_what_changed_is_derived_and_what_vanished_goes(raw: Path, tmp_path: Path) -> None:
