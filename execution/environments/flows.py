@@ -19,7 +19,7 @@ from learner.artefact import Control
 from schemas import wire
 from schemas.environment import Environment, Flow
 from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from schemas.pool import FEATURES
 from schemas.raw import COUNTERS, TICK_S
 
 Floats = npt.NDArray[np.float32]
@@ -34,8 +34,10 @@ _TICK_NS = round(TICK_S * 1e9)
 
 
 def observation_space() -> spaces.Space[Any]:
-    """Return the space of the 69 features, in the order of schemas.pool.FEATURE_NAMES; none of them has an end."""
-    return spaces.Box(0, np.inf, (len(FEATURE_NAMES),), np.float32)
+    """Return the space of the 69 features, in the order of schemas.pool.FEATURES and with their bounds."""
+    low = [-np.inf if column.low is None else column.low for column in FEATURES]
+    high = [np.inf if column.high is None else column.high for column in FEATURES]
+    return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
 
 def action_space() -> spaces.Space[Any]:
