@@ -39,6 +39,7 @@ from schemas.pool import (
     PARTS,
     POOL_SCHEMA,
     VERSION_KEY,
+    WINDOWS_KEY,
     check_version,
     partition_of,
 )
@@ -60,13 +61,17 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PoolFile:
-    """One Parquet file of the pool, its footer already checked against the schema."""
+    """One Parquet file of the pool, its footer already checked against the schema.
+
+    windows: the observation windows of its features in ticks ("10,200,1000"); empty where it does not say.
+    """
 
     path: Path
     set: str
     scheme: str
     rows: int
     digest: str
+    windows: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class CompiledPool:
     sums: of each feature x over every 8th row of each episode: x, x^2, symlog(x), symlog(x)^2; float64 [E, 4, 69].
     counted: those rows, int64 [E].
     identity: SHA-256 over the pool's files (path, length, Parquet footer) and the selection.
+    windows: the observation windows of its features in ticks, as its files say; a policy must see the same ones.
     """
 
     folder: Path
@@ -90,6 +96,7 @@ class CompiledPool:
     sums: Doubles
     counted: npt.NDArray[np.int64]
     identity: str
+    windows: str = ""
 
     @property
     def rows(self) -> int:
@@ -196,12 +203,14 @@ def _check(path: Path, pool: Path) -> PoolFile:
     with parquet:
         schema = parquet.schema_arrow
         rows = parquet.metadata.num_rows
-    check_version(path, (schema.metadata or {}).get(VERSION_KEY, b"").decode())
+    said = schema.metadata or {}
+    check_version(path, said.get(VERSION_KEY, b"").decode())
     for name in _READ:
         if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
             raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
     text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    return PoolFile(path, *partition_of(path), rows, hashlib.sha256(text + footer).hexdigest())
+    digest = hashlib.sha256(text + footer).hexdigest()
+    return PoolFile(path, *partition_of(path), rows, digest, said.get(WINDOWS_KEY, b"").decode())
 
 
 def _damaged(path: Path, error: Exception) -> SageccError:
@@ -221,6 +230,12 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
     number, for a compiled form that is damaged, and for a disk that is full.
     """
     files = pool_files(pool)
+    windows = sorted({file.windows for file in files})
+    if len(windows) > 1:
+        raise SageccError(
+            f"the pool at {pool} has features of several observation windows ({'; '.join(windows)}): "
+            "derive it again with 'sagecc pool'"
+        )
     key = identity(files)
     name = f"v{COMPILED_VERSION}-{key[:16]}"
     folder = cache / name
@@ -229,7 +244,7 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
         with _alone(cache / f".lock-{name}"):
             if not (folder / "index.json").exists():
                 _make(pool, files, key, folder)
-    return _open(folder, key)
+    return replace(_open(folder, key), windows=windows[0])
 
 
 @contextmanager

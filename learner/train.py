@@ -123,6 +123,7 @@ def train(
             "identity": compiled.identity,
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
+            **({"windows": compiled.windows} if compiled.windows else {}),
         },
     }
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION
+from schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
 
 GOOD, BAD = 0.5, -0.5
 """log2 of the two actions in the pool where srtt is low; where it is high they change places."""
@@ -52,9 +52,9 @@ def episode(identifier: str, rows: int, seed: int) -> pa.Table:
     )
 
 
-def write_part(path: Path, tables: list[pa.Table], version: str = POOL_VERSION) -> Path:
+def write_part(path: Path, tables: list[pa.Table], version: str = POOL_VERSION, windows: str = "10,200,1000") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.concat_tables(tables).replace_schema_metadata({"sagecc.pool_version": version})
+    table = pa.concat_tables(tables).replace_schema_metadata({VERSION_KEY: version, WINDOWS_KEY: windows.encode()})
     pq.write_table(table, path, compression="zstd", row_group_size=300)
     return path
 

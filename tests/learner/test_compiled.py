@@ -133,6 +133,17 @@ def test_a_newer_minor_version_is_read(make_pool: PoolMaker, tmp_path: Path) -> 
     assert compile_pool(make_pool(version="1.7"), tmp_path / "cache").rows == 1340
 
 
+def test_the_pools_observation_windows_are_known_and_must_be_the_same_ones(
+    make_pool: PoolMaker, tmp_path: Path
+) -> None:
+    pool = make_pool()
+    assert compile_pool(pool, tmp_path / "cache").windows == "10,200,1000"
+    assert compile_pool(pool, tmp_path / "cache").windows == "10,200,1000"  # found in the cache
+    write_part(pool / "set=I" / "scheme=reno" / "part-000.parquet", [episode("e", 50, 0)], windows="10,10,10")
+    with pytest.raises(SageccError, match=r"several observation windows \(10,10,10; 10,200,1000\)"):
+        compile_pool(pool, tmp_path / "cache")
+
+
 @pytest.mark.parametrize("keep", [0, 3, 11, 0.5, 0.999])
 def test_a_truncated_file_is_named(make_pool: PoolMaker, tmp_path: Path, keep: float) -> None:
     pool = make_pool()

@@ -104,6 +104,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
     card = PolicyArtefact.load(killed / "models" / "a").card
     metrics = json.loads((killed / "models" / "a" / "metrics.json").read_text())
     assert card["metrics"] == {k: v for k, v in metrics.items() if k != "parameters"}
+    assert card["pool"]["windows"] == "10,200,1000"
     assert metrics["step"] == 60
     assert not {"steps_per_s", "waiting_share"} & set(metrics)
     assert list((killed / "logs" / "a").glob("events.out.tfevents.*"))
