@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -63,6 +64,11 @@ _RC: Any = {
     "svg.fonttype": "none",
     "figure.dpi": 100,
 }
+
+
+def style() -> AbstractContextManager[None]:
+    """Return the context in which figures are made."""
+    return mpl.rc_context(_RC)
 
 
 def colour(scheme: str) -> str:

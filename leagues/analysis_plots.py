@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of distance, similarity and hidden layers, in the style of leagues.plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from collector.schemes import POLICY_PREFIX
+from leagues.plots import POLICY, SHADE, label, style
+
+OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2933", "#8c6d1f")
+"""Okabe and Ito's less the policies' own, and a brown."""
+LINES = ("-", "--", ":", "-.")
+MARKS = "osD^vPX*<>hd"
+MIDDLE = 0.6
+"""Of a heat map's range: from here on text on it is dark."""
+
+
+def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
+    """Draw the CDF of Distance, one panel an environment, one curve a scheme (leagues.distance.DISTANCE_SCHEMA).
+
+    titles: the panels', by environment id. The axis is linear up to a thousandth and logarithmic beyond.
+    """
+    environments = table["environment_id"].unique(maintain_order=True).to_list()
+    schemes = table["scheme"].unique(maintain_order=True).to_list()
+    with style():
+        figure = Figure(figsize=(min(5.6 * len(environments), 16.8), 4.2), layout="constrained")
+        panels = figure.subplots(1, len(environments), squeeze=False, sharey=True)[0]
+        for axes, environment in zip(panels, environments, strict=True):
+            for i, scheme in enumerate(schemes):
+                part = table.filter((pl.col("environment_id") == environment) & (pl.col("scheme") == scheme))
+                distance = np.sort(part["distance"].to_numpy())
+                if len(distance):
+                    share = np.arange(1, len(distance) + 1) / len(distance)
+                    axes.step(distance, share, where="post", label=label(scheme), **_line(schemes, i))
+            axes.set_xscale("symlog", linthresh=1e-3)
+            axes.set_xlim(left=0)
+            axes.set_ylim(0, 1.01)
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_title(titles[environment])
+            axes.set_xlabel("cosine distance to the nearest transition of the pool")
+        panels[0].set_ylabel("share of transitions")
+        panels[-1].legend(loc="lower right")
+    return figure
+
+
+def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
+    """Draw similarity as heat maps, a row an environment, a column a scheme (leagues.similarity.SIMILARITY_SCHEMA).
+
+    Above at the same tick (the paper's Fig. 13), below to the nearest transition. The largest of a row is in bold.
+    """
+    environments = table["environment_id"].unique(maintain_order=True).to_list()
+    others = table["other"].unique(maintain_order=True).to_list()
+    kinds = {"index": "at the same tick", "nearest": "to the nearest transition"}
+    with style():
+        size = (3.4 + 0.72 * len(others), 1.6 + 0.72 * len(environments) + 1.6)
+        figure = Figure(figsize=size, layout="constrained")
+        values = {
+            (row["environment_id"], row["other"]): row
+            for row in table.select("environment_id", "other", *kinds).to_dicts()
+        }
+        for axes, (kind, title) in zip(figure.subplots(2, 1, sharex=True), kinds.items(), strict=True):
+            grid = np.array([[_number(values.get((e, other), {}).get(kind)) for other in others] for e in environments])
+            low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
+            low, high = (low, high) if high - low > 1e-6 else (low - 0.5, high + 0.5)
+            axes.imshow(grid, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+            for y, x in np.ndindex(grid.shape):
+                value = grid[y, x]
+                if np.isnan(value):
+                    continue
+                dark = (value - low) / (high - low) > MIDDLE
+                best = value == np.nanmax(grid[y])
+                axes.text(
+                    x,
+                    y,
+                    f"{value:.2f}",
+                    ha="center",
+                    va="center",
+                    fontsize=9,
+                    color="#1f2933" if dark else "#ffffff",
+                    fontweight="bold" if best else "normal",
+                )
+            axes.grid(visible=False)
+            axes.set_yticks(range(len(environments)), [titles[e] for e in environments], fontsize=9)
+            axes.set_xticks(range(len(others)), [label(other) for other in others], rotation=40, ha="right")
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            axes.set_title(title)
+        scheme = table["scheme"][0]
+        figure.suptitle(f"Similarity of {label(scheme)}", x=0.01, ha="left", fontweight="bold", fontsize=12)
+    return figure
+
+
+def map_figure(table: pl.DataFrame, titles: Mapping[str, str], apart: Mapping[str, float]) -> Figure:
+    """Draw the maps of last hidden layers, one panel a policy (leagues.hidden.MAP_SCHEMA).
+
+    titles: the legend's, by environment id. apart: by policy, as leagues.hidden.draw_map has it.
+    """
+    policies = table["policy"].unique(maintain_order=True).to_list()
+    environments = table["environment_id"].unique(maintain_order=True).to_list()
+    with style():
+        rows = 1 + (len(environments) + 2) // 3
+        figure = Figure(figsize=(max(5.2 * len(policies), 9), 4.6 + 0.26 * rows), layout="constrained")
+        panels: Sequence[Axes] = figure.subplots(1, len(policies), squeeze=False)[0]
+        for axes, policy in zip(panels, policies, strict=True):
+            for i, environment in enumerate(environments):
+                part = table.filter((pl.col("policy") == policy) & (pl.col("environment_id") == environment))
+                axes.scatter(
+                    part["x"],
+                    part["y"],
+                    s=9,
+                    alpha=0.7,
+                    linewidths=0,
+                    color=OTHERS[i % len(OTHERS)],
+                    marker=MARKS[i % len(MARKS)],
+                    label=titles[environment],
+                )
+            axes.set_title(f"{label(policy)}: {apart[policy]:.0%} of neighbours from the same network")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set_visible(True)
+            axes.spines[:].set_color(SHADE)
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=3, markerscale=2.5, fontsize=9)
+    return figure
+
+
+def _line(schemes: Sequence[str], i: int) -> dict[str, object]:
+    """Return how a curve is drawn: policies in their colour, others in the rest's; lines differ in pattern too."""
+    policy = schemes[i].startswith(POLICY_PREFIX)
+    alike = [s for s in schemes if s.startswith(POLICY_PREFIX) == policy]
+    at = alike.index(schemes[i])
+    colour = POLICY if policy else OTHERS[at % len(OTHERS)]
+    return {"color": colour, "linestyle": LINES[at % len(LINES)], "linewidth": 2.2 if policy else 1.5}
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else float("nan")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compressed index of the whole pool, for distances of many transitions.
+
+68 million vectors of 139 floats are 38 GB, and graphs over them (HNSW) more than that. But a state resembles the one
+after it, and a window's average its minimum: DIMENSIONS principal components hold nearly all of a vector. So the index
+is faiss's IVF over these with 4-bit quantisation: a vector is 32 bytes and an id, and a query looks only at the lists
+near it. It lies in shards of a few million rows, built and searched one after another, so that memory does not grow
+with the pool and a killed build goes on with the shard that it was at. What is found is compared anew, with the pool's
+own rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from tqdm import tqdm
+
+from leagues.distance import NONE, Query, Search, cosine_distance
+from leagues.transitions import SIZE, Ints, PoolTransitions
+from learner.scaling import Floats
+from schemas.errors import SageccError
+from schemas.files import write_atomically
+
+SHARD_ROWS = 1 << 22
+DIMENSIONS = 64
+"""Principal components, turned at random so that they weigh alike; 4 bits say where a vector is along each."""
+TRAINED_ON = 1 << 17
+CANDIDATES = 128
+"""Transitions compared anew for each query."""
+PROBED = 16
+"""One in so many lists is looked at, but LEAST_PROBED at least."""
+LEAST_PROBED = 16
+VERSION = 1
+
+
+def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
+    """Build what there is not yet of the pool's index in a folder of `cache`; return the folder."""
+    text = f"{pool.pool.identity} {pool.space.identity} {seed} {VERSION} {DIMENSIONS} {TRAINED_ON} {SHARD_ROWS}"
+    folder = cache / f"v{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    trained = folder / "trained.faiss"
+    if not trained.exists():
+        _write(trained, _train(pool, seed))
+    rows = pool.pool.rows
+    with tqdm(total=rows, desc="index", unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
+        for number, begin in enumerate(range(0, rows, SHARD_ROWS)):
+            end = min(begin + SHARD_ROWS, rows)
+            path = folder / f"shard-{number:03}.faiss"
+            if path.exists():
+                bar.update(end - begin)
+                continue
+            index = _read(trained)
+            for ids, vectors in pool.blocks(begin, end):
+                index.add_with_ids(vectors, ids)
+                bar.update(len(vectors))
+            bar.update(end - begin - index.ntotal)
+            _write(path, index)
+    return folder
+
+
+def in_index(pool: PoolTransitions, folder: Path) -> Search:
+    """Return the search through the index that `prepare` built in `folder`."""
+
+    def search(queries: Sequence[Query]) -> list[Ints]:
+        found = [np.full((len(query.vectors), CANDIDATES), NONE, np.int64) for query in queries]
+        nearness = [np.full((len(query.vectors), CANDIDATES), np.inf, np.float32) for query in queries]
+        for path in tqdm(sorted(folder.glob("shard-*.faiss")), desc="search", unit="shard", disable=None, leave=False):
+            index = _read(path)
+            for query, ids, far in zip(queries, found, nearness, strict=True):
+                squared, rows = index.search(query.vectors, CANDIDATES, params=_parameters(index, query))
+                squared[rows == NONE] = np.inf
+                together, both = np.concatenate([far, squared], axis=1), np.concatenate([ids, rows], axis=1)
+                order = np.argsort(together, axis=1, kind="stable")[:, :CANDIDATES]
+                far[:], ids[:] = np.take_along_axis(together, order, 1), np.take_along_axis(both, order, 1)
+        return [_nearest(pool, query, ids) for query, ids in zip(queries, found, strict=True)]
+
+    return search
+
+
+def _train(pool: PoolTransitions, seed: int) -> Any:
+    lists = 1 << max(0, int(math.log2(math.sqrt(pool.count))) - 3)
+    vectors = pool.vectors(pool.sample(TRAINED_ON, seed))
+    index = faiss.index_factory(SIZE, f"PCAR{DIMENSIONS},IVF{lists},PQ{DIMENSIONS}x4fs")
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # many short loops: threads would mostly wait for each other, and add in any order
+    try:
+        index.train(vectors)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return index
+
+
+def _parameters(index: Any, query: Query) -> Any:
+    """Return how a query is to be searched: in how many lists, and not among the trajectory's own rows."""
+    lists = faiss.extract_index_ivf(index).nlist
+    options: dict[str, Any] = {"nprobe": min(lists, max(LEAST_PROBED, lists // PROBED))}
+    if query.own:
+        options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*query.own))
+    return faiss.SearchParametersPreTransform(  # type: ignore[call-arg]
+        index_params=faiss.SearchParametersIVF(**options)
+    )
+
+
+def _nearest(pool: PoolTransitions, query: Query, candidates: Ints) -> Ints:
+    """Return the nearest [n] of each query's candidates [n, k] by the pool's own rows."""
+    wanted, where = np.unique(candidates[candidates != NONE], return_inverse=True)
+    vectors: Floats = pool.vectors(wanted)
+    distance = np.full(candidates.shape, np.inf)
+    known = candidates != NONE
+    which = np.broadcast_to(np.arange(len(candidates))[:, None], candidates.shape)[known]
+    distance[known] = cosine_distance(query.vectors[which], vectors[where])
+    return np.take_along_axis(candidates, distance.argmin(axis=1)[:, None], 1)[:, 0]
+
+
+def _write(path: Path, index: Any) -> None:
+    with write_atomically(path) as beside:
+        faiss.write_index(index, str(beside))
+
+
+def _read(path: Path) -> Any:
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise SageccError(f"{path} cannot be read ({reason}): remove it, it is built again") from error

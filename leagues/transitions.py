@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transitions u = (s_t, a_t, s_(t+1)) as vectors of 139 numbers, of a trajectory and of the pool, on one scale.
+
+A cosine compares directions from the origin, and the pool's columns have units: a window of thousands of packets or an
+RTT variance would decide every angle alone. So each column is first brought to mean 0 and deviation 1 over the pool,
+after symlog, as the learner's inputs are (learner.scaling); LIMIT bounds what is left of rare spikes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collector.features import RAW_NEEDED, Windows, derive
+from learner.compiled import CompiledPool, compile_pool, pool_files
+from learner.config import InputTransform
+from learner.data import RowFile
+from learner.scaling import Floats, Scaling, symlog
+from schemas.errors import SageccError
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+
+STATE = len(FEATURE_NAMES)
+SIZE = 2 * STATE + 1
+"""Numbers of a vector: a state, log2 of an action, the state after it."""
+
+LIMIT = 10.0
+"""Scaled columns are clipped to plus or minus this many deviations."""
+
+BLOCK_ROWS = 65_536
+ACTIONS = 100_000
+"""About how many of the pool's rows tell the actions' mean and deviation."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where vectors lie. scaling: of a row's first 70 columns, the features and log2 of the action."""
+
+    scaling: Scaling
+
+    @property
+    def identity(self) -> str:
+        """What decides the vectors of given rows."""
+        s = self.scaling
+        return hashlib.sha256(f"{s.transform} {s.limit}".encode() + s.shift.tobytes() + s.scale.tobytes()).hexdigest()
+
+    def between(self, rows: Floats, following: Floats) -> Floats:
+        """Return unit vectors [n, 139] of rows [n, 70 or more] and those a tick later [n, 69 or more]."""
+        u = np.empty((len(rows), SIZE), np.float32)
+        u[:, : STATE + 1] = self.scaling(rows[:, : STATE + 1])
+        u[:, STATE + 1 :] = self.scaling.select(list(range(STATE)))(following[:, :STATE])
+        return unit(u)
+
+    def along(self, rows: Floats) -> Floats:
+        """Return unit vectors [n - 1, 139] of consecutive rows [n, 70 or more]."""
+        scaled = self.scaling(np.ascontiguousarray(rows[:, : STATE + 1]))
+        return unit(np.concatenate([scaled[:-1], scaled[1:, :STATE]], axis=1))
+
+
+def unit(vectors: Floats) -> Floats:
+    """Divide vectors [n, d] by their lengths, in place; one of length 0 stays."""
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)).astype(np.float32)
+    vectors /= np.where(lengths > 0, lengths, 1)[:, None]
+    return vectors
+
+
+@dataclass(frozen=True)
+class PoolTransitions:
+    """The pool's transitions, each known by the number of its row in the compiled pool.
+
+    windows: the pool's observation windows.
+    """
+
+    pool: CompiledPool
+    space: Space
+    windows: Windows
+
+    @classmethod
+    def load(cls, pool: Path, cache: Path, transform: InputTransform = "symlog") -> PoolTransitions:
+        """Compile the pool into `cache` unless that is done, and measure its scale.
+
+        Raises SageccError for a pool that cannot be read (learner.compiled).
+        """
+        compiled = compile_pool(pool, cache)
+        meta = pq.read_schema(pool_files(pool)[0].path).metadata or {}
+        windows = meta.get(b"sagecc.windows")
+        return cls(
+            compiled, Space(_scaling(compiled, transform)), Windows.parse(windows.decode()) if windows else Windows()
+        )
+
+    @cached_property
+    def _last(self) -> npt.NDArray[np.bool_]:
+        """Which rows are their episode's last, so that no state follows [rows]."""
+        last = np.zeros(int((self.pool.starts + self.pool.lengths).max()), np.bool_)
+        last[self.pool.starts + self.pool.lengths - 1] = True
+        return last
+
+    @property
+    def count(self) -> int:
+        """Transitions of the whole pool."""
+        return self.pool.rows - len(self.pool.starts)
+
+    def sample(self, count: int, seed: int) -> Ints:
+        """Draw so many transitions without replacement, or all there are; return their rows in order."""
+        rows = np.flatnonzero(~self._last)
+        if count >= len(rows):
+            return rows
+        return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False, shuffle=False))
+
+    def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the transitions of the rows from `first` to `stop`: their rows [n] and vectors [n, 139]."""
+        rows = np.memmap(self.pool.rows_file, np.dtype("<f4"), "r").reshape(-1, STATE + 2)
+        end = len(rows) if stop is None else min(stop, len(rows))
+        for begin in range(first, end, BLOCK_ROWS):
+            block = np.array(rows[begin : min(begin + BLOCK_ROWS, end) + 1])
+            if len(block) < 2:
+                return
+            keep = ~self._last[begin : begin + len(block) - 1]
+            yield begin + np.flatnonzero(keep), self.space.along(block)[keep]
+
+    def vectors(self, rows: Ints) -> Floats:
+        """Return the vectors [n, 139] of these rows [n], in any order and with repetitions."""
+        file = RowFile(self.pool.rows_file)
+        try:
+            found = np.empty((len(rows), SIZE), np.float32)
+            for begin in range(0, len(rows), BLOCK_ROWS):
+                part = rows[begin : begin + BLOCK_ROWS]
+                file.announce(part, 2)
+                pairs = file.read(part, 2)
+                found[begin : begin + len(part)] = self.space.between(pairs[:, 0], pairs[:, 1])
+            return found
+        finally:
+            file.close()
+
+    def whereabouts(self, rows: Ints) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Ints]:
+        """Return the episode id, the scheme and the step there of each row [n]; "" and -1 of rows below 0."""
+        order = np.argsort(self.pool.starts)
+        at = order[np.maximum(np.searchsorted(self.pool.starts[order], rows, side="right") - 1, 0)]
+        known, of = rows >= 0, self.pool.trajectories
+        return (
+            np.where(known, of.ids[at], ""),
+            np.where(known, of.schemes[at], ""),
+            np.where(known, rows - self.pool.starts[at], -1),
+        )
+
+    def rows_of(self, episode: str) -> tuple[int, int] | None:
+        """Return the first row of an episode and the row after its last; None if the pool does not hold it."""
+        (found,) = np.nonzero(self.pool.trajectories.ids == episode)
+        if not len(found):
+            return None
+        start = int(self.pool.starts[found[0]])
+        return start, start + int(self.pool.lengths[found[0]])
+
+
+def pool_rows(raw: pa.Table, windows: Windows) -> Floats:
+    """Return an episode's rows as the compiled pool has them, less the reward: [n - 1, 70] of n raw rows.
+
+    Raises SageccError for fewer than three raw rows, between which there is no transition.
+    """
+    if raw.num_rows < 3:
+        raise SageccError(f"a trajectory of {raw.num_rows} rows has no transition, it needs three")
+    first = np.zeros(raw.num_rows, np.bool_)
+    first[0] = True
+    features, _ = derive({name: raw[name].to_numpy() for name in ("t_s", *RAW_NEEDED)}, first, windows)
+    cwnd = raw["cwnd_pkts"].to_numpy().astype(np.float64)
+    ratio = (cwnd[1:] / cwnd[:-1]).astype(np.float32)
+    action = np.clip(np.log2(ratio), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+    return np.concatenate([features[:, :-1].T, action[:, None]], axis=1)
+
+
+def _scaling(pool: CompiledPool, transform: InputTransform) -> Scaling:
+    """Return the pool's scaling of features and action; the actions' moments come from rows spread evenly over it."""
+    limit = 0.0 if transform == "none" else LIMIT
+    features = pool.moments.scaling(transform, limit)
+    rows = np.memmap(pool.rows_file, np.dtype("<f4"), "r").reshape(-1, STATE + 2)
+    actions = np.array(rows[:: max(1, len(rows) // ACTIONS), STATE])
+    if transform == "symlog":
+        actions = symlog(actions)
+    shift, scale = float(actions.mean(dtype=np.float64)), float(actions.std(dtype=np.float64))
+    if transform == "none" or scale <= 1e-6:
+        shift, scale = 0.0, 1.0
+    return Scaling(
+        transform, np.append(features.shift, np.float32(shift)), np.append(features.scale, np.float32(scale)), limit
+    )

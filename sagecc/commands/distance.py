@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc distance`: how far schemes' transitions are from the pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from collector.grid import profile_environments
+from leagues.analysis_plots import distance_figure
+from leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
+from leagues.league import lab_runner
+from leagues.neighbours import in_index, prepare
+from leagues.trajectories import choose, describe, episodes_of, query, step_up
+from leagues.transitions import PoolTransitions
+from learner.config import InputTransform
+from sagecc.analysis import named_schemes, options, save
+from schemas.errors import SageccError
+
+SAMPLE = 1_000_000
+
+
+@click.command()
+@click.option("--policy", "policies", multiple=True, metavar="PATH", help="A policy: models/sagecc-1 (repeatable).")
+@click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
+@click.option(
+    "--search",
+    "kind",
+    type=click.Choice(["sample", "index", "pool"]),
+    default="sample",
+    show_default=True,
+    help="Where the nearest is looked for: all of a sample of the pool, a compressed index of the whole pool, or all of"
+    " the pool (docs/leagues.md says what each takes and misses).",
+)
+@click.option(
+    "--sample", type=click.IntRange(min=1), default=SAMPLE, show_default=True, help="Transitions of the sample."
+)
+@click.option(
+    "--every", type=click.IntRange(min=1), default=1, show_default=True, help="Look at one tick in so many only."
+)
+@options("distance", pool=True)
+def command(
+    policies: tuple[str, ...],
+    schemes: str,
+    kind: str,
+    sample: int,
+    every: int,
+    pool: Path,
+    cache: Path,
+    scaling: InputTransform,
+    profile: str,
+    ids: tuple[str, ...],
+    raw: Path,
+    league: Path,
+    out: Path,
+    seed: int,
+    jobs: int,
+    kernel: Path,
+) -> None:
+    """Measure how far schemes' transitions are from the pool: the smallest cosine distance of each, and its CDF.
+
+    As section 7.1 of the paper, by default in its environment, whose rate changes from 24 to 96 Mbps. A scheme of the
+    pool is compared with the pool without that very episode.
+    """
+    names = named_schemes(schemes, policies)
+    if not names:
+        raise SageccError("distance: name a scheme with --schemes or a policy with --policy")
+    everywhere = profile_environments(profile)
+    environments = choose(everywhere, ids, len(ids), seed) if ids else step_up(everywhere)
+    episodes = episodes_of(profile, environments, names, raw, league, out, lab_runner(kernel, jobs))
+    transitions = PoolTransitions.load(pool, cache / "pool", scaling)
+    queries = [
+        query(transitions, episodes[e.id, s], every) for e in environments for s in names if (e.id, s) in episodes
+    ]
+    search: Search
+    if kind == "index":
+        search = in_index(transitions, prepare(transitions, cache / "neighbours"))
+    else:
+        search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, seed)
+    table = distances(transitions, queries, search)
+    rows = summary(table)
+    meta = {
+        "pool": transitions.pool.identity,
+        "pool_transitions": transitions.count,
+        "search": kind,
+        "searched": min(sample, transitions.count) if kind == "sample" else transitions.count,
+        "scaling": scaling,
+        "seed": seed,
+        "every": every,
+        "environments": {e.id: describe(e) for e in environments},
+        "trajectories": rows,
+    }
+    figure = distance_figure(table, {e.id: describe(e) for e in environments})
+    for row in rows:
+        quantiles: dict[str, float] = row["quantiles"]  # type: ignore[assignment]
+        median, late = quantiles["0.5"], quantiles["0.95"]
+        click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.4f}, 95th percentile {late:.4f}")
+    save(out, "distance", table, meta, figure)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc tsne`: a map of policies' last hidden layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import polars as pl
+
+from collector.grid import profile_environments
+from collector.schemes import POLICY_PREFIX
+from leagues.analysis_plots import map_figure
+from leagues.hidden import Layer, draw_map, last_hidden
+from leagues.league import lab_runner
+from leagues.scores import read_rows
+from leagues.trajectories import choose, describe, episodes_of
+from sagecc.analysis import named_schemes, options, save
+
+POINTS = 300
+
+
+@click.command()
+@click.option(
+    "--policy", "policies", multiple=True, required=True, metavar="PATH", help="models/sagecc-1 (repeatable)."
+)
+@click.option(
+    "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
+)
+@click.option("--set", "set_name", default="II", show_default=True, help="The set they are drawn from.")
+@click.option(
+    "--points", type=click.IntRange(min=2), default=POINTS, show_default=True, help="Decisions of each trajectory."
+)
+@options("tsne", pool=False)
+def command(
+    policies: tuple[str, ...],
+    count: int,
+    set_name: str,
+    points: int,
+    profile: str,
+    ids: tuple[str, ...],
+    raw: Path,
+    league: Path,
+    out: Path,
+    seed: int,
+    jobs: int,
+    kernel: Path,
+) -> None:
+    """Draw what policies' last hidden layer makes of different networks, by t-SNE.
+
+    As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point a decision, a panel a policy.
+    """
+    schemes = named_schemes("", policies)
+    environments = choose(profile_environments(profile), ids, count, seed, set_name)
+    episodes = episodes_of(profile, environments, schemes, raw, league, out, lab_runner(kernel, jobs))
+    tables, maps = [], []
+    for scheme in schemes:
+        layers = []
+        for environment in environments:
+            if (environment.id, scheme) in episodes:
+                t_s, values, _ = last_hidden(
+                    Path(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
+                )
+                layers.append(Layer(environment.set, environment.id, t_s, values))
+        table, known = draw_map(scheme, layers, points, seed)
+        tables.append(table)
+        maps.append(known)
+        click.echo(
+            f"{scheme}: {known['apart']:.0%} of neighbours are of the same network, {known['by_chance']:.0%} by chance"
+        )
+    titles = {e.id: describe(e) for e in environments}
+    table = pl.concat(tables)
+    figure = map_figure(table, titles, {str(known["policy"]): float(str(known["apart"])) for known in maps})
+    save(out, "tsne", table, {"seed": seed, "environments": titles, "maps": maps}, figure)
