@@ -13,11 +13,12 @@ from pathlib import Path
 import polars as pl
 
 from collector.collect import EpisodesFailedError, collect
-from collector.engines import local
 from collector.identity import join_identities
 from collector.schemes import POLICY_PREFIX
+from collector.spec import Drive
 from collector.store import SPOOL, partition
 from execution.agent import policy_controller, policy_drive
+from execution.lockstep import BATCH, lockstep
 from leagues.plots import (
     GREEN,
     HEURISTIC,
@@ -73,13 +74,38 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """How policies play in the lab.
+
+    latency_ms: from a sample to when the answer takes effect, for a host that is slow (0 to 1000). sample: actions are
+    drawn from a policy's mixture, by each episode's own seed; else they are the mixture's mean.
+    """
+
+    latency_ms: float = 0.0
+    sample: bool = False
+
+    def __post_init__(self) -> None:
+        Drive(latency_us=self.latency_us)  # raises where the lab does not know such a latency
+
+    @property
+    def latency_us(self) -> int:
+        """The latency in whole microseconds, as the lab takes it."""
+        return round(self.latency_ms * 1000)
+
+    def identify(self, sha256: str) -> str:
+        """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these terms."""
+        late = f" late by {self.latency_us} us" if self.latency_us else ""
+        return f"{sha256}{late}{' sampled' if self.sample else ''}"
+
+
+@dataclass(frozen=True)
 class League:
     """A league that has been played.
 
     wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
     robustness: the standings by other rules; missing: environments without an episode, by scheme; failures: why a
     policy's episode failed, by environment and scheme; kernel: its identity (collector.identity); policies: SHA-256 of
-    each policy's files.
+    each policy's files; terms: how they played.
     """
 
     profile: str
@@ -95,6 +121,7 @@ class League:
     failures: Mapping[tuple[str, str], str]
     kernel: str
     policies: Mapping[str, str]
+    terms: Terms = Terms()
 
     def rows(self) -> list[tuple[int, str, dict[str, dict[str, float]]]]:
         """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
@@ -113,13 +140,14 @@ def play(
     rules: Rules = Rules(),
     seed: int = 0,
     allow_missing: bool = False,
+    terms: Terms = Terms(),
 ) -> League:
     """Play a league: heuristics' trajectories come from `raw`, those of policies from the lab, kept in out/raw.
 
     A policy whose episode fails loses there and is listed. allow_missing: so does a heuristic without an episode; else
     that is a SageccError, as are schemes that ran on different kernels.
     """
-    gathered = gather(profile, environments, schemes, raw, out, run_policies, seed, allow_missing)
+    gathered = gather(profile, environments, schemes, raw, out, run_policies, seed, allow_missing, terms)
     scores = score(environments, schemes, gathered.episodes, rules.alpha)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
@@ -137,6 +165,7 @@ def play(
         failures=gathered.failures,
         kernel=gathered.kernel,
         policies=gathered.policies,
+        terms=terms,
     )
 
 
@@ -159,6 +188,7 @@ def gather(
     run_policies: RunPolicies,
     seed: int = 0,
     allow_missing: bool = False,
+    terms: Terms = Terms(),
 ) -> Gathered:
     """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
     if not environments or not schemes:
@@ -171,7 +201,7 @@ def gather(
     failures: dict[tuple[str, str], str] = {}
     if policies:
         own = out / "raw"
-        forget_changed_policies(own, policies)
+        forget_changed_policies(own, {scheme: terms.identify(sha256) for scheme, sha256 in policies.items()})
         failures = _run_policies(run_policies, environments, list(policies), own, seed)
         played = find_episodes([own], environments, list(policies), seed)
         episodes |= {key: episode for key, episode in played.items() if key not in failures}
@@ -200,14 +230,17 @@ def _run_policies(
     return {}
 
 
-def lab_runner(kernel: Path, jobs: int, seed: int = 0) -> Callable[[Sequence[Environment], Sequence[str], Path], None]:
-    """Return what runs policies for `play`: the collector, on this kernel, with so many episodes at a time."""
+def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms: Terms = Terms()) -> RunPolicies:
+    """Return what runs policies for `play`: the collector, on this kernel.
+
+    jobs: processes. batch: the guests that share an inference in each (execution.lockstep). terms: those of `play`.
+    """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         for scheme in policies:
             policy_controller(scheme)  # a damaged policy is one error now, not one an episode
-        drives = {scheme: policy_drive(scheme) for scheme in policies}
-        engine = local(jobs)
+        drives = {scheme: policy_drive(scheme, terms.latency_us) for scheme in policies}
+        engine = lockstep(jobs, batch, terms.sample)
         collect(environments, policies, out, kernel, engine, seed, True, policy_controller, prune=True, drives=drives)
 
     return run
@@ -226,7 +259,7 @@ def policy_sha256(scheme: str) -> str:
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
-    """Keep only trajectories of these policies, and only if their files are still those that made them."""
+    """Keep only trajectories of these policies, and only if what made them is as it was (Terms.identify)."""
     path = raw / POLICIES_FILE
     try:
         known: dict[str, str] = json.loads(path.read_text())
@@ -349,6 +382,7 @@ def _summary(league: League) -> dict[str, object]:
         },
         "kernel": league.kernel,
         "policies": dict(league.policies),
+        "terms": {"decision_latency_ms": league.terms.latency_ms, "sample": league.terms.sample},
         "environments": {s: sum(e.set == s for e in league.environments) for s in names},
         "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
         "episodes": len(league.episodes),

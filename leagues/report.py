@@ -190,6 +190,12 @@ def _missing(missing: Mapping[str, Sequence[str]]) -> str:
     return f"<h2>Missing episodes</h2>\n<p>Their windows count as lost.</p>\n<ul>\n{items}</ul>\n"
 
 
+def _terms(terms: Mapping[str, Any]) -> str:
+    action = "actions are drawn from their mixtures" if terms["sample"] else "an action is their mixture's mean"
+    late = terms["decision_latency_ms"]
+    return f"{action}; it takes effect {f'{late:g} ms after' if late else 'at the moment of'} what it answers"
+
+
 def _rules(summary: Mapping[str, Any]) -> str:
     rules = summary["rules"]
     friendly = {
@@ -204,6 +210,7 @@ def _rules(summary: Mapping[str, Any]) -> str:
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
         "Kernel": str(summary["kernel"]),
         **{f"Policy {label(s)}": f"{s}, SHA-256 {sha256}" for s, sha256 in summary["policies"].items()},
+        **({"Policies": _terms(summary["terms"])} if summary["policies"] else {}),
     }
     body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())
     return f"<h2>How it was scored</h2>\n<dl>\n{body}</dl>\n"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,35 @@ runtime_option = click.option(
 def log_to_stderr() -> None:
     """Show what commands that go on for long have to say, with the time."""
     logging.basicConfig(format="%(asctime)s sagecc: %(message)s", level=logging.INFO, stream=sys.stderr)
+
+
+class _Duration(click.ParamType[float]):
+    """A time such as `5ms`, `250us` or `0.1s`, in ms."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the milliseconds; end with a usage error where it is no time."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", value)
+        if not found:
+            self.fail(f"'{value}' is no time: give a number and its unit, such as 5ms, 250us or 0.1s", param, ctx)
+        return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
+
+
+def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --decision-latency (ms, as a float) and --sample: how a policy plays in the lab."""
+    command = click.option(
+        "--sample", is_flag=True, help="Draw a policy's actions from its mixture, seeded by --seed; else its mean."
+    )(command)
+    return click.option(
+        "--decision-latency",
+        type=_Duration(),
+        default=0.0,
+        metavar="TIME",
+        help="A slow host: a policy's answers take effect this much later, such as 5ms (default: at once).",
+    )(command)
 
 
 def parse_schemes(text: str) -> tuple[str, ...]:

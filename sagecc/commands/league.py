@@ -11,10 +11,11 @@ import polars as pl
 
 from collector.grid import PROFILES, profile_environments
 from collector.schemes import POLICY_PREFIX
-from leagues.league import League, Rules, lab_runner, play, save
+from execution.lockstep import BATCH
+from leagues.league import League, Rules, Terms, lab_runner, play, save
 from leagues.presets import PRESETS, preset_schemes
 from leagues.standings import FriendlyMargin, sets
-from sagecc.options import RAW, kernel_option, parse_schemes
+from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 
 
 @click.command()
@@ -47,7 +48,20 @@ from sagecc.options import RAW, kernel_option, parse_schemes
     show_default=True,
     help="What the margin means in Set II: on the distance from the fair share, or on the rate (see docs/leagues.md).",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes of policies at a time.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=os.cpu_count(),
+    help="Processes that run policies' episodes (default: a CPU each).",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=BATCH,
+    show_default=True,
+    help="Episodes that share an inference, in each process; they change no result.",
+)
+@policy_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which episodes to score.")
 @click.option("--allow-missing", is_flag=True, help="A heuristic without an episode loses there, instead of an error.")
 @kernel_option()
@@ -62,6 +76,9 @@ def command(
     margin: float,
     friendly_margin: FriendlyMargin,
     jobs: int,
+    batch: int,
+    decision_latency: float,
+    sample: bool,
     seed: int,
     allow_missing: bool,
     kernel: Path,
@@ -80,8 +97,9 @@ def command(
         named = (*preset_schemes(preset, given), *named)
     names = dict.fromkeys((*named, *own))
     environments = profile_environments(profile)
-    runner = lab_runner(kernel, jobs, seed)
-    league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing)
+    terms = Terms(decision_latency, sample)
+    runner = lab_runner(kernel, jobs, seed, batch, terms)
+    league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing, terms)
     report = save(league, out)
     click.echo(table(league))
     click.echo(f"report: {report}")

@@ -17,7 +17,8 @@ from collector.schemes import POLICY_PREFIX, check_scheme
 from execution.agent import policy_controller, policy_drive
 from leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
-from sagecc.options import kernel_option
+from sagecc.options import kernel_option, policy_options
+from schemas.environment import episode_id
 from schemas.errors import SageccError
 from schemas.files import write_atomically
 from schemas.raw import RAW_VERSION
@@ -34,6 +35,7 @@ from schemas.raw import RAW_VERSION
     show_default=True,
     help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/fidelity.md).",
 )
+@policy_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -42,6 +44,8 @@ def command(
     scheme: str,
     seed: int,
     backend: str,
+    decision_latency: float,
+    sample: bool,
     out: Path | None,
     plot: Path | None,
     as_json: bool,
@@ -66,10 +70,13 @@ def command(
     policy = scheme.startswith(POLICY_PREFIX)
     if policy and backend != "lab":
         raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {scheme}: use the lab")
-    controller = policy_controller(scheme) if policy else None
+    if not policy and (decision_latency or sample):
+        raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
+    drawn = episode_id(environment.id, scheme, seed) if sample else None
+    controller = policy_controller(scheme, drawn) if policy else None
     began = time.perf_counter()
     if backend == "lab":
-        drive = policy_drive(scheme) if policy else None
+        drive = policy_drive(scheme, round(decision_latency * 1000)) if policy else None
         episode = run_episode(kernel, environment, scheme, seed, controller, drive=drive)
     else:
         episode = run_mahimahi(environment, scheme, seed)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import sagecc.commands.league as league_command
 from collector.collect import EpisodesFailedError
 from collector.store import SPOOL, partition
-from leagues.league import Rules, example, forget_changed_policies, play, policy_sha256, save
+from leagues.league import Rules, Terms, example, forget_changed_policies, play, policy_sha256, save
 from schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
@@ -89,6 +89,20 @@ def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path):
 
     assert left({"policy:a": "1", "policy:b": "1"}) == []
     assert left({"policy:a": "2", "policy:b": "1"}) == ["scheme=policy:b"] * 2
+
+
+def test_other_terms_are_other_trajectories(raw, tmp_path, policy):
+    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
+    won = []
+    for terms, mbps in ((Terms(), 8), (Terms(5), 6), (Terms(5), 8), (Terms(5, sample=True), 8), (Terms(), 6)):
+        league = play("smoke", *games, Lab(mbps), terms=terms)
+        won.append(league.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1])
+        assert league.policies == {policy: policy_sha256(policy)}
+    assert won == [0, 2, 2, 0, 2]  # the third found the second's, no other found one
+    report = save(play("smoke", *games, Lab(), terms=Terms(2.5)), tmp_path / "out").read_text()
+    assert "takes effect 2.5 ms after what it answers" in report
+    summary = json.loads((tmp_path / "out/league.json").read_text())
+    assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
 
 
 def test_missing_policy(raw, tmp_path):
@@ -259,7 +273,7 @@ def test_report_is_one_sound_page(raw, tmp_path, policy):
 
 def test_command(raw, tmp_path, policy, monkeypatch):
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
-    monkeypatch.setattr(league_command, "lab_runner", lambda kernel, jobs, seed: Lab())
+    monkeypatch.setattr(league_command, "lab_runner", lambda *_: Lab())
     options = [
         "--schemes",
         "cubic,vegas",
