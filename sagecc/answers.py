@@ -8,9 +8,10 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import duckdb
@@ -22,6 +23,7 @@ TABLE_ROWS = 10_000
 BATCH_ROWS = 10_000
 
 Row = tuple[Any, ...]
+Result = TypeVar("Result")
 
 
 def ask(
@@ -33,13 +35,13 @@ def ask(
     for what DuckDB refuses.
     """
     with _one_line_errors(absent):
-        result = connection.execute(query)
+        result = _interruptible(connection, lambda: connection.execute(query))
         names = [column[0] for column in result.description or ()]
 
     def batches() -> Iterator[list[Row]]:
         while True:
             with _one_line_errors(absent):
-                rows = result.fetchmany(BATCH_ROWS)
+                rows = _interruptible(connection, lambda: result.fetchmany(BATCH_ROWS))
             if not rows:
                 return
             yield rows
@@ -47,16 +49,22 @@ def ask(
     return names, batches()
 
 
+def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Result]) -> Result:
+    """Do work in a thread, and end it when this one is interrupted: DuckDB by itself does not always see a Ctrl-C."""
+    with ThreadPoolExecutor(1) as worker:
+        future = worker.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                connection.interrupt()
+            raise
+
+
 @contextmanager
 def _one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except RuntimeError as error:  # what duckdb makes of Ctrl-C
-        if "interrupted" in str(error):
-            raise KeyboardInterrupt from None
-        raise
     except duckdb.Error as error:
         text = str(error)
         for view, advice in absent.items():

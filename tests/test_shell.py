@@ -156,6 +156,6 @@ def test_a_conversation(terminal: Terminal, pool: Path, tmp_path: Path) -> None:
     second = Terminal(pool, tmp_path)
     second.until("sagecc> ")
     second.type("\x10\x10\n")  # the line before the last, of the shell before
-    assert "42" in second.until("sagecc> ")
+    second.until("42")
     second.type(".quit\n")
     assert second.end() == 0
