@@ -100,7 +100,7 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
                 table = pa.concat_tables(tables).replace_schema_metadata(RAW_SCHEMA.with_metadata(metadata).metadata)
                 pq.write_table(table, folder / f"part-{part:03}.parquet")
         summaries = [
-            dict.fromkeys(EPISODE_SCHEMA.names)
+            {field.name: "" if pa.types.is_string(field.type) else 0 for field in EPISODE_SCHEMA}
             | {
                 "episode_id": f"{environment.id}.{scheme}.0",
                 "environment_id": environment.id,
