@@ -58,7 +58,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	ruff format $(PYTHON_FILES)
 	clang-format -i $(C_FILES)
 
-BENCHMARKS := bench-collect bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
+BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
 	bench-gymnasium
 .PHONY: bench $(BENCHMARKS)
 bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
@@ -85,6 +85,10 @@ grid-league: setup ## Rank the 13 heuristics over what `make full` collected; do
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md
 	python -m scripts.league_table --readme
+
+.PHONY: columns
+columns: ## Write docs/columns.md, the data dictionary, from schemas/
+	@python -m scripts.columns_page
 
 .PHONY: golden
 golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised

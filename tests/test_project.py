@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from collector.schemes import OTHERS, SCHEMES
+from scripts import columns_page
 from tests.conftest import ROOT
 
 LAYERS = {
@@ -175,6 +176,10 @@ def test_the_commands_of_the_readme_exist() -> None:
     commands = {path.stem for path in (ROOT / "sagecc" / "commands").glob("[a-z]*.py")}
     assert {"run", "collect", "pool", "train", "league", "sql"} <= called <= commands
     assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- league:begin -->")
+
+
+def test_the_data_dictionary_is_that_of_the_schemas() -> None:
+    assert columns_page.PAGE.read_text() == columns_page.page(), "docs/columns.md is out of date: make columns"
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -8,13 +8,17 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collector.grid import set_one, set_two
+from collector.pool import build_pool
 from sagecc.cli import main
 from schemas import views
 from schemas.errors import SageccError
@@ -23,6 +27,7 @@ from schemas.raw import RAW_SCHEMA
 from schemas.views import VIEWS, open_pool
 
 from .collector.synthetic import write_partition
+from .conftest import ROOT
 
 Capture = pytest.CaptureFixture[str]
 
@@ -108,14 +113,61 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
         assert connection.execute("SELECT count(*) FROM transitions").fetchone() == (747,)
 
 
-def queries_of_the_docs() -> list[str]:
-    text = (Path(views.__file__).parent.parent / "docs" / "pool.md").read_text()
-    return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+def queries_of_the_docs() -> dict[str, str]:
+    """The questions of docs/queries.md by their titles."""
+    text = (ROOT / "docs" / "queries.md").read_text()
+    sections = [section.partition("\n") for section in text.split("\n## ")[1:]]
+    found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}
+    assert all(len(queries) == 1 for queries in found.values())
+    return {title: queries[0] for title, queries in found.items()}
 
 
-@pytest.mark.parametrize("query", queries_of_the_docs())
-def test_the_queries_of_the_docs_answer(capsys: Capture, pool: Path, query: str) -> None:
-    assert values(capsys, pool, query)
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of two schemes in the same networks, long enough for a step up, and a league of theirs."""
+    folder = tmp_path_factory.mktemp("grid")
+    one = [set_one(12, 2, 40, 1), set_one(12, 2, 40, 4), set_one(24, 1, 20, 0.5)]
+    two = [set_two(12, 40, 1), set_two(12, 40, 4)]
+    wins = []
+    for scheme in ("cubic", "vegas"):
+        write_partition(folder / "raw", "I", scheme, rows=(2450,) * 3, environments=one)
+        write_partition(folder / "raw", "II", scheme, rows=(500,) * 2, environments=two)
+        wins += [{"set": e.set, "environment_id": e.id, "scheme": scheme, "win": scheme == "vegas"} for e in one + two]
+    build_pool(folder / "raw", folder / "pool", progress=False)
+    (folder / "league").mkdir()
+    pq.write_table(pa.Table.from_pylist(wins), folder / "league" / "scores.parquet")
+    return folder
+
+
+def test_there_are_ten_questions_at_least() -> None:
+    assert len(queries_of_the_docs()) >= 10
+
+
+@pytest.mark.parametrize("title", queries_of_the_docs())
+def test_the_queries_of_the_docs_answer(
+    capsys: Capture, grid: Path, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ("--pool", str(grid / "pool"), "--league", str(grid / "league"), "--format", "json")
+    assert run("sql", queries_of_the_docs()[title], *options) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    checks: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
+        "The return of every scheme in one environment": lambda r: len(r) == 2 and r[0]["reward"] >= r[1]["reward"],
+        "Delay against buffer size": lambda r: all(row["4.0"] > row["1.0"] > 1 and row["16.0"] is None for row in r),
+        "The congestion window over time": lambda r: len(r) == 245 and all(row["cwnd_pkts"] > 0 for row in r),
+        "Rate, delay, action and reward over time": lambda r: [round(row["t_s"]) for row in r] == list(range(25)),
+        "States before losses": lambda r: len(r) == 2 and all(row["srtt_over_min"] > 1.2 for row in r),
+        "What a scheme does with its window": lambda r: all(
+            abs(sum(row[name] for name in ("leaves", "grows", "shrinks", "cuts")) - 1) < 1e-3 for row in r
+        ),
+        "How soon new bandwidth is used": lambda r: all(row["reached"] == 2 and 4 < row["median_s"] < 6 for row in r),
+        "Fair beside Cubic": lambda r: all(0 < row["1.0"] < 4 and row["0.5"] is None for row in r),
+        "Who is best where": lambda r: sum(row["best_in_set_i"] + row["best_in_set_ii"] for row in r) == 5,
+        "Winning windows by buffer size": lambda r: [row["1.0"] for row in r] == [0, 1],
+        "A part to take away": lambda r: r[0]["Count"] == 3 * 245 == pq.read_metadata("vegas.parquet").num_rows,
+    }
+    assert checks[title](rows), rows
 
 
 def test_table_is_aligned_and_counted(capsys: Capture, pool: Path) -> None:

@@ -158,7 +158,15 @@ def write_partition(
     episodes = {}
     for seed, count in enumerate(rows):
         environment = environments[seed] if environments else network(set_name, 12.0 * 2**seed)
-        columns = trajectory(count, environment.bandwidth_mbps, start_s=environment.start_s, seed=seed)
+        columns = trajectory(
+            count,
+            environment.bandwidth_mbps,
+            environment.step,
+            environment.min_rtt_ms,
+            environment.queue_bdp,
+            environment.start_s,
+            seed,
+        )
         episodes[f"{environment.id}.{scheme}.0"] = (environment, columns)
     ids = sorted(episodes)
     for number, start in enumerate(range(0, len(ids), per_file)):
