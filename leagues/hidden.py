@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
 
 from collector.features import RAW_NEEDED
 from execution.agent import PolicyAgent
@@ -115,7 +116,8 @@ def draw_map(policy: str, layers: list[Layer], points: int, seed: int) -> tuple[
         raise SageccError(f"{policy}: {len(values)} decisions make no map")
     perplexity = min(PERPLEXITY, (len(values) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="pca" if len(values) > 2 else "random", random_state=seed)
-    places = tsne.fit_transform(values).astype(np.float64)
+    with threadpool_limits(1):  # threads would add up in any order, and thousands of short steps make them wait
+        places = tsne.fit_transform(values).astype(np.float64)
     count = min(NEIGHBOURS, len(values) - 1)
     _, near = NearestNeighbors(n_neighbors=count + 1).fit(values).kneighbors(values)
     others = np.array([row[row != i][:count] for i, row in enumerate(near)])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import sagecc.commands.tsne as tsne_command
+from collector.episode import run_episode
+from execution.agent import PolicyAgent, policy_controller
+from leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
+from learner import artefact
+from learner.artefact import PolicyArtefact
+from learner.mlp import Mlp
+from learner.scaling import Scaling
+from schemas.errors import SageccError
+from schemas.pool import FEATURE_NAMES
+from tests.collector.conftest import network
+from tests.conftest import ROOT
+from tests.leagues.lively import lively
+from tests.leagues.synthetic import set_two, write
+
+POLICY = ROOT / "models" / "sagecc-1"
+
+
+def test_the_policy_decides_again_what_it_decided(kernel: Path) -> None:
+    scheme = f"policy:{POLICY}"
+    raw = run_episode(kernel, network(duration_s=6), scheme, 0, policy_controller(scheme)).rows
+    t_s, values, windows = last_hidden(POLICY, raw)
+    recorded = raw["cwnd_pkts"].to_numpy()
+    assert np.array_equal(windows[:-1], recorded[1:])
+    assert len(set(recorded.tolist())) > 10
+    period_s = PolicyArtefact.load(POLICY).control.period_ms / 1000
+    assert np.diff(t_s) == pytest.approx(period_s, abs=1e-6)
+    assert len(t_s) == -(-raw.num_rows // round(period_s * 100))
+    assert values.shape == (len(t_s), PolicyArtefact.load(POLICY).sizes.width)
+
+
+def test_it_is_what_the_head_turns_into_the_answer() -> None:
+    """With the layer's output in place of everything before it, the network answers the same."""
+    policy = PolicyArtefact.load(POLICY)
+    raw = lively(set_two(), f"policy:{POLICY}", 200, 0)
+    _, values, _ = last_hidden(POLICY, raw)
+    answers = []
+
+    def step(observation: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, ...]:
+        answer = policy.step(observation, hidden)
+        answers.append(answer[:2])
+        return answer
+
+    agent = PolicyAgent(policy, step=step)
+    for sample in _samples(raw):
+        agent(sample)
+    for i, part in enumerate(("logits", "loc")):
+        by_hand = values @ policy.weights[f"head.{part}.w"] + policy.weights[f"head.{part}.b"]
+        np.testing.assert_allclose(by_hand, [answer[i][0] for answer in answers], atol=1e-3)
+
+
+def test_another_kind_of_network_has_no_such_layer(tmp_path: Path) -> None:
+    sizes = Mlp(69, (4,), 0.2)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in sizes.shapes().items()}
+    scaling = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)
+    artefact.write(tmp_path / "mlp", weights, sizes, scaling, FEATURE_NAMES, {})
+    with pytest.raises(SageccError, match="kind 'mlp': only Sage's"):
+        last_hidden(tmp_path / "mlp", pa.table({}))
+
+
+def layer(name: str, centre: float, count: int, seed: int) -> Layer:
+    values = np.random.default_rng(seed).normal(centre, 1, (count, 5)).astype(np.float32)
+    return Layer("II", name, np.arange(count) * 0.05, values)
+
+
+def test_layers_that_tell_networks_apart_and_such_as_do_not() -> None:
+    table, known = draw_map("policy:p", [layer("a", 0, 80, 0), layer("b", 50, 120, 1)], 60, 0)
+    assert dict(table.schema) == MAP_SCHEMA
+    assert table["environment_id"].to_list() == ["a"] * 60 + ["b"] * 60
+    assert (table["t_s"][0], table["t_s"][59]) == (0.0, 79 * 0.05)
+    assert known["apart"] == 1.0
+    assert known["by_chance"] == pytest.approx(59 / 119)
+    a, b = (table.filter(pl.col("environment_id") == name).select("x", "y").to_numpy() for name in "ab")
+    assert np.linalg.norm(a.mean(axis=0) - b.mean(axis=0)) > 2 * max(a.std(), b.std())
+    _, mixed = draw_map("policy:p", [layer("a", 0, 60, 0), layer("b", 0, 60, 1)], 60, 0)
+    assert mixed["apart"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_same_seed_same_map() -> None:
+    layers = [layer("a", 0, 40, 0), layer("b", 3, 40, 1)]
+    assert draw_map("p", layers, 40, 3)[0].equals(draw_map("p", layers, 40, 3)[0])
+
+
+def test_a_map_needs_points() -> None:
+    with pytest.raises(SageccError, match="1 decisions make no map"):
+        draw_map("p", [layer("a", 0, 1, 0)], 10, 0)
+
+
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environments = (set_two(12), set_two(24))
+    scheme = f"policy:{POLICY}"
+
+    def lab(kernel: Path, jobs: int) -> object:
+        def run(wanted: object, policies: object, out: Path) -> None:
+            write(out, {(e, scheme): lively(e, scheme, 400, i) for i, e in enumerate(environments)})
+
+        return run
+
+    monkeypatch.setattr(tsne_command, "profile_environments", lambda name: environments)
+    monkeypatch.setattr(tsne_command, "lab_runner", lab)
+    options = ["--policy", str(POLICY), "--points", "20", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(
+        tsne_command.command, [*options, "--league", str(tmp_path / "none")], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    files = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()}
+    assert files == {"tsne.parquet", "tsne.json", "tsne.png"}
+    known = json.loads((tmp_path / "out/tsne.json").read_text())
+    assert known["maps"][0]["points"] == 40
+    assert set(pl.read_parquet(tmp_path / "out/tsne.parquet")["environment_id"]) == {e.id for e in environments}
