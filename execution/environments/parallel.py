@@ -120,7 +120,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             self._flows.begin(flow, environment, environment.everyone[flow])
         self._last_ns = {flow: last_tick_ns(environment, environment.everyone[flow]) for flow in self._driven}
         self._cycles = 0
-        observations, _, _, _, infos = self._arrive(self._lab.first_tick())
+        observations, _, _, _, infos = self._until_somebody_is_up(self._arrive(self._lab.first_tick()))
         for info in infos.values():
             info |= {"environment_id": environment.id, "seed": seed}
         return observations, infos
@@ -135,16 +135,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         chosen = {agent: checked(action, (1,), f"{agent}'s action")[0] for agent, action in actions.items()}
         self._cycles += 1
         self._act(chosen)
-        found = self._arrive(self._lab.next_tick())
-        while not self.agents and self._lab.running:  # until another flow begins
-            self._act({})
-            later = self._lab.tick()
-            if later is None:
-                self._lab.close()
-            else:
-                for part, more in zip(found, self._arrive(later), strict=True):
-                    part.update(more)
-        return found
+        return self._until_somebody_is_up(self._arrive(self._lab.next_tick()))
 
     def close(self) -> None:
         """End the episode, if one runs."""
@@ -173,6 +164,18 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         observations = dict(zip(names, features, strict=True))
         infos = {agent: counters(sample) for agent, sample in zip(names, samples, strict=True)}
         return observations, rewards, dict.fromkeys(names, False), over, infos
+
+    def _until_somebody_is_up(self, found: Step) -> Step:
+        """Run on while there is no agent, until a flow begins or the episode is over; add what comes to `found`."""
+        while not self.agents and self._lab.running:
+            self._act({})
+            later = self._lab.tick()
+            if later is None:
+                self._lab.close()
+            else:
+                for part, more in zip(found, self._arrive(later), strict=True):
+                    part.update(more)
+        return found
 
     def _check(self, environment: Environment) -> None:
         """Raise SageccError where the agents are not the network's flows."""

@@ -7,7 +7,8 @@ cores as there are; features and rewards are derived for all of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,10 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         mask = self._mask(own.pop("reset_mask", np.ones(self.num_envs, bool)))
         among = chosen(own) or self._networks
         slots = np.flatnonzero(mask)
-        infos = self._begin(slots, dict(enumerate(seeds)), among)
-        for slot in slots:
-            self._samples[slot] = self._labs[slot].first_tick()[0]
+        with self._whole():
+            infos = self._begin(slots, dict(enumerate(seeds)), among)
+            for slot in slots:
+                self._samples[slot] = self._labs[slot].first_tick()[0]
         self._observations[slots], _ = self._flows.observe(self._samples[slots], slots)
         self._over[slots] = False
         return self._observations.copy(), self._infos(mask) | infos
@@ -93,12 +95,13 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         again, on = np.flatnonzero(self._over), np.flatnonzero(~self._over)
         if not all(self._labs[slot].running for slot in on):
             raise SageccError("no episode runs: call reset() first")
-        given = zip(on, *self._flows.windows(self._samples[on], on, values[on]), strict=True)
-        for slot, cwnd, pacing in given:
-            self._labs[slot].act((cwnd,), (pacing,))
-        infos = self._begin(again, {}, self._networks)
-        for lane, lab in enumerate(self._labs):
-            self._samples[lane] = (lab.first_tick() if self._over[lane] else lab.next_tick())[0]
+        windows = self._flows.windows(self._samples[on], on, values[on])
+        with self._whole():
+            for slot, cwnd, pacing in zip(on, *windows, strict=True):
+                self._labs[slot].act((cwnd,), (pacing,))
+            infos = self._begin(again, {}, self._networks)
+            for lane, lab in enumerate(self._labs):
+                self._samples[lane] = (lab.first_tick() if self._over[lane] else lab.next_tick())[0]
         self._steps += 1
         self._steps[again] = 0
         self._observations, rewards = self._flows.observe(self._samples, self._slots)
@@ -114,8 +117,18 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
 
     def close_extras(self, **_: Any) -> None:
         """End all episodes."""
+        self._over[:] = False
         for lab in self._labs:
             lab.close()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """End all episodes where one of them fails: some have gone a tick further than others then."""
+        try:
+            yield
+        except BaseException:
+            self.close_extras()
+            raise
 
     def _begin(
         self, slots: Ints, seeds: Mapping[int, int | None], among: tuple[Environment, ...]
@@ -123,11 +136,8 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         """Boot a kernel in each of `slots`; return which network and seed each has, as infos."""
         if not len(slots):
             return {}
-        names, drawn, there = (
-            np.full(self.num_envs, None, object),
-            np.zeros(self.num_envs, np.int64),
-            np.zeros(self.num_envs, bool),
-        )
+        names, drawn = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.int64)
+        there = np.zeros(self.num_envs, bool)
         there[slots] = True
         for slot in map(int, slots):
             environment, drawn[slot] = draw(among, seeds.get(slot), self._random(slot, seeds.get(slot)))

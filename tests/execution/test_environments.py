@@ -372,6 +372,12 @@ def test_a_vector_refuses_bad_input() -> None:
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1)))
     envs.close()
+    over = CongestionVectorEnv(2, ALONE, max_episode_steps=1)
+    over.reset(seed=0)
+    assert over.step(np.zeros((2, 1)))[3].all()
+    over.close()
+    with pytest.raises(SageccError, match="no episode runs: call reset"):
+        over.step(np.zeros((2, 1)))
 
 
 def shared(*lives: tuple[float, float], duration_s: float = 2.0) -> Environment:
