@@ -269,9 +269,61 @@ to the host and back. The machine's load average was {result["load_average"]} at
 """
 
 
+def pool(result: dict[str, Any]) -> str:
+    """Return the section on deriving, checking and asking the full grid's pool."""
+    derived = "\n".join(
+        f"| derive {r['partitions']} partitions | {r['rows'] / 1e6:.1f} M | {r['wall_s']:.1f} | {r['cpu_s']:.1f} "
+        f"| {r['rows'] / r['wall_s'] / 1e6:.2f} M | {r['rows'] / r['cpu_s'] / 1e6:.2f} M | {r['peak_mb']:,.0f} |"
+        for r in result["derive"]
+    )
+    c = result["check"]
+    checked = (
+        f"| check all of it | {c['rows'] / 1e6:.1f} M | {c['wall_s']:.1f} | {c['cpu_s']:.1f} "
+        f"| {c['rows'] / c['wall_s'] / 1e6:.2f} M | {c['rows'] / c['cpu_s'] / 1e6:.2f} M | {c['peak_mb']:,.0f} |"
+    )
+    scan, look_up = result["scan"], result["look_up"]
+    asked = "\n".join(
+        [
+            *(f"| scan, {k} | {t['s']:.2f} s | {t['worst_s']:.2f} s |" for k, t in scan["times"].items()),
+            *(
+                f"| episode, {k} | {t['s'] * 1e3:.0f} ms | {t['worst_s'] * 1e3:.0f} ms |"
+                for k, t in look_up["times"].items()
+            ),
+        ]
+    )
+    times = "\n".join(f"| {title} | {s:.2f} |" for title, s in result["queries"]["times"].items())
+    return f"""## The pool (`make bench-pool`)
+
+The full grid's pool on two cores: derived from its raw trajectories (reading, features, rewards, writing, hashes), by
+two partitions at a time, and `sagecc pool check`. Peak: of the process, in MB. The load average was
+{result["load"]:.1f} at the end, of which this is up to 2.
+
+| | rows | wall s | CPU s | rows/s | rows a CPU-second | peak MB |
+|---|---:|---:|---:|---:|---:|---:|
+{derived}
+{checked}
+
+Asked in DuckDB with two threads: a scan of three columns of all rows, and {look_up["episodes"]} episodes at random
+by `episode('...')`. Cold: the pool's files out of the page cache before each question (at most
+{scan["left_gb"]:.1f} GB stayed). New connection: opening it included, as with `sagecc sql QUERY`, whose program itself
+starts in {result["command_s"]:.1f} s. Open connection: as in the shell.
+
+| | median | worst |
+|---|---:|---:|
+{asked}
+
+The questions of [queries.md](queries.md) on the full pool, in turn, warm:
+
+| | s |
+|---|---:|
+{times}
+"""
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "collect": collect,
     "full": full,
+    "pool": pool,
     "memory": memory,
     "profile": profile,
     "feeding": feeding,
