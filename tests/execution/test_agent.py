@@ -207,6 +207,15 @@ def test_the_card_says_what_an_answer_does() -> None:
     assert drive(agent_of(fixed), 1, cwnd=80) == [100]
 
 
+def test_on_top_of_another_scheme_a_window_is_left_to_it_between_decisions() -> None:
+    fixed = Fixed([1.0, -1.0])
+    fixed.control = Control(period_ms=20, underlying_scheme="cubic")
+    agent = agent_of(fixed)
+    given = [agent(sample(tick, cwnd)) for tick, cwnd in enumerate((10, 20, 23, 12))]
+    assert [cwnd for cwnd, _ in given] == [20, 0, 11, 0]
+    assert [pacing > 0 for _, pacing in given] == [True, False, True, False]
+
+
 def test_a_longer_period_asks_once_and_acts_at_once_or_in_parts() -> None:
     fixed = Fixed([1.0, -1.0])
     fixed.control = Control(period_ms=30)

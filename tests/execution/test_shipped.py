@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collector.episode import run_episode
-from execution.agent import policy_controller
+from execution.agent import PolicyAgent, policy_controller
 from learner import runtime
 from learner.artefact import PolicyArtefact
 from tests.collector.conftest import network
+from tests.collector.synthetic import samples, trajectory
 from tests.conftest import ROOT
 
 POLICY = ROOT / "models" / "sagecc-1"
@@ -31,6 +33,15 @@ def test_its_files_are_whole_and_every_runtime_answers_alike() -> None:
         answers[name] = np.array(found)
     for name in ("exact", "litert"):
         np.testing.assert_allclose(answers[name], answers["numpy"], atol=1e-4)
+
+
+def test_it_gives_the_windows_that_it_gave_when_it_was_made() -> None:
+    """Of format 2.0; the digest of all that it does in 4 s was taken before there were other kinds of policies."""
+    assert PolicyArtefact.load(POLICY).card["format_version"] == "2.0"
+    agent = PolicyAgent.load(POLICY)
+    given = np.array([agent(row) for row in samples(trajectory(400, seed=7, start_s=5))])
+    digest = hashlib.sha256(given.astype("<i8").tobytes() + agent.hidden.tobytes()).hexdigest()
+    assert digest == "4d8aa72f2bb9e0652a1fd6f95935ada55bb533c0d12674c02c4649a9a6e2942f"
 
 
 @pytest.mark.parametrize(("bandwidth_mbps", "rtt_ms"), [(24, 20), (48, 40)])

@@ -161,6 +161,11 @@ def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
+    control = dataclasses.replace(control, hundredths=True, slow_start=1.1)
+    artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
+    assert PolicyArtefact.load(tmp_path).control == control
+    with pytest.raises(ValueError, match="in parts and in hundredths"):
+        Control(spread=True, hundredths=True)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
@@ -231,6 +236,16 @@ def _flip(folder: Path) -> None:
         (_edit_card(lambda c: c["inputs"]["scale"].__setitem__(0, 0.0)), "not a usable number"),
         (_edit_card(lambda c: c["inputs"].update(transform="sqrt")), "not known here"),
         (_edit_card(lambda c: c["action"].update(map="cwnd += a")), "not known here"),
+        (_edit_card(lambda c: c["action"].update(slow_start=9)), "no slow start multiplies a window by 9"),
+        (_edit_card(lambda c: c["action"].update(slow_start="fast")), "must be numbers"),
+        (
+            _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": 8, "slope": 0.2})),
+            r"card\.json is incomplete",
+        ),
+        (
+            _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": [0], "slope": 0.2})),
+            r"no network has the sizes \(69, 0\)",
+        ),
         (_rewrite(lambda t: t.pop("fc.w")), r"lacks weight 'fc\.w'"),
         (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"weight 'fc\.b' holds values that are not finite"),
         (_rewrite(lambda t: t.update({"fc.b": t["fc.b"].astype(np.float64)})), r"weight 'fc\.b' is float64"),
