@@ -59,16 +59,30 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
-	bench-gymnasium
+	bench-gymnasium bench-lockstep
 .PHONY: bench $(BENCHMARKS)
 bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
 $(BENCHMARKS): bench-%: kernel
 	python -m benchmarks.$*
 	python -m benchmarks.render
 
+.PHONY: bench-distance
+bench-distance: kernel ## Measure searches of the full pool for the nearest transition (after `make full`; 23 GB of disk)
+	python -m benchmarks.distance
+	python -m benchmarks.render
+
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
 	python -m benchmarks.fidelity
+	python -m benchmarks.render
+
+.PHONY: bench-policy-fidelity bench-attach
+bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
+	python -m benchmarks.policy_fidelity
+	python -m benchmarks.render
+
+bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
+	python -m benchmarks.attach
 	python -m benchmarks.render
 
 .PHONY: policies

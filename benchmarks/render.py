@@ -196,6 +196,60 @@ One core; scaling and network of one decision for a batch of flows; milliseconds
 """
 
 
+def attach(result: dict[str, Any]) -> str:
+    """Return the section on agents in charge of this machine's own sockets."""
+    rows = "\n".join(
+        f"| {r['flows']:,} | {r['agents']} | {r['priority']} | {r['met'] / r['ticks']:.2%} | {r['p50_ms']:.2f} "
+        f"| {r['p99_ms']:.2f} | {r['longest_ms']:.1f} | {r['cores']:.3f} | {1000 * r['cores'] / r['flows']:.2f} "
+        f"| {r['fell_back']} | {r['load']:.1f} |"
+        for r in result["rows"]
+    )
+    return f"""## Agents in charge of real sockets (`make bench-attach`)
+
+`{result["policy"]}` in LiteRT drives flows on this machine's own kernel, sending through a tbf of
+{result["rate_mbps"]} Mbps between namespaces; {result["measured_s"]:g} s each. A deadline is met when every order of a
+tick of 10 ms is out before the next tick is due. Times are from a tick's due time until its orders are out, so that
+they hold the wait for a processor. Cores: the agents' processor time, the walk over all sockets in the kernel included,
+the kernel's work on ACKs not. Fell back: how often a flow followed Reno's rules for a while. Several agents: each has
+one flow, a process and a scheme of its own.
+
+| flows | agents | scheduling | deadlines met | p50 ms | p99 ms | longest ms | cores | a 1,000 flows \
+| fell back | load |
+|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|
+{rows}
+"""
+
+
+def policy_fidelity(result: dict[str, Any]) -> str:
+    """Return the section that holds a policy in the lab against itself on the host's own kernel."""
+    rows, runs = [], [run for r in result["networks"] for run in r["host"]]
+    for r in result["networks"]:
+        cells = [f"{r[name]:g}" for name in ("rate_mbps", "rtt_ms", "queue_bdp")]
+        for figure, form in (("goodput_mbps", ".2f"), ("cwnd_mean", ".0f")):
+            real = [run[figure] for run in r["host"]]
+            cells += [f"{r['lab'][figure]:{form}}", f"{median(real):{form}} ({min(real):{form}}-{max(real):{form}})"]
+            cells += [f"{r['goodput_apart' if figure == 'goodput_mbps' else 'cwnd_apart']:+.1%}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    lines = "\n".join(rows)
+    within = sum(abs(r["goodput_apart"]) <= 0.05 for r in result["networks"])
+    met, loads = [run["met"] for run in runs], [run["load"] for run in runs]
+    return f"""## A policy in the lab and on this machine's own kernel (`make bench-policy-fidelity`)
+
+`{result["policy"]}` on flat links for {result["duration_s"]:g} s, in the lab and under `sagecc_pure` in real time.
+Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over the host's median - 1.
+[deploy.md](deploy.md#is-it-the-lab-s-policy) shows the windows and says what explains the differences.
+
+| Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | lab window | host window | apart |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+{lines}
+
+- Goodput within 5 %: {within} of {len(rows)} networks.
+- The agent met {median(met):.1%} of its deadlines in the median run, {min(met):.1%} in the worst; flows fell back
+  {sum(run["fell_back"] for run in runs)} times.
+- The machine's load average was {min(loads):.1f} to {max(loads):.1f} meanwhile.
+"""
+
+
 def learner(result: dict[str, Any]) -> str:
     """Return the section on training steps."""
     rows = "\n".join(
@@ -320,6 +374,63 @@ The questions of [queries.md](queries.md) on the full pool, in turn, warm:
 """
 
 
+def lockstep(result: dict[str, Any]) -> str:
+    """Return the section on policies played many labs in step."""
+    tables = "\n\n".join(_ways(policy) for policy in result["policies"])
+    return f"""## Policies, many labs in step (`make bench-lockstep`)
+
+A league's {result["environments"]} environments of `small`, played one by one and many in step; the same bytes every
+time. Seconds; CPU time counts guests and host, storing included. Times as fast: by wall time, against one by one in one
+process. The guests' own CPU time is the floor; [execution.md](execution.md) says how to read it. The machine's load
+average was {result["load_average"]} at the end.
+
+{tables}
+"""
+
+
+def _ways(policy: dict[str, Any]) -> str:
+    """Return the table of one policy."""
+    first = policy["rows"][0]
+    rows = "\n".join(
+        f"| {r['jobs']} | {r['batch'] or 'one by one'} | {r['wall_s']:.0f} | {first['wall_s'] / r['wall_s']:.1f} "
+        f"| {r['cpu_s']:.0f} | {'' if r['guests_s'] is None else format(r['guests_s'], '.0f')} "
+        f"| {'' if r['guests_s'] is None else format((r['cpu_s'] - r['guests_s']) / r['ticks'] * 1e6, '.0f')} |"
+        for r in policy["rows"]
+    )
+    return f"""{policy["name"]}: {policy["parameters"]:,} parameters, a decision each {policy["period_ms"]:g} ms,
+{first["ticks"]:,} ticks in all.
+
+| processes | guests in step in each | wall | times as fast | CPU | of it guests | host, us a tick |
+|---:|---:|---:|---:|---:|---:|---:|
+{rows}"""
+
+
+def distance(result: dict[str, Any]) -> str:
+    """Return the section on searching the pool for the nearest transition."""
+    rows, schemes = [], result["schemes"]
+    for r in result["rows"]:
+        missed = r.get("beyond")
+        cells = [f"{missed[s]['mean']:.2g} ({missed[s]['p95']:.2g})" if missed else "0" for s in schemes]
+        rows.append(
+            f"| {r['search']} | {r['searched']:,} | {r['cpu_s']:.1f} | {r['wall_s']:.1f} | {' | '.join(cells)} |"
+        )
+    body, index = "\n".join(rows), result["index"]
+    medians = ", ".join(f"{scheme} {median:.2g}" for scheme, median in result["medians"].items())
+    return f"""## Distance to the pool (`make bench-distance`)
+
+{result["queries"]:,} transitions, one in {result["thin"]} of a trajectory each of {", ".join(schemes)} in the
+environment of the paper's section 7.1, and the {result["transitions"]:,} of the pool. Beyond: how much larger the distances found are than
+those of the search through the whole pool, mean (95th percentile). Median true distances: {medians}.
+
+| search | transitions searched | CPU s | wall s | {" | ".join(f"beyond, {scheme}" for scheme in schemes)} |
+|---|---:|---:|---:|{"---:|" * len(schemes)}
+{body}
+
+The index takes {index["bytes"] / 1e9:.2f} GB, {index["bytes"] / result["transitions"]:.0f} bytes a transition; building
+it, once a pool, took {index["cpu_s"] / 60:.1f} CPU minutes ({index["wall_s"] / 60:.1f} on the clock).
+"""
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "collect": collect,
     "full": full,
@@ -328,8 +439,12 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "profile": profile,
     "feeding": feeding,
     "learner": learner,
+    "distance": distance,
     "fidelity": fidelity,
     "execution": execution,
+    "lockstep": lockstep,
+    "attach": attach,
+    "policy_fidelity": policy_fidelity,
     "gymnasium": gymnasium,
 }
 

@@ -194,17 +194,19 @@ class Link:
         return Descriptors._make(found)
 
 
-def drive(driver: Driver, link: Link, ended: list[int]) -> None:
-    """Tick until `ended` holds a signal, and report how time was kept."""
+def drive(driver: Driver, link: Link, signals: list[int]) -> None:
+    """Tick until `signals` holds SIGTERM; report how time was kept, each minute and at every SIGUSR1."""
     clock, due_ns = Clock(), time.monotonic_ns()
-    while not ended:
+    while signal.SIGTERM not in signals:
         flows = driver.tick()
         took_ns = time.monotonic_ns() - due_ns
         skipped = took_ns // TICK_NS
         clock.note(flows, took_ns, skipped)
-        if clock.since_ns + REPORT_NS < due_ns:
+        if signals or clock.since_ns + REPORT_NS < due_ns:
             link.say(timing=asdict(clock.timing()))
             clock = Clock()
+            if signal.SIGUSR1 in signals:
+                signals.remove(signal.SIGUSR1)
         due_ns += (skipped + 1) * TICK_NS
         time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
     link.say(timing=asdict(clock.timing()))
@@ -224,8 +226,9 @@ def main() -> int:
     parent = os.getppid()
     drop_privileges()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    ended: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
+    signals: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: signals.append(number))
     link = Link(socket.socket(fileno=int(sys.argv[1])))
     path, runtime, slots = sys.argv[2], sys.argv[3], int(sys.argv[4])
     try:
@@ -237,14 +240,14 @@ def main() -> int:
     gc.collect()
     gc.freeze()
     link.say(ready=True)
-    if ended or os.getppid() != parent:
+    if signal.SIGTERM in signals or os.getppid() != parent:
         return 0
     shared = Shared(link.descriptors())
     driver = Driver(policy, shared)
     try:
         driver.tick()
         link.say(driving=True)
-        drive(driver, link, ended)
+        drive(driver, link, signals)
     except SageccError as error:
         shared.withdraw()
         link.say(error=str(error))

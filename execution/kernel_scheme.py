@@ -25,7 +25,8 @@ OBJECTS = Path(__file__).with_name("bpf")
 FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
 """The object for each number of arguments that a kernel's cong_control takes: 2 until 6.9, 4 since."""
 
-SCHEME = "sagecc_pure"
+SCHEME, OWN = "sagecc_pure", "sagecc_x"
+"""Everyone's scheme, and how those begin that a process has for itself; its id follows."""
 PINS = Path("/sys/fs/bpf/sagecc")
 OLDEST = (6, 1)
 STRUCT_OPS_MAP = 26
@@ -33,6 +34,8 @@ STRUCT_OPS_MAP = 26
 
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21
+CGROUP_CAPABILITIES = ("CAP_NET_ADMIN",)
+"""Needed beside CAP_BPF and CAP_PERFMON by who puts cgroups under the scheme."""
 
 _SHARED = {"rows": ROW, "orders": ORDER, "agent": AGENT, "counts": COUNTS}
 _PROGRAM_OF_CGROUPS = "choose"
@@ -100,9 +103,9 @@ class Scheme:
     def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False) -> None:
         """Load the programs for at most `slots` sockets at once; raises SageccError where this machine will not.
 
-        cgroups: also what puts a cgroup's connections under the scheme (see `choose_for`).
+        cgroups: also what puts a cgroup's connections under the scheme (see `chosen_in`).
         """
-        reason = why_not(*(["CAP_NET_ADMIN"] if cgroups else []))
+        reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
         if reason:
             raise SageccError(reason)
         self.name = name
@@ -137,14 +140,19 @@ class Scheme:
         """Offer it no longer; sockets that use it keep it until they close."""
         libbpf.unregister(self._object.map_fd(SCHEME))
 
-    def choose_for(self, cgroup: Path) -> int:
-        """Put every new connection of a cgroup's processes under the scheme; closing the descriptor ends that."""
+    @contextmanager
+    def chosen_in(self, cgroup: Path) -> Iterator[None]:
+        """Meanwhile every new connection of a cgroup's processes uses the scheme."""
         folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with _refused(f"the scheme cannot be attached to {cgroup}"):
-                return libbpf.link_cgroup(self._object.program_fd(_PROGRAM_OF_CGROUPS), folder)
+                link = libbpf.link_cgroup(self._object.program_fd(_PROGRAM_OF_CGROUPS), folder)
         finally:
             os.close(folder)
+        try:
+            yield
+        finally:
+            os.close(link)
 
     def pin(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
         """Give everything a name under `folder`, in a BPF file system, so that other processes find it.
@@ -239,8 +247,13 @@ def only_agent(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def own_name() -> str:
+    """Return the name for a scheme of this process's own, which tells `remove` whose it is."""
+    return f"{OWN}{os.getpid()}"
+
+
 def remove(folder: Path) -> list[str]:
-    """Remove what is pinned under `folder`, and schemes that killed `sagecc exec` left; return what that was.
+    """Remove SCHEME and its pins under `folder`, and what killed processes left of their own; return what that was.
 
     Raises SageccError where this user may not. Nothing there is no error.
     """
@@ -251,8 +264,10 @@ def remove(folder: Path) -> list[str]:
                 fd = libbpf.map_by_id(number)
                 try:
                     info = libbpf.map_info(fd)
-                    if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode() and libbpf.unregister(fd):
-                        removed.append(f"scheme of map {number}")
+                    if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode():
+                        name = _name(libbpf.operations(fd))
+                        if _is_left(name) and libbpf.unregister(fd):
+                            removed.append(f"scheme {name}")
                 finally:
                     os.close(fd)
     if folder.exists():
@@ -261,6 +276,17 @@ def remove(folder: Path) -> list[str]:
         unpin(folder)
         removed.append(str(folder))
     return removed
+
+
+def _name(operations: bytes) -> str:
+    found = re.search(rb"(sagecc_\w+)\0", operations)
+    return found[1].decode() if found else ""
+
+
+def _is_left(name: str) -> bool:
+    """Tell whether a scheme may go: SCHEME, or one whose process has ended."""
+    owner = name.removeprefix(OWN)
+    return name == SCHEME or (name != owner and not Path("/proc", owner).exists())
 
 
 def unpin(folder: Path) -> None:

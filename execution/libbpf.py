@@ -39,6 +39,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bpf_link_create": (ctypes.c_int, (ctypes.c_int, ctypes.c_int, ctypes.c_int, Handle)),
     "bpf_iter_create": (ctypes.c_int, (ctypes.c_int,)),
     "bpf_map_update_elem": (ctypes.c_int, (ctypes.c_int, Handle, Handle, ctypes.c_uint64)),
+    "bpf_map_lookup_elem": (ctypes.c_int, (ctypes.c_int, Handle, Handle)),
     "bpf_map_delete_elem": (ctypes.c_int, (ctypes.c_int, Handle)),
     "bpf_map_get_next_id": (ctypes.c_int, (ctypes.c_uint32, Handle)),
     "bpf_map_get_fd_by_id": (ctypes.c_int, (ctypes.c_uint32,)),
@@ -194,6 +195,13 @@ def unregister(fd: int) -> bool:
             return False
         raise
     return True
+
+
+def operations(fd: int) -> bytes:
+    """Return a struct_ops map's value: the operations as the kernel holds them, and what it keeps with them."""
+    key, value = ctypes.c_uint32(0), ctypes.create_string_buffer(map_info(fd).value_size)
+    call("bpf_map_lookup_elem", fd, ctypes.byref(key), value)
+    return value.raw
 
 
 def push(fd: int, value: int) -> None:

@@ -16,10 +16,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from execution.kernel_scheme import CGROUP_CAPABILITIES, Scheme, own_name, why_not
 from execution.shared import STALL_NS, Descriptors, Shared
 from schemas.errors import SageccError
 
@@ -96,6 +99,17 @@ class Supervisor:
         if self._process.poll() is not None:
             raise self._lost()
         self._watch_beat()
+
+    def report(self) -> dict[str, Any]:
+        """Return how the agent kept time since it last said so; it counts anew from here."""
+        known = len(self.timings)
+        self._process.send_signal(signal.SIGUSR1)
+        until = time.monotonic() + END_S
+        while len(self.timings) == known and time.monotonic() < until:
+            self.check(END_S)
+        if len(self.timings) == known:
+            raise SageccError(f"the agent has not said within {END_S:g} s how it keeps time")
+        return self.timings[-1]
 
     def stop(self) -> None:
         """End the agent; its flows follow Reno's rules from their next ACK on."""
@@ -190,6 +204,29 @@ class Supervisor:
         if unsaid := _unreported(shared):
             LOG.warning("since the last agent %d flows fell back to Reno's rules", unsaid)
         shared.agent["reported"] = shared.count("fell_back")
+
+
+@contextmanager
+def driving(
+    policy: Path, runtime: str, slots: int, name: str | None = None, cgroups: bool = False
+) -> Iterator[tuple[Supervisor, Scheme, Shared]]:
+    """Load a scheme and drive its flows for as long as the `with` block: nothing is pinned, nothing stays.
+
+    name: the process's own by default. cgroups: see Scheme.
+    Raises SageccError where policy or machine will not; the machine is then as before.
+    """
+    reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
+    if reason:
+        raise SageccError(reason)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor(policy, runtime, slots))
+        scheme = stack.enter_context(closing(Scheme(slots, name or own_name(), cgroups)))
+        scheme.register()
+        stack.callback(scheme.unregister)
+        shared = stack.enter_context(closing(Shared(scheme.descriptors)))
+        stack.callback(supervisor.stop)  # before the memory goes
+        supervisor.drive(scheme.descriptors, shared)
+        yield supervisor, scheme, shared
 
 
 def _flows(shared: Shared) -> int:

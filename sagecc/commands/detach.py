@@ -19,7 +19,7 @@ from execution import cgroup, kernel_scheme
     help="Where the scheme is kept, in a BPF file system.",
 )
 def command(pins: Path) -> None:
-    """Remove the scheme sagecc_pure and all that `sagecc attach` and killed `sagecc exec` left in the kernel.
+    """Remove the scheme sagecc_pure, and whatever a killed `sagecc exec` left in the kernel.
 
     Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no error.
     """

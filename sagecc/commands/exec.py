@@ -10,15 +10,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import click
 
-from execution import cgroup, kernel_scheme
-from execution.shared import Shared
-from execution.supervisor import LOG, AgentLostError, Supervisor
+from execution import cgroup
+from execution.supervisor import LOG, AgentLostError, Supervisor, driving
 from sagecc.options import log_to_stderr, runtime_option
 from schemas.errors import SageccError
 
@@ -43,21 +42,11 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
     if shutil.which(program[0]) is None:
         raise SageccError(f"{program[0]}: there is no such program")
     entry = _entry(user) if user else None
-    reason = kernel_scheme.why_not("CAP_NET_ADMIN")
-    if reason:
-        raise SageccError(reason)
-    with ExitStack() as stack:
-        supervisor = stack.enter_context(Supervisor(policy, runtime, flows))
-        scheme = kernel_scheme.Scheme(flows, f"sagecc_x{os.getpid()}", cgroups=True)
-        stack.callback(scheme.close)
-        group = stack.enter_context(cgroup.new_group())
-        scheme.register()
-        stack.callback(scheme.unregister)
-        stack.callback(os.close, scheme.choose_for(group))
-        shared = Shared(scheme.descriptors)
-        stack.callback(shared.close)
-        stack.callback(supervisor.stop)  # before the memory goes
-        supervisor.drive(scheme.descriptors, shared)
+    with (
+        driving(policy, runtime, flows, cgroups=True) as (supervisor, scheme, _),
+        cgroup.new_group() as group,
+        scheme.chosen_in(group),
+    ):
         return _run(program, _enter(group, entry), supervisor)
 
 

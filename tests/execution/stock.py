@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.realtime.host import why_not as why_no_host
 from collector.realtime.process import Program
 from collector.realtime.record import SAMPLES
 from execution.kernel_scheme import SCHEME, why_not
@@ -28,8 +28,21 @@ from learner.scaling import Scaling
 from schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
-HERE = why_not("CAP_NET_ADMIN") or why_no_host()
+HERE = why_not("CAP_NET_ADMIN")
 on_stock_kernel = pytest.mark.skipif(HERE is not None, reason=str(HERE))
+
+
+def _why_no_network() -> str | None:
+    missing = [tool for tool in ("ip", "tc", "unshare", "nsenter") if shutil.which(tool) is None]
+    if missing:
+        return f"shaped networks need {', '.join(missing)}"
+    script = "ip link add a type veth && tc qdisc add dev a root tbf rate 1mbit burst 3028 limit 9000"
+    trial = ["unshare", "--net", "sh", "-c", script]
+    return "no veth or no tbf here" if subprocess.run(trial, capture_output=True).returncode else None
+
+
+NO_NETWORK = HERE or _why_no_network()
+in_namespaces = pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK))
 
 SAGECC = [sys.executable, "-m", "sagecc"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -32,6 +32,7 @@ from .stock import (
     Network,
     Transfer,
     bpf_filesystem,
+    in_namespaces,
     on_stock_kernel,
     save_still_policy,
     scheme_in_use,
@@ -109,7 +110,7 @@ def follows_reno(cwnd: Sequence[int]) -> bool:
     )
 
 
-@on_stock_kernel
+@in_namespaces
 def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path, network: Network) -> None:
     """Killed, attached again, stopped, continued, ended, in one transfer; a still policy's window is flat."""
     policy = save_still_policy(tmp_path / "policy")
@@ -150,7 +151,7 @@ def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path,
     assert follows_reno(between(windows, at["ended"] + WITHIN_S, at["ended"] + 60))
 
 
-@on_stock_kernel
+@in_namespaces
 def test_what_fell_back_unseen_is_said_by_the_next(tmp_path: Path, pins: Path, network: Network) -> None:
     policy = save_still_policy(tmp_path / "policy")
     with Attached(policy, pins) as first, Transfer(network) as transfer:
@@ -183,7 +184,7 @@ def save_policy_that_fails_at_the_first_loss(folder: Path) -> Path:
     return folder
 
 
-@on_stock_kernel
+@in_namespaces
 def test_a_policy_that_answers_with_no_number_is_taken_off(tmp_path: Path, pins: Path, network: Network) -> None:
     policy = save_policy_that_fails_at_the_first_loss(tmp_path / "policy")
     with Attached(policy, pins) as attached, Transfer(network) as transfer:
