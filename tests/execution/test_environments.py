@@ -413,7 +413,7 @@ def test_pettingzoo_has_nothing_to_complain_of() -> None:
             env.action_space(agent).seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            parallel_api_test(env, num_cycles=1000)
+            parallel_api_test(env, num_cycles=700)
         env.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from execution.environments.networks import DEFAULT
 from tests.conftest import ROOT
+from tests.test_project import code_behind, imported
 
 PAGE = (ROOT / "docs" / "gymnasium.md").read_text()
 SNIPPETS = [
@@ -30,6 +31,14 @@ def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> No
     """From any folder."""
     assert DEFAULT.id in PAGE
     run(["-c", code], tmp_path)
+
+
+def test_the_command_line_does_not_wait_for_them() -> None:
+    behind: set[Path] = set()
+    for command in (ROOT / "sagecc").rglob("*.py"):
+        code_behind(command, behind)
+    assert ROOT / "execution" / "agent.py" in behind
+    assert not {name.split(".")[0] for file in behind for name in imported(file)} & {"gymnasium", "pettingzoo"}
 
 
 def test_the_example_learns(kernel: Path, tmp_path: Path) -> None:
