@@ -23,7 +23,8 @@ from schemas.pool import FEATURE_NAMES
 RATES_MBPS = (12, 48)
 NUMBERS = (1, 8)
 EPISODE_S = 30.0
-STEPS = 12_000
+STEPS = 23_200
+"""Eight episodes but for their ends, one after another or side by side."""
 ROUNDS = 5
 RTT_RATE = FEATURE_NAMES.index("rtt_rate")
 KEPT = 0.9

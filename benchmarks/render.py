@@ -312,10 +312,10 @@ def gymnasium(result: dict[str, Any]) -> str:
     return f"""## The lab as a Gymnasium environment (`make bench-gymnasium`)
 
 `sagecc/Congestion-v0` on a flat link of 40 ms, 1 BDP, that a policy without a network keeps full; kernels and host
-together on one core. {result["steps"]:,} steps with all resets (an episode has {result["episode_s"] * 100:,.0f}),
-medians of {result["rounds"]} rounds. Steps of a vector count once for each of its environments. The floor is what
-would be left of the rate if the host took no time: the kernel's packets (data packets a step), timers and the switch
-to the host and back. The machine's load average was {result["load_average"]} at the end, of which this is 1.
+together on one core. {result["steps"]:,} steps, boots included (an episode has {result["episode_s"] * 100:,.0f}
+ticks), medians of {result["rounds"]} rounds. Steps of a vector count once for each of its environments. The floor is
+the rate if the host took no time: packets (data packets a step are given), timers and the switch to the host and back
+are the kernel's. The machine's load average was {result["load_average"]} at the end, of which this is 1.
 
 | Mbps | environments | steps/s | host, us a step | kernel, us a step | packets a step | floor, steps/s |
 |---:|---:|---:|---:|---:|---:|---:|
