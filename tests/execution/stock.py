@@ -36,7 +36,7 @@ def _why_no_network() -> str | None:
     missing = [tool for tool in ("ip", "tc", "unshare", "nsenter") if shutil.which(tool) is None]
     if missing:
         return f"shaped networks need {', '.join(missing)}"
-    script = "ip link add a type veth && tc qdisc add dev a root tbf rate 1mbit burst 3028 limit 9000"
+    script = "ip link add near type veth && tc qdisc add dev near root tbf rate 1mbit burst 3028 limit 9000"
     trial = ["unshare", "--net", "sh", "-c", script]
     return "no veth or no tbf here" if subprocess.run(trial, capture_output=True).returncode else None
 
