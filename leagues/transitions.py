@@ -118,10 +118,11 @@ class PoolTransitions:
 
     def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield the transitions of the rows from `first` to `stop`: their rows [n] and vectors [n, 139]."""
-        rows = np.memmap(self.pool.rows_file, np.dtype("<f4"), "r").reshape(-1, STATE + 2)
-        end = len(rows) if stop is None else min(stop, len(rows))
+        columns, end = STATE + 2, len(self._last) if stop is None else min(stop, len(self._last))
         for begin in range(first, end, BLOCK_ROWS):
-            block = np.array(rows[begin : min(begin + BLOCK_ROWS, end) + 1])
+            count = min(begin + BLOCK_ROWS, end) + 1 - begin
+            values = np.fromfile(self.pool.rows_file, "<f4", count * columns, offset=4 * begin * columns)
+            block = values.reshape(-1, columns)
             if len(block) < 2:
                 return
             keep = ~self._last[begin : begin + len(block) - 1]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/leagues.md says of rules and tables is what the code has."""
+
+import re
+
+import pytest
+
+from collector.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
+from leagues.distance import DISTANCE_SCHEMA
+from leagues.hidden import MAP_SCHEMA, NEIGHBOURS
+from leagues.league import LEAGUE_VERSION, Rules
+from leagues.neighbours import CANDIDATES, DIMENSIONS
+from leagues.presets import PRESETS
+from leagues.scores import SCORE_SCHEMA
+from leagues.similarity import SIMILARITY_SCHEMA
+from leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENCE, MARGINS, STANDINGS_COLUMNS
+from leagues.transitions import LIMIT, SIZE, STATE
+from sagecc.commands.distance import SAMPLE
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs/leagues.md").read_text()
+TEXT = " ".join(PAGE.split())
+
+
+def described(file):
+    """Return what the page has in backticks about a file."""
+    line = next(part for part in re.split(r"\n(?=[-|] ?`)|\n\n", PAGE) if re.match(rf"[-|] ?`{file}`[,| ]+an? ", part))
+    return re.findall(r"`([a-z_]+)`", line.split("`", 2)[2])
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [
+        ("scores.parquet", [*SCORE_SCHEMA, "best", "win"]),
+        ("robustness.parquet", ["alpha", "margin", *STANDINGS_COLUMNS, "overall"]),
+        ("distance/distance.parquet", list(DISTANCE_SCHEMA)),
+        ("similarity/similarity.parquet", list(SIMILARITY_SCHEMA)),
+        ("tsne/tsne.parquet", list(MAP_SCHEMA)),
+    ],
+)
+def test_columns(file, columns):
+    assert [name for name in described(file) if name in columns] == columns
+
+
+def test_classes():
+    assert set(CLASSES) <= set(described("breakdown.parquet"))
+
+
+def test_rules():
+    for figure in (
+        f"({BOOTSTRAP_DRAWS:,} draws, percentile method",
+        f"the {CONFIDENCE:.0%}".replace("%", " %"),
+        f"= {Rules().alpha:g} |",
+        f"(`--margin {Rules().margin:g}`",
+        f" = {ALPHAS[0]:g} and {ALPHAS[1]:g}, each with a margin of {MARGINS[0]:.0%}".replace("%", " %"),
+        f"and of {MARGINS[1]:.0%}".replace("%", " %"),
+        f"version {LEAGUE_VERSION}:",
+        " and ".join(", ".join(f"{a:g} to {b:g}" for a, b in SET_I_WINDOWS_S).rsplit(", ", 1)),
+        f"{ {4: 'four'}[len(SET_II_WINDOWS_S)] } times {SET_II_WINDOWS_S[0][1] - SET_II_WINDOWS_S[0][0]:g} s",
+    ):
+        assert figure in TEXT, figure
+
+
+def test_distance():
+    for figure in (
+        f"a transition is u = (s_t, a_t, s_{{t+1}}): {STATE} features",
+        f"clipped at {LIMIT:g} deviations",
+        f"vectors of {SIZE} numbers",
+        f"{DIMENSIONS} principal components",
+        f"The {CANDIDATES} most",
+        {1_000_000: "a million transitions by default"}[SAMPLE],
+        {10: "ten nearest neighbours"}[NEIGHBOURS],
+    ):
+        assert figure.lower() in TEXT.lower(), figure
+
+
+def test_presets():
+    rows = {
+        name: row for name, row in re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE) if name in PRESETS
+    }
+    assert rows.keys() == PRESETS.keys()
+    for name, preset in PRESETS.items():
+        assert ", ".join(preset.lacks) in rows[name]
