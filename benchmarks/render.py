@@ -419,8 +419,9 @@ def distance(result: dict[str, Any]) -> str:
     return f"""## Distance to the pool (`make bench-distance`)
 
 {result["queries"]:,} transitions, one in {result["thin"]} of a trajectory each of {", ".join(schemes)} in the
-environment of the paper's section 7.1, and the {result["transitions"]:,} of the pool. Beyond: how much larger the distances found are than
-those of the search through the whole pool, mean (95th percentile). Median true distances: {medians}.
+environment of the paper's section 7.1, and the {result["transitions"]:,} of the pool. Beyond: how much larger the
+distances found are than those of the search through the whole pool, mean (95th percentile). Median true distances:
+{medians}.
 
 | search | transitions searched | CPU s | wall s | {" | ".join(f"beyond, {scheme}" for scheme in schemes)} |
 |---|---:|---:|---:|{"---:|" * len(schemes)}
