@@ -12,7 +12,7 @@ one, and has, in this order (`use_normalizer` is false in rl-module/params.json,
 2. 5*loss/max: five times the bytes newly marked lost a second, over that maximum. `lost_total_pkts` counts them.
 3. acks/cwnd: how many RTTs were measured since, one an ACK, over the window. Here: the packets delivered, halved
    and rounded up while nothing is out of order, for then a receiver acknowledges every second packet, and else as
-   they are.
+   they are. (Linux's receivers acknowledge each packet while their window still grows. That is not seen from here.)
 4. interval_s: the seconds since.
 5. min_rtt/srtt: the flow's lowest RTT over its smoothed one. `min_rtt_us` is the lowest of 300 s.
 6. delay_metric: the same times 1.25 (`delay_margin_coef`), at most 1.

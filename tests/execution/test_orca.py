@@ -272,6 +272,18 @@ def test_in_the_lab_cubic_goes_on_between_decisions_every_20_ms(kernel: Path, or
     assert (cwnd[decided + 1] < 0.95 * cwnd[decided]).all()
 
 
+def test_receivers_acknowledge_every_second_packet_once_their_window_has_grown(kernel: Path) -> None:
+    """What the reports count by: at 3,900 packets a second a tick then never brings an odd number."""
+    rows = run_episode(kernel, network(bandwidth_mbps=47, duration_s=20), "cubic", 0).rows
+    came = np.diff(rows["delivered_pkts"].to_numpy().astype(np.int64))
+    ordered = rows["ca_state"].to_numpy()[1:] == 0
+    assert (came[:500][ordered[:500]] % 2).any()
+    late = came[-500:][ordered[-500:]]
+    assert len(late) > 300
+    assert late.min() > 30
+    assert not (late % 2).any()
+
+
 def test_a_league_lets_it_drive_on_top_of_cubic(kernel: Path, tmp_path: Path) -> None:
     scheme = f"policy:{save_orca(tmp_path / 'orca', gain=0.1)}"
     environment = network(duration_s=3)
