@@ -32,7 +32,7 @@ from execution.agent import PolicyAgent, policy_controller, stream_of
 from schemas import wire
 from schemas.errors import SageccError
 
-BATCH = 32
+BATCH = 16
 """Guests in step in a process: more share an inference and hold memory (docs/benchmarks.md has the gain)."""
 
 Numbered = Generator[tuple[int, Result], None, None]
