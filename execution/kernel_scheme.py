@@ -258,24 +258,42 @@ def remove(folder: Path) -> list[str]:
     Raises SageccError where this user may not. Nothing there is no error.
     """
     removed: list[str] = []
-    with _refused("the scheme cannot be removed"):
-        for number in list(libbpf.map_ids()):
-            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
-                fd = libbpf.map_by_id(number)
-                try:
-                    info = libbpf.map_info(fd)
-                    if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode():
-                        name = _name(libbpf.operations(fd))
-                        if _is_left(name) and libbpf.unregister(fd):
-                            removed.append(f"scheme {name}")
-                finally:
-                    os.close(fd)
     if folder.exists():
         if not _is_bpf(folder):
             raise SageccError(f"{folder} is in no BPF file system: it is not sagecc's to remove")
-        unpin(folder)
+        with _refused(f"{folder} cannot be removed"):
+            if is_pinned(folder) and _unregister(libbpf.pinned(folder / "scheme")):
+                removed.append(f"scheme {SCHEME}")
+            unpin(folder)
         removed.append(str(folder))
+    try:
+        for number in list(libbpf.map_ids()):
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                removed += _unregister_left(libbpf.map_by_id(number))
+    except PermissionError:
+        if not removed:
+            raise SageccError("looking for schemes that were left needs CAP_SYS_ADMIN: run it as root") from None
     return removed
+
+
+def _unregister(fd: int) -> bool:
+    try:
+        return libbpf.unregister(fd)
+    finally:
+        os.close(fd)
+
+
+def _unregister_left(fd: int) -> list[str]:
+    """Unregister the scheme of a map, if it is one that was left; return what to say."""
+    try:
+        info = libbpf.map_info(fd)
+        if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode():
+            name = _name(libbpf.operations(fd))
+            if _is_left(name) and libbpf.unregister(fd):
+                return [f"scheme {name}"]
+        return []
+    finally:
+        os.close(fd)
 
 
 def _name(operations: bytes) -> str:

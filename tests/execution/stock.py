@@ -22,14 +22,28 @@ import pytest
 
 from collector.realtime.process import Program
 from collector.realtime.record import SAMPLES
+from execution import libbpf
 from execution.kernel_scheme import SCHEME, why_not
 from learner.artefact import Control, NetworkSizes, write
 from learner.scaling import Scaling
+from schemas.errors import SageccError
 from schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
 HERE = why_not("CAP_NET_ADMIN")
 on_stock_kernel = pytest.mark.skipif(HERE is not None, reason=str(HERE))
+
+
+def _why_no_libbpf() -> str | None:
+    try:
+        libbpf.library()
+    except SageccError as error:
+        return str(error)
+    return None
+
+
+NO_LIBBPF = _why_no_libbpf()
+with_libbpf = pytest.mark.skipif(NO_LIBBPF is not None, reason=str(NO_LIBBPF))
 
 
 def _why_no_network() -> str | None:

@@ -26,7 +26,7 @@ from schemas.errors import SageccError
 from schemas.raw import COUNTERS
 from tests.conftest import ROOT
 
-from .stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info
+from .stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
 
 NAME = f"sagecc_t{os.getpid()}"
 NEW, POLICY, RENO = range(3)
@@ -118,9 +118,9 @@ def test_make_bpf_says_what_is_missing(tmp_path: Path) -> None:
     assert re.match(r"make bpf: needs: apt-get install --no-install-recommends clang llvm", done.stderr)
 
 
+@with_libbpf
 @pytest.mark.parametrize("file", FORMS.values())
 def test_both_sides_lay_out_the_shared_memory_alike(file: str) -> None:
-    pytest.importorskip("execution.libbpf")
     with libbpf.object_btf(OBJECTS / file) as btf:
         for name, kind in (("row", shared.ROW), ("order", shared.ORDER), ("agent", shared.AGENT)):
             assert kind.fields is not None
