@@ -58,8 +58,29 @@ def grid_part(league: Values) -> str:
             "All schemes; in bold the paper's four of each set:",
             "",
             *_table(["scheme", "rank in Set I", "winning rate", "rank in Set II", "winning rate"], "lrrrr", everyone),
+            "",
+            *_robustness(league.get("robustness", []), schemes),
         ]
     )
+
+
+def _robustness(rows: Sequence[Values], schemes: Sequence[str]) -> list[str]:
+    """Return a table of ranks by every rule; where the score is friendliness, alpha plays no part."""
+    if not rows:
+        return ["Ranks by the paper's other rules: not scored yet, `make grid-league`."]
+    alphas, margins = (sorted({row[name] for row in rows}) for name in ("alpha", "margin"))
+    rules = [("I", alpha, margin) for alpha in alphas for margin in reversed(margins)]
+    rules += [("II", alphas[0], margin) for margin in reversed(margins)]
+    ranks = {(row["set"], row["alpha"], row["margin"], row["scheme"]): row["rank"] for row in rows}
+    heads = [
+        f"Set {name}: {f'alpha {alpha:g}, ' if name == 'I' else ''}{100 * margin:g} %" for name, alpha, margin in rules
+    ]
+    body = [[scheme, *(str(ranks[(*rule, scheme)]) for rule in rules)] for scheme in schemes]
+    return [
+        "Ranks by each of the paper's rules, alpha and the winning margin (beside Cubic alpha plays no part):",
+        "",
+        *_table(["scheme", *heads], "l" + "r" * len(rules), body),
+    ]
 
 
 def _cell(ranks: dict[tuple[str, str], Values], name: str, scheme: str) -> str:

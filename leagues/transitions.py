@@ -111,10 +111,17 @@ class PoolTransitions:
 
     def sample(self, count: int, seed: int) -> Ints:
         """Draw so many transitions without replacement, or all there are; return their rows in order."""
-        rows = np.flatnonzero(~self._last)
-        if count >= len(rows):
-            return rows
-        return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False, shuffle=False))
+        order = np.argsort(self.pool.starts)
+        starts, each = self.pool.starts[order], self.pool.lengths[order] - 1
+        ends = np.cumsum(each)
+        random = np.random.default_rng(seed)
+        drawn = (
+            np.sort(random.choice(self.count, count, replace=False, shuffle=False))
+            if count < self.count
+            else np.arange(self.count)
+        )
+        episode = np.searchsorted(ends, drawn, side="right")
+        return np.asarray(starts[episode] + drawn - (ends - each)[episode], np.int64)
 
     def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield the transitions of the rows from `first` to `stop`: their rows [n] and vectors [n, 139]."""

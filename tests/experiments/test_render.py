@@ -75,6 +75,19 @@ def league() -> dict[str, Any]:
             for name, order in orders.items()
             for rank, scheme in enumerate(order, 1)
         ],
+        "robustness": [
+            {
+                "alpha": alpha,
+                "margin": margin,
+                "set": name,
+                "scheme": scheme,
+                "rank": rank + round(alpha + 100 * margin),
+            }
+            for alpha in (2.0, 3.0)
+            for margin in (0.1, 0.05)
+            for name, order in orders.items()
+            for rank, scheme in enumerate(order, 1)
+        ],
     }
 
 
@@ -84,6 +97,11 @@ def test_the_papers_four_beside_ours() -> None:
     assert "Set I: 4 of the paper's four are among the first four here (vegas 1, bbr2 2, yeah 3, illinois 4)." in text
     assert "Set II: 1 of the paper's four are among the first four here (cubic 1, htcp 5, bic 6, highspeed 7)." in text
     assert "| vegas | 1 | **100.0 % [0.0, 100.0]** | 3 | 33.3 % [0.0, 100.0] |" in text
+    head = "Set I: alpha 2, 10 % | Set I: alpha 2, 5 % | Set I: alpha 3, 10 % | Set I: alpha 3, 5 %"
+    assert f"| scheme | {head} | Set II: 10 % | Set II: 5 % |" in text
+    league_before = {name: value for name, value in league().items() if name != "robustness"}
+    assert "not scored yet" in grid_part(league_before)
+    assert "| vegas | 13 | 8 | 14 | 9 | 15 | 10 |" in text
 
 
 def test_the_page_keeps_its_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
