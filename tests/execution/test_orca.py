@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import sagecc.cli as entry
 from collector.episode import Episode, run_episode
 from collector.spec import Drive
 from collector.store import partition, read_table
@@ -294,6 +295,17 @@ def test_a_league_lets_it_drive_on_top_of_cubic(kernel: Path, tmp_path: Path) ->
     assert found["goodput_mbps"] == alone.flows[0].goodput_mbps
     pure = run_episode(kernel, environment, scheme, 0, policy_controller(scheme))
     assert pure.spec_sha256 != alone.spec_sha256
+
+
+def test_the_command_runs_it_on_top_of_cubic(kernel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = f"policy:{save_orca(tmp_path / 'orca', gain=0.1)}"
+    network_options = ["--bandwidth", "48", "--rtt", "40", "--queue-bdp", "1", "--duration", "3"]
+    with pytest.raises(SystemExit) as status:
+        entry.main(["run", "--scheme", scheme, *network_options, "--kernel", str(kernel), "--json"])
+    assert not status.value.code
+    printed = json.loads(capsys.readouterr().out)
+    alone = run_episode(kernel, network(duration_s=3), scheme, 0, policy_controller(scheme), drive=policy_drive(scheme))
+    assert printed["sha256"] == alone.sha256
 
 
 @needs_published
