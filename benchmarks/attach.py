@@ -31,7 +31,7 @@ from execution.shared import MODES, Shared
 from execution.supervisor import driving
 
 MODEL, RUNTIME = Path("models/sagecc-1"), "litert"
-FLOWS = (1, 10, 100, 1000)
+FLOWS = (1, 100, 1000)
 ALONE = 50
 """Agents of a flow each at once."""
 RATE_MBPS = 200
