@@ -108,10 +108,10 @@ def derive(folder: Path, count: int) -> Figures:
 
 def check(pool: Path) -> Figures:
     """Check the whole pool."""
-    report = check_pool(pool, "full", CORES)
+    report = check_pool(pool, jobs=CORES)
     if report.findings:
         raise SageccError(f"the pool is not sound: {report.findings[0]}")
-    return {"rows": report.rows, "bytes": report.bytes}
+    return {"rows": report.rows, "bytes": report.bytes, "profile": report.profile}
 
 
 def _drop(pool: Path) -> float:
@@ -126,7 +126,7 @@ def _opened(pool: Path) -> duckdb.DuckDBPyConnection:
 
 def _seconds(connection: duckdb.DuckDBPyConnection, query: str) -> float:
     begun = time.perf_counter()
-    connection.execute(query).to_arrow_table()
+    connection.sql(query).to_arrow_table()
     return time.perf_counter() - begun
 
 
@@ -134,7 +134,7 @@ def _seconds_anew(pool: Path, query: str) -> float:
     """Ask on a connection of its own, opening it included."""
     begun = time.perf_counter()
     with _opened(pool) as connection:
-        connection.execute(query).to_arrow_table()
+        connection.sql(query).to_arrow_table()
     return time.perf_counter() - begun
 
 
