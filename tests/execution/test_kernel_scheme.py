@@ -13,17 +13,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from collector.realtime.host import run_on_host
+from collector.realtime.host import why_not as why_no_host
 from execution import kernel_scheme, libbpf, shared
 from execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from execution.shared import MODES, STALL_NS, Shared
 from schemas.errors import SageccError
 from schemas.raw import COUNTERS
+from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
 
 from .stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
@@ -232,6 +236,22 @@ def test_without_a_good_order_a_flow_goes_on_from_its_window_by_reno(memory: Sha
         order(memory, 90)
         exchange(sock, other)
         assert (tcp_info(sock)["cwnd_pkts"], mode(memory), memory.count("resumed")) == (90, POLICY, 2)
+
+
+@on_stock_kernel
+@pytest.mark.skipif(why_no_host() is not None, reason=str(why_no_host()))
+def test_without_an_agent_it_is_the_kernels_reno(scheme: Scheme) -> None:
+    """Side by side on a link of 12 Mbps, 40 ms, 1 BDP: slow start, halving and sawtooth are those of tcp_reno."""
+    environment = lab_network(12, 40, 1, duration_s=8)
+    with ThreadPoolExecutor() as both:
+        ours, kernels = both.map(lambda name: run_on_host(environment, name).episode, (scheme.name, "reno"))
+    assert ours.flows[0].goodput_mbps == pytest.approx(kernels.flows[0].goodput_mbps, rel=0.05)
+    assert ours.flows[0].cwnd_mean == pytest.approx(kernels.flows[0].cwnd_mean, rel=0.15)
+    for run in (ours, kernels):
+        cwnd = run.rows["cwnd_pkts"].to_numpy().astype(int)
+        assert 130 <= max(cwnd) <= 190  # slow start doubles once more before it hears that 80 packets are too many
+        later = cwnd[run.rows["t_s"].to_numpy() > 2]
+        assert 25 <= min(later) <= 50 and 70 <= max(later) <= 90  # 81 is one too many; half of that
 
 
 @on_stock_kernel
