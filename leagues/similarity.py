@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import polars as pl
-from tqdm import tqdm
 
 from leagues.distance import PRODUCT_ROWS, Query
 from schemas.raw import TICK_S
@@ -35,9 +35,8 @@ def similarities(
 
     trajectories: by environment id and scheme; where one is missing, so is the row.
     """
-    pairs = [(environment, other) for environment in environments for other in others]
     rows = []
-    for environment, other in tqdm(pairs, desc="similarity", unit="pair", disable=None, leave=False):
+    for environment, other in product(environments, others):
         own, its = trajectories.get((environment, scheme)), trajectories.get((environment, other))
         if own is None or its is None:
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import polars as pl
+from tqdm import tqdm
 
 from collector.grid import profile_environments
 from collector.schemes import POLICY_PREFIX, check_scheme
@@ -56,8 +57,12 @@ def command(
     environments = choose(profile_environments(profile), ids, count, seed)
     episodes = episodes_of(profile, environments, (scheme, *others), raw, league, out, lab_runner(kernel, jobs))
     transitions = PoolTransitions.load(pool, cache / "pool", scaling)
-    trajectories = {key: query(transitions, episode) for key, episode in episodes.items()}
-    table = similarities(trajectories, scheme, others, [environment.id for environment in environments])
+    tables = []
+    for environment in tqdm(environments, desc="similarity", unit="environment", disable=None, leave=False):
+        mine = {key: episode for key, episode in episodes.items() if key[0] == environment.id}
+        trajectories = {key: query(transitions, episode) for key, episode in mine.items()}
+        tables.append(similarities(trajectories, scheme, others, [environment.id]))
+    table = pl.concat(tables)
     if table.is_empty():
         raise SageccError(f"similarity: {scheme} has no episode in the environments chosen")
     titles = {e.id: describe(e) for e in environments}
