@@ -40,8 +40,13 @@ PLUMBING = {
 """Code that decides no byte of a stage's output: names of schemes, engines (tested), what a machine lacks. Identities
 do, but the kernel's stage writes them into files on which the others depend."""
 
-ON_REQUEST = {"collector/pool_check.py", "leagues/candidate.py", "leagues/presets.py"}
-"""Code, with all behind it, that only an option reaches which no stage gives: `sagecc pool check`,
+ON_REQUEST = {
+    "collector/pool_check.py",
+    "leagues/candidate.py",
+    "leagues/presets.py",
+    "sagecc/exports/export.py",
+}
+"""Code, with all behind it, that only an option reaches which no stage gives: `sagecc pool check` and `export`,
 `sagecc train --evaluate-every`, `sagecc league --preset`."""
 
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
@@ -138,7 +143,7 @@ def test_stages_call_commands_that_exist(pipeline: str, stage: str) -> None:
     command, sub = stages(pipeline)[stage]["cmd"].split()[:2]
     assert (command, sub) == ("sagecc", stage)
     assert (ROOT / "sagecc" / "commands" / f"{sub}.py").exists()
-    assert not re.search("--(evaluate|preset)| check", stages(pipeline)[stage]["cmd"])  # ON_REQUEST
+    assert not re.search("--(evaluate|preset)| (check|export)", stages(pipeline)[stage]["cmd"])  # ON_REQUEST
 
 
 def test_a_stage_for_each_set_and_scheme() -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc pool`: raw trajectories to what a learner and an analyst read; `sagecc pool check`: whether it is right."""
+"""`sagecc pool`: raw trajectories to what a learner and an analyst read.
+
+`sagecc pool check`: whether it is right. `sagecc pool export`: the same for other ecosystems' libraries.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from sagecc.options import POOL, RAW
 from schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 
 EXIT_FOUND = 1
+FORMS = ("minari", "rlds", "huggingface")
 
 
 @click.group(invoke_without_command=True)
@@ -87,3 +91,29 @@ def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> Non
     )
     if report.findings:
         ctx.exit(EXIT_FOUND)
+
+
+@command.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The ecosystem whose form it gets.")
+@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--set", "sets", default="", metavar="SETS", help="Only these sets: I, II or I,II.")
+@click.option("--scheme", "schemes", default="", metavar="SCHEMES", help="Only these schemes, such as vegas,cubic.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most this many episodes of each set and scheme.")
+@click.option(
+    "--action",
+    type=click.Choice(["log2", "ratio"]),
+    default="log2",
+    show_default=True,
+    help="An action is log2 of the ratio of two windows, as the lab's environment takes it; or the ratio itself.",
+)
+def export(path: Path, form: str, pool: Path, sets: str, schemes: str, limit: int | None, action: str) -> None:
+    """Write the pool, or a part of it, to the new folder PATH for another ecosystem's library.
+
+    minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with a card. Each needs
+    its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'.
+    """
+    from sagecc.exports import export as run  # the libraries take seconds to load: not for --help
+
+    result = run.export(path, form, pool, run.Choice(run.names(sets), run.names(schemes), limit), action)
+    click.echo(f"{result.episodes:,} episodes, {result.rows:,} rows in {path}; read it with {result.reading}")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every form of the pool says of itself, and the library that each needs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from sagecc.exports.episodes import ACTIONS, Source
+from schemas.errors import SageccError
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+
+NAME = "sagecc-pool"
+TITLE = "sagecc policy pool"
+LICENCE = "apache-2.0"
+AUTHOR = "The sagecc authors"
+TAGS = ("reinforcement-learning", "offline-rl", "congestion-control", "tcp", "networking")
+
+SUMMARY = (
+    "Trajectories of TCP congestion-control schemes of the Linux kernel over emulated networks, run in virtual time:"
+    " every 10 ms what a scheme saw (69 features of the socket), what it did to its congestion window, and the reward"
+    " that followed. For learning congestion control from data alone."
+)
+
+PAPER = (
+    "Chen-Yu Yen, Soheil Abbasloo, H. Jonathan Chao: Computers Can Learn from the Heuristic Designs and Master Internet"
+    " Congestion Control. ACM SIGCOMM 2023. https://doi.org/10.1145/3603269.3604838"
+)
+CITATION = """@inproceedings{yen2023sage,
+  title     = {Computers Can Learn from the Heuristic Designs and Master Internet Congestion Control},
+  author    = {Yen, Chen-Yu and Abbasloo, Soheil and Chao, H. Jonathan},
+  booktitle = {Proceedings of the ACM SIGCOMM 2023 Conference},
+  year      = {2023},
+  doi       = {10.1145/3603269.3604838}
+}"""
+
+
+def conventions(source: Source) -> dict[str, Any]:
+    """Return what a reader must know of the numbers, as JSON can hold it."""
+    return {
+        "observation": "69 features of the socket at a tick, float32; names and order in observation_names",
+        "observation_names": list(FEATURE_NAMES),
+        "action": f"{ACTIONS[source.action]}, float32, not clipped; sagecc's learner clips log2 to"
+        f" +-{ACTION_LOG2_LIMIT:g}",
+        "reward": "as in the pool: R1 (reward_kind power) or R2 (friendliness), at most 25",
+        "tick_s": 0.01,
+        "end": "every episode ends by its clock: truncated, never terminated",
+        **source.about,
+    }
+
+
+def library(name: str, extra: str) -> Any:
+    """Return an ecosystem's package. Raises SageccError, saying what to install, where it is missing.
+
+    A folder of the same name in the working directory (`datasets`, here) is no package.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"no package '{name}'")
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise SageccError(f"--to {extra} needs another library ({error}): pip install 'sagecc[{extra}]'") from error
