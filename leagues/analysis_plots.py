@@ -83,7 +83,7 @@ def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
                     ha="center",
                     va="center",
                     fontsize=9,
-                    color="#1f2933" if dark else "#ffffff",
+                    color="#000000" if dark else "#ffffff",
                     fontweight="bold" if best else "normal",
                 )
             axes.grid(visible=False)

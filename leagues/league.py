@@ -19,19 +19,11 @@ from collector.spec import Drive
 from collector.store import SPOOL, partition
 from execution.agent import policy_controller, policy_drive
 from execution.lockstep import BATCH, lockstep
-from leagues.plots import (
-    GREEN,
-    HEURISTIC,
-    POLICY,
-    Track,
-    label,
-    plane_figure,
-    save_png,
-    standings_figure,
-    trajectory_figure,
-)
-from leagues.report import Picture, render
-from leagues.scores import Episode, find_episodes, read_rows, score
+from leagues.plots import save_png
+from leagues.report.contents import Contents, in_order, training_curves
+from leagues.report.page import render
+from leagues.report.pictures import league_pictures
+from leagues.scores import Episode, find_episodes, score
 from leagues.standings import (
     BOOTSTRAP_DRAWS,
     CONFIDENCE,
@@ -279,91 +271,34 @@ def save(league: League, out: Path) -> Path:
     The tables are the same bytes for the same trajectories.
     """
     out.mkdir(parents=True, exist_ok=True)
-    order = ["set", "environment_id", "window", "scheme"]
-    classes = breakdown(league.wins, league.environments)
-    _write_table(out / "scores.parquet", league.wins.sort(order))
-    _write_table(out / "breakdown.parquet", classes)
+    contents = contents_of(league)
+    _write_table(out / "scores.parquet", contents.wins)
+    _write_table(out / "breakdown.parquet", contents.classes)
     _write_table(out / "robustness.parquet", league.robustness)
-    _write_text(out / "league.json", _json(_summary(league)))
+    _write_text(out / "league.json", _json(contents.summary))
     _write_text(out / "metrics.json", _json(_metrics(league)))
     columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
     _write_text(out / "standings.csv", league.standings.select(columns).write_csv(float_precision=4))
-    pictures = _pictures(league)
+    pictures = league_pictures(contents)
+    page = render(contents, pictures)  # before the PNG files: drawing a figure again moves its axes a little
     for picture in pictures:
         save_png(picture.figure, out / f"{picture.name}.png")
     for stale in {p.name for p in out.glob("example-*.png")} - {f"{p.name}.png" for p in pictures}:
         (out / stale).unlink()
     report = out / "report.html"
-    _write_text(
-        report,
-        render(_summary(league), league.rows(), classes, [p for p in pictures if p.name != "standings"]),
-    )
+    _write_text(report, page)
     return report
 
 
-def example(league: League, set_name: str) -> tuple[Environment, str, str] | None:
-    """Choose a set's example: an environment (of those with a changing rate, if any), the scheme shown and its rival.
-
-    Shown is the best policy, or the best scheme in a league without one; the rival is whoever else won most windows
-    of that environment. None when fewer than two schemes have an episode there.
-    """
-    ranked = league.ranking["scheme"].to_list()
-    shown = next((s for s in ranked if s in league.policies), ranked[0])
-    environments = [e for e in league.environments if e.set == set_name and (e.id, shown) in league.episodes]
-    steps = [e for e in environments if e.step != 1] or environments
-    for environment in steps[len(steps) // 2 :]:
-        won = (
-            league.wins.filter((pl.col("environment_id") == environment.id) & (pl.col("scheme") != shown))
-            .filter(pl.col("status") != "missing")
-            .group_by("scheme")
-            .agg(pl.col("win").sum())
-        )
-        order = {scheme: at for at, scheme in enumerate(ranked)}
-        rivals = sorted(won.iter_rows(), key=lambda row: (-row[1], order[row[0]]))
-        if rivals:
-            return environment, shown, rivals[0][0]
-    return None
-
-
-def _pictures(league: League) -> list[Picture]:
-    pictures = [
-        Picture("standings", "Winning rates", "", standings_figure(league.standings)),
-        Picture(
-            "plane",
-            "Throughput and delay",
-            "Each point is a scheme: its mean over all environments, with the ellipse of one standard deviation. "
-            "Delay is relative to the smallest any scheme had in the same window. Up and left is better; beside "
-            "Cubic, the dashed line is the fair share.",
-            plane_figure(league.wins),
-        ),
-    ]
-    for set_name in sets(league.standings):
-        chosen = example(league, set_name)
-        if not chosen:
-            continue
-        environment, shown, rival = chosen
-        tracks = [
-            Track(
-                label(shown),
-                read_rows(league.episodes[environment.id, shown]),
-                POLICY if shown in league.policies else GREEN,
-            ),
-            Track(label(rival), read_rows(league.episodes[environment.id, rival]), HEURISTIC),
-        ]
-        title = f"{label(shown)} and {label(rival)}, each in its own run\n{_describe(environment)}"
-        text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
-        pictures.append(
-            Picture(f"example-{set_name}", f"An example of Set {set_name}", text, trajectory_figure(tracks, title))
-        )
-    return pictures
-
-
-def _describe(environment: Environment) -> str:
-    step = "" if environment.step == 1 else f", rate x {environment.step:g} every other 7 s"
-    cross = "" if not environment.cross else f", beside {', '.join(c.scheme for c in environment.cross)}"
-    return (
-        f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms,"
-        f" queue {round(environment.queue_bdp, 2):g} BDP{cross}"
+def contents_of(league: League) -> Contents:
+    """Return what the report shows of a league."""
+    return Contents(
+        summary=_summary(league),
+        wins=league.wins.sort("set", "environment_id", "window", "scheme"),
+        classes=breakdown(league.wins, league.environments),
+        environments=in_order(league.environments),
+        episodes=league.episodes,
+        curves=training_curves(list(league.policies)),
     )
 
 

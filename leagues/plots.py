@@ -351,12 +351,17 @@ _WIDTHS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _MOST_BINS = 250
 
 
+def bin_width(seconds: float) -> float:
+    """Return a round width (s) in which so long a trajectory makes at most _MOST_BINS bins."""
+    return next((w for w in _WIDTHS_S if seconds / w <= _MOST_BINS), seconds / _MOST_BINS)
+
+
 def _bins(track: Track) -> _Series:
     rows = track.rows
     if rows.num_rows < 2:
         raise SageccError(f"{track.name}: a trajectory of {rows.num_rows} rows cannot be drawn, it needs two")
     t = rows["t_s"].to_numpy()
-    width = next((w for w in _WIDTHS_S if (t[-1] - t[0]) / w <= _MOST_BINS), (t[-1] - t[0]) / _MOST_BINS)
+    width = bin_width(float(t[-1] - t[0]))
     inner = width * np.arange(np.ceil(t[0] / width + 0.5), t[-1] / width - 0.5)  # round times, as the rate's steps are
     edges = np.concatenate([t[:1], inner, t[-1:]])
     at = np.searchsorted(t, edges + 1e-6, side="right") - 1

@@ -19,7 +19,7 @@ def league(tmp_path, monkeypatch):
     """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
-    monkeypatch.setattr(league_command, "lab_runner", lambda kernel, jobs, seed: Lab())
+    monkeypatch.setattr(league_command, "lab_runner", lambda *_: Lab())
     for name in ("sage", "bc"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "weights").write_text(name)

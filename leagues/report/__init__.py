@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A league on one HTML page that opens without a network."""

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page shows: a league's tables and trajectories, and what else was measured of its schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from collector.schemes import POLICY_PREFIX
+from leagues.scores import Episode
+from leagues.standings import sets
+from schemas.environment import Environment
+
+CURVES = "curves.csv"
+
+Row = tuple[int, str, dict[str, dict[str, float]]]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What `sagecc distance`, `similarity` or `tsne` wrote: its table, and its JSON file's content."""
+
+    table: pl.DataFrame
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A league as the page needs it.
+
+    summary: league.json's content. wins: leagues.standings.mark_winners' table. classes: leagues.standings.breakdown.
+    episodes: the trajectories by (environment id, scheme); what is not there is not drawn. curves: by policy, how its
+    training went (learner's curves.csv). analyses: by the name of the command that made them.
+    """
+
+    summary: Mapping[str, Any]
+    wins: pl.DataFrame
+    classes: pl.DataFrame
+    environments: Sequence[Environment]
+    episodes: Mapping[tuple[str, str], Episode]
+    curves: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    analyses: Mapping[str, Analysis] = field(default_factory=dict)
+
+    @property
+    def schemes(self) -> list[str]:
+        """The schemes in order of rank."""
+        return [row["scheme"] for row in self.summary["ranking"]]
+
+    @property
+    def sets(self) -> list[str]:
+        """The sets' names in the usual order."""
+        return sets(self.wins)
+
+    def rows(self) -> list[Row]:
+        """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
+        by_key = {(row["scheme"], row["set"]): row for row in self.summary["standings"]}
+        return [
+            (row["rank"], row["scheme"], {n: by_key[row["scheme"], n] for n in self.sets})
+            for row in self.summary["ranking"]
+        ]
+
+
+def in_order(environments: Sequence[Environment]) -> list[Environment]:
+    """Sort environments by set, bandwidth, rate change, RTT and queue, as the page lists them."""
+    return sorted(environments, key=lambda e: (e.set, e.bandwidth_mbps, e.step, e.min_rtt_ms, e.queue_bdp, e.id))
+
+
+def training_curves(policies: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """Return the curves of those policies (`policy:PATH`) that carry some."""
+    paths = {policy: Path(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
+    return {policy: pl.read_csv(path) for policy, path in paths.items() if path.is_file()}

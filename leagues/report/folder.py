@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page shows, read from the folders that `sagecc league` and the analyses wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from collector.identity import join_identities
+from collector.schemes import POLICY_PREFIX
+from collector.store import EPISODES, read_table
+from leagues.league import LEAGUE_VERSION, policy_sha256
+from leagues.report.contents import Analysis, Contents, in_order, training_curves
+from leagues.report.page import ANALYSES
+from leagues.scores import Episode, find_episodes
+from schemas.environment import Environment
+from schemas.errors import SageccError
+
+ANALYSIS_MAJOR = "1"
+
+
+def load(league: Path, raw: Path, analysis: Path) -> Contents:
+    """Read a league's folder, its trajectories (`raw` and league/raw), and analysis/{distance,similarity,tsne}.
+
+    Curves are those of policies whose files are still the ones that played. Raises SageccError where there is no
+    league, where a file cannot be read or is of another major version, and where `raw` is of another kernel.
+    """
+    again = f"play it with 'sagecc league --out {league}'"
+    summary = _json(league / "league.json", f"there is no league; {again}")
+    _check(league / "league.json", summary, LEAGUE_VERSION.partition(".")[0], again)
+    if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
+        raise SageccError(f"{league / 'league.json'}: parts of the league are missing; {again}")
+    wins, classes = (_table(league / f"{name}.parquet", again) for name in ("scores", "breakdown"))
+    roots = (raw, league / "raw")
+    environments = _environments(roots, set(wins["environment_id"]))
+    schemes = [row["scheme"] for row in summary["ranking"]]
+    seed = wins["seed"].drop_nulls().first()
+    episodes = find_episodes(roots, environments, schemes, int(seed) if isinstance(seed, int) else 0)
+    _check_kernel(episodes.values(), summary["kernel"], raw)
+    return Contents(
+        summary=summary,
+        wins=wins,
+        classes=classes,
+        environments=in_order(environments),
+        episodes=episodes,
+        curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
+        analyses={name: found for name in ANALYSES if (found := _analysis(analysis / name, name))},
+    )
+
+
+def _environments(roots: Iterable[Path], ids: set[str]) -> list[Environment]:
+    """Return the environments of these ids that have an episode under one of the roots."""
+    found: dict[str, Environment] = {}
+    for root in roots:
+        for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
+            table = read_table(path, ["environment_id", "environment"])
+            for row in table.to_pylist():
+                if row["environment_id"] in ids and row["environment_id"] not in found:
+                    found[row["environment_id"]] = Environment.from_json(row["environment"])
+    return list(found.values())
+
+
+def _analysis(folder: Path, name: str) -> Analysis | None:
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    again = f"run 'sagecc {name}' again, or remove {folder}"
+    summary = _json(path, again)
+    _check(path, summary, ANALYSIS_MAJOR, again)
+    return Analysis(_table(folder / f"{name}.parquet", again), summary)
+
+
+def _json(path: Path, advice: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise SageccError(f"{path}: {advice}") from None
+    except ValueError as error:
+        raise SageccError(f"{path}: cannot be read ({error}); {advice}") from error
+    if not isinstance(content, dict):
+        raise SageccError(f"{path}: is no object; {advice}")
+    return content
+
+
+def _check(path: Path, summary: Mapping[str, Any], major: str, advice: str) -> None:
+    version = str(summary.get("version", "unknown"))
+    if version.partition(".")[0] != major:
+        raise SageccError(f"{path}: its version is {version}, this program reads {major}.x; {advice}")
+
+
+def _table(path: Path, advice: str) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, hive_partitioning=False)
+    except (OSError, pl.exceptions.PolarsError, pa.ArrowException) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SageccError(f"{path}: cannot be read ({line}); {advice}") from error
+
+
+def _check_kernel(episodes: Iterable[Episode], kernel: str, raw: Path) -> None:
+    """Hold that the trajectories are those that were scored, as far as their kernel tells."""
+    kernels = {episode.kernel for episode in episodes}
+    try:
+        if not kernels or join_identities(kernels) == kernel:
+            return
+    except SageccError:
+        pass  # of different kernels: not the league's either
+    raise SageccError(f"{raw}: its trajectories are not of the kernel that the league was played on; play it again")
+
+
+def _unchanged(policy: str, sha256: str) -> bool:
+    return Path(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256

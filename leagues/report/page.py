@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: one HTML file that needs no network, in light and dark, on wide screens and phones."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from collector.schemes import POLICY_PREFIX
+from leagues.plots import SET_TITLES, label, to_svg
+from leagues.report.contents import Contents
+from leagues.report.pictures import (
+    Picture,
+    analysis_picture,
+    competing,
+    example,
+    friendliness,
+    friendliness_figure,
+    league_pictures,
+    policies,
+    training_figure,
+)
+from leagues.report.series import LEVELS, MOST_TRAJECTORIES, NONE, choose, payload
+from leagues.standings import CLASSES
+from schemas.environment import Environment
+
+CLASS_TITLES = {
+    "window": "scoring window (0 is the first)",
+    "bandwidth_mbps": "base bandwidth (Mbps)",
+    "min_rtt_ms": "minimum RTT (ms)",
+    "queue_bdp": "queue (BDP)",
+    "step": "rate change (factor)",
+}
+
+ANALYSES = {
+    "distance": ("Distance to the pool", "sagecc distance --policy PATH --schemes vegas"),
+    "similarity": ("Similarity to the schemes", "sagecc similarity --scheme policy:PATH"),
+    "tsne": ("What the policy tells apart", "sagecc tsne --policy PATH"),
+}
+"""By the command that finds it out: the section's title, and how to call it."""
+
+MOST_SHOWN = 4
+"""Schemes in one chart: the palette's colours that stay apart."""
+
+PIXELS_PER_INCH = 100
+"""Of a still picture where there is room: its text is then as large as the page's."""
+LEAST_WIDTH = 0.65
+"""Of that, on a small screen: what is left is scrolled."""
+
+_HERE = Path(__file__).parent
+
+
+def render(
+    contents: Contents,
+    pictures: Sequence[Picture] | None = None,
+    trajectories: int = MOST_TRAJECTORIES,
+    named: Sequence[str] = (),
+) -> str:
+    """Return the page.
+
+    pictures: those of `league_pictures` where they are drawn already. trajectories: at most so many can be looked at;
+    of a larger league it has a sample of the environments, and those named (by id) in any case.
+    """
+    drawn = league_pictures(contents) if pictures is None else pictures
+    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    chosen = _sample(contents, trajectories, named)
+    sections = [
+        ("standings", "Standings", _standings(contents)),
+        *((p.name, p.title, _figure(p)) for p in drawn if p.name == "plane"),
+        ("classes", "Where they win", _classes(contents)),
+        ("trajectories", "Over time", _explorer(contents, chosen, [p for p in drawn if p.name.startswith("example")])),
+        ("friendliness", "Beside other flows", _friendliness(contents)),
+        *((name, title, _analysis(contents, name, call)) for name, (title, call) in ANALYSES.items()),
+        ("training", "How the policies were trained", _training(contents)),
+        ("rules-compared", "Ranks by other rules", _robustness(contents)),
+        ("lost", "Lost without being played", _lost(contents)),
+        ("rules", "How it was scored", _rules(contents.summary)),
+    ]
+    there = [(name, title, text) for name, title, text in sections if text]
+    links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>\n' for name, title, _ in there)
+    body = "".join(
+        f'<section aria-labelledby="{n}"><h2 id="{n}">{escape(t)}</h2>\n{x}</section>\n' for n, t, x in there
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_title(contents)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f'<body>\n<header>\n{_head(contents)}<nav aria-label="Sections"><ul>\n{links}</ul></nav>\n</header>\n'
+        f"<main>\n{body}</main>\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _title(contents: Contents) -> str:
+    return f"League of {len(contents.schemes)} congestion-control schemes"
+
+
+def _head(contents: Contents) -> str:
+    summary = contents.summary
+    counts = ", ".join(
+        f"{summary['environments'][n]} environments ({summary['windows'][n]} scoring windows) in Set {escape(n)}"
+        for n in contents.sets
+    )
+    margin = summary["rules"]["margin"]
+    return (
+        f"<h1>{_title(contents)}</h1>\n"
+        f"<p>Profile <b>{escape(summary['profile'])}</b>: {counts}. In each scoring window, the scheme with the best "
+        f"score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share of windows "
+        "won.</p>\n"
+    )
+
+
+def _table(
+    kind: str, caption: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], lead: str = "Scheme"
+) -> str:
+    """Return a table in a region that scrolls. head: the columns' titles; rows: a scheme and its cells, as <td>s."""
+    titles = "".join(f'<th scope="col">{text}</th>' for text in head)
+    body = "".join(
+        f'<tr{_kind(scheme)}><th scope="row">{escape(label(scheme))}</th>{"".join(cells)}</tr>\n'
+        for scheme, cells in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
+        f'<caption>{escape(caption)}</caption>\n<thead><tr><th scope="col">{lead}</th>{titles}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>\n"
+    )
+
+
+def _kind(scheme: str) -> str:
+    return ' class="policy"' if scheme.startswith(POLICY_PREFIX) else ""
+
+
+def _cells(values: Iterable[str]) -> list[str]:
+    return [f"<td>{escape(value)}</td>" for value in values]
+
+
+def _standings(contents: Contents) -> str:
+    names = contents.sets
+    mean = " The rank is by the mean of the sets' rates." if len(names) > 1 else ""
+    caption = (
+        "Winning rates by rank; in brackets and as a line, the "
+        f"{contents.summary['rules']['confidence']:.0%} interval of a bootstrap over environments.{mean} Learned "
+        "policies are in quotes and orange."
+    )
+    titles = ["Rank", *(escape(SET_TITLES.get(n, f"Set {n}")) for n in names)]
+    rows = (
+        (scheme, [f"<td>{rank}</td>", *(f'<td class="rate">{_rate(by_set[n])}</td>' for n in names)])
+        for rank, scheme, by_set in contents.rows()
+    )
+    return _table("standings", caption, titles, rows)
+
+
+def _rate(row: Mapping[str, float]) -> str:
+    rate, low, high = (100 * row[k] for k in ("winning_rate", "low", "high"))
+    return (
+        f'{rate:.1f} % <span class="soft interval">[{low:.1f}, {high:.1f}]</span><span class="bar" aria-hidden="true" '
+        f'style="--rate-at:{rate:.2f}%;--low:{low:.2f}%;--high:{high:.2f}%"><i></i><b></b></span>'
+    )
+
+
+def _figure(picture: Picture) -> str:
+    svg = to_svg(picture.figure, picture.name)
+    width = picture.figure.get_figwidth() * PIXELS_PER_INCH
+    size = f"max-width:{width:.0f}px;min-width:{LEAST_WIDTH * width:.0f}px"
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.title)}" style="{size}"', 1)
+    return (
+        f"<figure><figcaption>{escape(picture.text)}</figcaption>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">{svg}</div></figure>\n'
+    )
+
+
+def _classes(contents: Contents) -> str:
+    parts = ["<p>Winning rates (%) by class of environment.</p>\n"]
+    for set_name in contents.sets:
+        parts.append(f'<h3>{escape(SET_TITLES.get(set_name, f"Set {set_name}"))}</h3>\n<div class="grid">\n')
+        for name in CLASSES:
+            part = contents.classes.filter((pl.col("set") == set_name) & (pl.col("class") == name))
+            values = part["value"].unique().sort().to_list()
+            if len(values) < 2:
+                continue
+            rates = {(row["scheme"], row["value"]): 100 * row["winning_rate"] for row in part.to_dicts()}
+            rows = (
+                (s, [f'<td style="--share:{rates[s, v]:.1f}%">{rates[s, v]:.0f}</td>' for v in values])
+                for s in contents.schemes
+            )
+            caption = f"Set {set_name}, by {CLASS_TITLES[name]}"
+            parts.append(_table("classes", caption, (f"{value:g}" for value in values), rows))
+        parts.append("</div>\n")
+    return "".join(parts)
+
+
+def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list[Environment]:
+    """Return the environments whose trajectories the page has: all, or a sample with the examples and those named."""
+    per = max(len({scheme for _, scheme in contents.episodes}), 1)
+    if len(contents.environments) * per <= trajectories:
+        return list(contents.environments)
+    shown = (example(contents, set_name) for set_name in contents.sets)
+    wanted = dict.fromkeys((*(e[0].id for e in shown if e), *named))
+    return choose(contents.environments, max(trajectories // per, len(wanted)), list(wanted))
+
+
+def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> str:
+    """Return the pickers and what report.js fills, the trajectories' data, and below them the still examples."""
+    schemes = contents.schemes
+    environments = payload(chosen, schemes, contents.episodes, contents.wins)
+    still = "".join(f"<h3>{escape(p.title)}</h3>\n{_figure(p)}" for p in examples)
+    if not environments:
+        return f"<p>There is no trajectory to draw; <code>--raw</code> says where they lie.</p>\n{still}"
+    first = next((e for name in contents.sets if (e := example(contents, name)) and e[0].id in environments), None)
+    start = (first[0].id, list(first[1:])) if first else (next(iter(environments)), schemes[:2])
+    data = {
+        "levels": LEVELS,
+        "none": NONE,
+        "most": MOST_SHOWN,
+        "schemes": schemes,
+        "labels": [label(s) for s in schemes],
+        "start": {"environment": start[0], "schemes": start[1]},
+        "environments": environments,
+    }
+    groups = "".join(
+        f'<optgroup label="{escape(SET_TITLES.get(n, f"Set {n}"))}">'
+        + "".join(f'<option value="{i}">{_option(e)}</option>' for i, e in environments.items() if e["set"] == n)
+        + "</optgroup>"
+        for n in contents.sets
+    )
+    boxes = "".join(
+        f'<label class="chip"><input type="checkbox" value="{escape(s)}"> {escape(label(s))}</label>\n' for s in schemes
+    )
+    columns = "".join(
+        f'<th scope="col">{text}</th>' for text in ("Scheme", "Goodput", "One-way delay", "cwnd", "Packets dropped")
+    )
+    left = len(contents.environments) - len(environments)
+    sample = (
+        f" The page has {len(environments)} of the league's {len(contents.environments)} environments, spread evenly "
+        "over each set; <code>sagecc report --environment ID</code> adds others."
+        if left
+        else ""
+    )
+    return (
+        f"<p>Any scheme in any environment, each in its own run.{sample}</p>\n"
+        "<noscript><p>Choosing needs JavaScript; the pictures below do not.</p></noscript>\n"
+        '<p id="too-old" hidden>This browser cannot unpack the trajectories: it has no DecompressionStream.</p>\n'
+        '<div id="explorer" role="group" aria-label="Trajectories" hidden>\n<div class="pickers">\n'
+        '<div class="environment"><label for="environment">Environment</label>'
+        f'<select id="environment">{groups}</select>'
+        '<button type="button" id="previous" aria-label="Previous environment">&lt;</button>'
+        '<button type="button" id="next" aria-label="Next environment">&gt;</button> '
+        '<code id="name" class="soft"></code></div>\n'
+        f'<fieldset id="schemes"><legend>Schemes, at most {MOST_SHOWN}</legend>\n{boxes}</fieldset>\n</div>\n'
+        '<p id="status" class="soft" role="status"></p>\n<div id="chart" role="img"></div>\n'
+        '<div class="moment"><label for="moment">Reading</label><input id="moment" type="range" min="0" step="1">'
+        '<output id="when" for="moment"></output></div>\n'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Reading"><table><caption>At the moment of the '
+        f"slider: means, and packets dropped meanwhile</caption>\n<thead><tr>{columns}</tr></thead>\n"
+        '<tbody id="reading"></tbody></table></div>\n'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Scoring windows"><table><caption>In each scoring '
+        "window (shaded and white): goodput and delay, as scored</caption>\n"
+        '<thead id="windows-head"></thead>\n<tbody id="windows"></tbody></table></div>\n</div>\n'
+        f'<script type="application/json" id="series">{_json(data)}</script>\n{still}'
+    )
+
+
+def _option(environment: Mapping[str, Any]) -> str:
+    step = "" if environment["step"] == 1 else f" x {environment['step']:g}"
+    return (
+        f"{environment['bandwidth_mbps']:g}{step} Mbps, {environment['min_rtt_ms']:g} ms, "
+        f"queue {environment['queue_bdp']:g} BDP"
+    )
+
+
+def _json(value: object) -> str:
+    """Return JSON that cannot end the element around it."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _friendliness(contents: Contents) -> str:
+    table = friendliness(contents.wins)
+    if table.is_empty():
+        return ""
+    names = " and ".join(f"Set {name}" for name in competing(contents.wins))
+    text = (
+        f"Goodput over the fair share in the scoring windows of {names}: a dot at the median, a thick line over half "
+        "of the windows, a thin one over 90 %. Left of the dashed line a scheme gives way, right of it it takes more "
+        "than its share."
+    )
+    rows = (
+        (row["scheme"], _cells([*(f"{row[k]:.2f}" for k in ("p05", "p50", "p95")), f"{100 * row['near']:.0f} %"]))
+        for row in table.to_dicts()
+    )
+    head = ("5 %", "Median", "95 %", "Within 10 %")
+    caption = "Goodput over the fair share: quantiles over the windows, and the share of windows within 10 % of it"
+    return _figure(Picture("friendliness", "Goodput over the fair share", text, friendliness_figure(table))) + _table(
+        "shares", caption, head, rows
+    )
+
+
+def _analysis(contents: Contents, name: str, call: str) -> str:
+    if name in contents.analyses:
+        return _figure(analysis_picture(name, contents.analyses[name]))
+    own = policies(contents.schemes)
+    wanted = escape(call.replace("PATH", own[0].removeprefix(POLICY_PREFIX) if own else "PATH"))
+    return f"<p>Not measured yet: <code>{wanted}</code>, then <code>sagecc report</code>.</p>\n"
+
+
+def _training(contents: Contents) -> str:
+    figure = training_figure(contents.curves)
+    if not policies(contents.schemes):
+        return ""
+    if not figure:
+        return "<p>There are no curves (<code>curves.csv</code>) beside the policies' files.</p>\n"
+    text = "Means over the steps before, from the policy's own curves.csv."
+    return _figure(Picture("training", "Losses and Q while training", text, figure))
+
+
+def _robustness(contents: Contents) -> str:
+    table = contents.summary["robustness"]
+    ranks = {(row["alpha"], row["margin"], row["scheme"]): row["overall"] for row in table}
+    rules = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
+    rows = ((s, _cells(str(ranks[(*rule, s)]) for rule in rules)) for s in contents.schemes)
+    return _table(
+        "ranks",
+        "Rank over all sets by other weights of throughput (alpha) and margins of winning",
+        (f"alpha {alpha:g}, {100 * margin:g} %" for alpha, margin in rules),
+        rows,
+    )
+
+
+def _lost(contents: Contents) -> str:
+    rows = contents.summary["lost"]
+    if not rows:
+        return ""
+    items = []
+    for scheme in dict.fromkeys(row["scheme"] for row in rows):
+        for status, what in (("missing", "no episode"), ("silent", "nothing delivered")):
+            own = [row for row in rows if (row["scheme"], row["status"]) == (scheme, status)]
+            if own:
+                why = f": {own[0]['reason']}" if own[0]["reason"] else ""
+                windows = sum(row["windows"] for row in own)
+                items.append(
+                    f"<li>{escape(label(scheme))}: {what}, {windows} windows of {len(own)} environments, such as "
+                    f"{escape(own[0]['environment_id'] + why)}</li>\n"
+                )
+    return f"<p>These windows count as lost.</p>\n<ul>\n{''.join(items)}</ul>\n"
+
+
+def _terms(terms: Mapping[str, Any]) -> str:
+    action = "actions are drawn from their mixtures" if terms["sample"] else "an action is their mixture's mean"
+    late = terms["decision_latency_ms"]
+    return f"{action}; it takes effect {f'{late:g} ms after' if late else 'at the moment of'} what it answers"
+
+
+def _rules(summary: Mapping[str, Any]) -> str:
+    rules = summary["rules"]
+    friendly = {
+        "score": "best / (1 - margin)",
+        "rate": "the margin around the rates whose distance from f is the best",
+    }[rules["friendly_margin"]]
+    entries = {
+        "Set I score": f"S_p = r^{rules['alpha']:g} / d, bigger is better: r the goodput (Mbps), d the mean one-way "
+        "delay of data packets plus the constant delay of the way back (ms)",
+        "Set II score": "S_fr = |f - r|, smaller is better: f the fair share, the link's capacity over the flows",
+        "Winners": f"S_p at least {1 - rules['margin']:.2f} x best; S_fr at most {friendly}",
+        "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
+        "Kernel": str(summary["kernel"]),
+        **{f"Policy {label(s)}": f"{s}, SHA-256 {sha256}" for s, sha256 in summary["policies"].items()},
+        **({"Policies": _terms(summary["terms"])} if summary["policies"] else {}),
+    }
+    body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())
+    return f"<dl>\n{body}</dl>\n"

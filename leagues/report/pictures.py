@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's still pictures, made of a league's tables and trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from collector.schemes import POLICY_PREFIX
+from leagues.analysis_plots import distance_figure, map_figure, similarity_figure
+from leagues.plots import (
+    GREEN,
+    HEURISTIC,
+    INK,
+    POLICY,
+    Track,
+    colour,
+    label,
+    plane_figure,
+    standings_figure,
+    style,
+    trajectory_figure,
+)
+from leagues.report.contents import Analysis, Contents
+from leagues.scores import read_rows
+from leagues.standings import sets
+from schemas.environment import Environment
+
+CURVE_TITLES = {
+    "critic_loss": "critic's loss",
+    "policy_loss": "policy's loss",
+    "q_mean": "mean Q (discounted return)",
+}
+_CURVE_POINTS = 400
+_CDF_POINTS = 300
+_LINES = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report. `name` is its file's stem and the prefix of its SVG ids."""
+
+    name: str
+    title: str
+    text: str
+    figure: Figure
+
+
+def league_pictures(contents: Contents) -> list[Picture]:
+    """Return the standings, the plane of throughput and delay, and each set's example, as far as there are any."""
+    table = pl.DataFrame(contents.summary["standings"])
+    pictures = [
+        Picture("standings", "Winning rates", "", standings_figure(table)),
+        Picture(
+            "plane",
+            "Throughput and delay",
+            "Each point is a scheme: its mean over all environments, with the ellipse of one standard deviation. "
+            "Delay is relative to the smallest any scheme had in the same window. Up and left is better; beside "
+            "Cubic, the dashed line is the fair share.",
+            plane_figure(contents.wins),
+        ),
+    ]
+    for set_name in contents.sets:
+        chosen = example(contents, set_name)
+        if not chosen:
+            continue
+        environment, shown, rival = chosen
+        own = POLICY if shown.startswith(POLICY_PREFIX) else GREEN
+        tracks = [
+            Track(label(shown), read_rows(contents.episodes[environment.id, shown]), own),
+            Track(label(rival), read_rows(contents.episodes[environment.id, rival]), HEURISTIC),
+        ]
+        title = f"{label(shown)} and {label(rival)}, each in its own run\n{_describe(environment)}"
+        text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
+        name = f"example-{set_name}"
+        pictures.append(Picture(name, f"An example of Set {set_name}", text, trajectory_figure(tracks, title)))
+    return pictures
+
+
+def example(contents: Contents, set_name: str) -> tuple[Environment, str, str] | None:
+    """Choose a set's example: an environment (of those with a changing rate, if any), the scheme shown and its rival.
+
+    Shown is the best policy, or the best scheme in a league without one; the rival is whoever else won most windows
+    of that environment. None when fewer than two schemes have an episode there.
+    """
+    ranked = contents.schemes
+    shown = next((s for s in ranked if s.startswith(POLICY_PREFIX)), ranked[0])
+    environments = [e for e in contents.environments if e.set == set_name and (e.id, shown) in contents.episodes]
+    steps = [e for e in environments if e.step != 1] or environments
+    for environment in steps[len(steps) // 2 :]:
+        won = (
+            contents.wins.filter((pl.col("environment_id") == environment.id) & (pl.col("scheme") != shown))
+            .filter(pl.col("status") != "missing")
+            .group_by("scheme")
+            .agg(pl.col("win").sum())
+        )
+        order = {scheme: at for at, scheme in enumerate(ranked)}
+        there = [row for row in won.iter_rows() if (environment.id, row[0]) in contents.episodes]
+        rivals = sorted(there, key=lambda row: (-row[1], order[row[0]]))
+        if rivals:
+            return environment, shown, rivals[0][0]
+    return None
+
+
+def friendliness(wins: pl.DataFrame) -> pl.DataFrame:
+    """Return how much of the fair share each scheme had beside other flows: scheme, windows, p05 to p95, near.
+
+    Over the scoring windows of environments whose score is friendliness: goodput over fair share; p05, p25, p50, p75
+    and p95 are its quantiles, near is the share of windows in which it lies within 10 % of 1. Nearest to 1 first.
+    """
+    share = pl.col("goodput_mbps") / pl.col("fair_share_mbps")
+    return (
+        wins.filter((pl.col("metric") == "friendliness") & (pl.col("status") == "ok"))
+        .group_by("scheme")
+        .agg(
+            windows=pl.len().cast(pl.Int64),
+            **{f"p{round(100 * q):02}": share.quantile(q, "linear") for q in (0.05, 0.25, 0.5, 0.75, 0.95)},
+            near=share.is_between(0.9, 1.1).mean(),
+        )
+        .sort((pl.col("p50") - 1).abs(), "scheme")
+    )
+
+
+def friendliness_figure(table: pl.DataFrame) -> Figure:
+    """Draw `friendliness`: a dot at the median, a thick line over half of the windows, a thin one over 90 %."""
+    with style():
+        figure = Figure(figsize=(8, 1.2 + 0.3 * len(table)), layout="constrained")
+        axes = figure.subplots()
+        for y, row in enumerate(table.to_dicts()):
+            drawn = colour(row["scheme"])
+            axes.plot([row["p05"], row["p95"]], [y, y], color=drawn, linewidth=1.2)
+            axes.plot([row["p25"], row["p75"]], [y, y], color=drawn, linewidth=5, solid_capstyle="butt", alpha=0.6)
+            axes.plot(row["p50"], y, "o", color=drawn, markersize=7, markeredgecolor=INK, markeredgewidth=0.8)
+        axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
+        axes.set_yticks(range(len(table)), [label(s) for s in table["scheme"]])
+        axes.set_ylim(len(table) - 0.4, -0.6)
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("goodput / fair share (dashed: a fair share)")
+    return figure
+
+
+def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
+    """Draw policies' curves over the steps of training, a panel each of CURVE_TITLES that any has; None without."""
+    names = [name for name in CURVE_TITLES if any(name in table.columns for table in curves.values())]
+    if not names:
+        return None
+    with style():
+        figure = Figure(figsize=(4.2 * max(len(names), 2), 3.4), layout="constrained")
+        for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+            for i, (policy, table) in enumerate(curves.items()):
+                if name in table.columns:
+                    thin = table[np.unique(np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int))]
+                    line = {"color": (POLICY, HEURISTIC, GREEN, INK)[i % 4], "linestyle": _LINES[i % 4]}
+                    axes.plot(thin["step"], thin[name], label=label(policy), **line)
+            axes.set_title(CURVE_TITLES[name])
+            axes.set_xlabel("step")
+            axes.locator_params(axis="x", nbins=5)
+            if len(curves) > 1:
+                axes.legend()
+    return figure
+
+
+def analysis_picture(name: str, analysis: Analysis) -> Picture:
+    """Return the picture of what `sagecc distance`, `similarity` or `tsne` found."""
+    titles = analysis.summary["environments"]
+    if name == "distance":
+        searched = f"{analysis.summary['searched']:,} of its {analysis.summary['pool_transitions']:,} transitions"
+        text = (
+            "How far each transition of a trajectory is from the nearest one of the pool, by cosine distance: the "
+            f"share of transitions within so much. Compared with {searched}; a scheme of the pool without its own "
+            "episode."
+        )
+        return Picture(name, "Distance to the pool", text, distance_figure(_thin(analysis.table), titles))
+    if name == "similarity":
+        text = (
+            "Mean cosine of a scheme's transitions and the others' in the same environment, 1 for perfect likeness; "
+            "the largest of a row in bold."
+        )
+        return Picture(name, "Similarity to the schemes", text, similarity_figure(analysis.table, titles))
+    apart = {row["policy"]: row["apart"] for row in analysis.summary["maps"]}
+    text = (
+        "The last hidden layer at each decision, laid out by t-SNE; only nearness has a meaning. By chance "
+        f"{analysis.summary['maps'][0]['by_chance']:.0%} of a point's neighbours would be from the same network."
+    )
+    return Picture(name, "What the policy tells apart", text, map_figure(analysis.table, titles, apart))
+
+
+def _thin(table: pl.DataFrame) -> pl.DataFrame:
+    """Return as many quantiles of each trajectory's distances as a curve shows, instead of all of them."""
+    keys = ["environment_id", "scheme"]
+    parts: list[pl.DataFrame] = []
+    for key, part in table.group_by(keys, maintain_order=True):
+        at = np.linspace(0, 1, min(len(part), _CDF_POINTS))
+        distance = np.quantile(part["distance"].to_numpy(), at)
+        named: dict[str, Any] = {name: [value] * len(at) for name, value in zip(keys, key, strict=True)}
+        parts.append(pl.DataFrame({**named, "distance": distance}))
+    return pl.concat(parts)
+
+
+def policies(schemes: Sequence[str]) -> list[str]:
+    """Return those of the schemes that are policies."""
+    return [scheme for scheme in schemes if scheme.startswith(POLICY_PREFIX)]
+
+
+def competing(wins: pl.DataFrame) -> list[str]:
+    """Return the sets whose score is friendliness."""
+    return sets(wins.filter(pl.col("metric") == "friendliness"))
+
+
+def _describe(environment: Environment) -> str:
+    step = "" if environment.step == 1 else f", rate x {environment.step:g} every other 7 s"
+    cross = "" if not environment.cross else f", beside {', '.join(c.scheme for c in environment.cross)}"
+    return (
+        f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms,"
+        f" queue {round(environment.queue_bdp, 2):g} BDP{cross}"
+    )

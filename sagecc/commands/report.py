@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc report`: a league and what else is known of its schemes on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from leagues.report.folder import load
+from leagues.report.page import render
+from leagues.report.series import MOST_TRAJECTORIES
+from sagecc.options import LEAGUE, RAW
+from schemas.errors import SageccError
+from schemas.files import write_atomically
+
+
+@click.command()
+@click.option(
+    "--league", type=click.Path(path_type=Path), default=LEAGUE, show_default=True, help="What 'sagecc league' wrote."
+)
+@click.option(
+    "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
+)
+@click.option(
+    "--analysis",
+    type=click.Path(path_type=Path),
+    default=Path("leagues/analysis"),
+    show_default=True,
+    help="Where 'sagecc distance', 'similarity' and 'tsne' left their tables, if they did.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("leagues/report.html"), show_default=True)
+@click.option(
+    "--trajectories",
+    type=click.IntRange(min=0),
+    default=MOST_TRAJECTORIES,
+    show_default=True,
+    help="How many may be looked at in the page, about 1 kB each; of a larger league it has a sample of networks.",
+)
+@click.option("--environment", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
+def command(league: Path, raw: Path, analysis: Path, out: Path, trajectories: int, ids: tuple[str, ...]) -> None:
+    """Write a league as one HTML page that opens without a network.
+
+    It shows standings, where each scheme wins, any trajectory over time, friendliness, how policies were trained,
+    and, where they were measured, distance to the pool, similarity and t-SNE.
+    """
+    contents = load(league, raw, analysis)
+    unknown = set(ids) - {environment.id for environment in contents.environments}
+    if unknown:
+        raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
+    page = render(contents, trajectories=trajectories, named=ids)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(out) as beside:
+        beside.write_text(page, encoding="utf-8")
+    click.echo(f"report: {out} ({len(page.encode()) / 1e6:.1f} MB)")
