@@ -56,6 +56,9 @@ payload = os.memfd_create("payload")
 os.ftruncate(payload, 1 << 20)
 scratch = bytearray(1 << 20)
 print("ready", flush=True)
+if role == "send":
+    sys.stdin.readline()
+    began = time.monotonic()
 while True:
     if role == "send":
         while len(ends) < len(schemes) and time.monotonic() - began >= ramp_s * len(ends) / len(schemes):
@@ -84,8 +87,8 @@ while True:
 
 
 @contextmanager
-def traffic(schemes: Sequence[str]) -> Iterator[None]:
-    """Send through a flow of each scheme, the first at once and the last after RAMP_S."""
+def traffic(schemes: Sequence[str]) -> Iterator[Program]:
+    """Yield a sender that, once told, sends through a flow of each scheme, the last from RAMP_S later on."""
     with ExitStack() as stack:
         holder = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
         nodes = [stack.enter_context(Program("benchmark", "namespace", holder)) for _ in range(3)]
@@ -99,7 +102,7 @@ def traffic(schemes: Sequence[str]) -> Iterator[None]:
             command = ["nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, "-c", ENDS, role]
             end = stack.enter_context(Program("benchmark", role, [*command, json.dumps(schemes), str(RAMP_S)]))
             end.wait_ready()
-        yield
+        yield end
 
 
 def _scripts(pids: Sequence[int]) -> tuple[str, str, str]:
@@ -123,6 +126,7 @@ def measure(flows: int, agents: int, fifo: bool) -> dict[str, Any]:
     each = flows // agents
     names = [f"sagecc_b{number}" for number in range(agents)]
     with ExitStack() as stack:
+        sender = stack.enter_context(traffic([name for name in names for _ in range(each)]))
         driven = [
             stack.enter_context(driving(MODEL, RUNTIME, each, name))
             for name in tqdm(names, desc="agents", leave=False, disable=agents == 1)
@@ -130,7 +134,7 @@ def measure(flows: int, agents: int, fifo: bool) -> dict[str, Any]:
         if fifo:
             for supervisor, _, _ in driven:
                 os.sched_setscheduler(supervisor.pid, os.SCHED_FIFO, os.sched_param(host.PRIORITY))
-        stack.enter_context(traffic([name for name in names for _ in range(each)]))
+        sender.tell("go")
         time.sleep(SETTLE_S)
         for supervisor, _, _ in driven:
             supervisor.report()

@@ -94,7 +94,7 @@ class Supervisor:
 
     def check(self, timeout_s: float) -> None:
         """Wait a moment for something to say. Raises AgentLostError when the agent is gone."""
-        if select.select([self._end], [], [], timeout_s)[0]:
+        if self._has_said(timeout_s):
             self._take()
         if self._process.poll() is not None:
             raise self._lost()
@@ -131,14 +131,20 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        while select.select([self._end], [], [], 0)[0] and self._read():
+        while self._has_said(0) and self._read():
             pass
         self._end.close()
+
+    def _has_said(self, within_s: float) -> bool:
+        """Wait for a message, or for the end of them; poll, as select knows 1,024 descriptors only."""
+        poller = select.poll()
+        poller.register(self._end, select.POLLIN)
+        return bool(poller.poll(1000 * within_s))
 
     def _wait_for(self, word: str) -> None:
         until = time.monotonic() + READY_S
         while (left_s := until - time.monotonic()) > 0:
-            if select.select([self._end], [], [], min(left_s, 0.2))[0] and word in self._take():
+            if self._has_said(min(left_s, 0.2)) and word in self._take():
                 return
         raise SageccError(f"the agent was not {word} within {READY_S:g} s")
 

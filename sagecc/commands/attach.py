@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import pwd
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import click
 
 from execution import kernel_scheme
-from execution.shared import Shared
+from execution.shared import Descriptors, Shared
 from execution.supervisor import Supervisor
 from sagecc.options import log_to_stderr, runtime_option
 from schemas.errors import SageccError
@@ -52,11 +53,7 @@ def command(policy: Path | None, runtime: str, flows: int, load_only: bool, owne
 def _drive(policy: Path, runtime: str, flows: int, pins: Path) -> None:
     with ExitStack() as stack:
         if kernel_scheme.is_pinned(pins):
-            found = kernel_scheme.pinned(pins)
-            stack.callback(found.close)
-            shared = Shared(found)
-            stack.callback(shared.close)
-            stack.enter_context(kernel_scheme.only_agent(pins))
+            descriptors, shared = stack.enter_context(_opened(pins))
             supervisor = stack.enter_context(Supervisor(policy, runtime, shared.slots))
         else:
             reason = kernel_scheme.why_not()
@@ -64,15 +61,22 @@ def _drive(policy: Path, runtime: str, flows: int, pins: Path) -> None:
                 raise SageccError(reason)
             supervisor = stack.enter_context(Supervisor(policy, runtime, flows))
             _load(flows, pins, None)
-            found = kernel_scheme.pinned(pins)
-            stack.callback(found.close)
-            shared = Shared(found)
-            stack.callback(shared.close)
-            stack.enter_context(kernel_scheme.only_agent(pins))
+            descriptors, shared = stack.enter_context(_opened(pins))
         stack.callback(supervisor.stop)  # before the memory goes
-        supervisor.drive(found, shared)
+        supervisor.drive(descriptors, shared)
         while True:
             supervisor.check(CHECK_S)
+
+
+@contextmanager
+def _opened(pins: Path) -> Iterator[tuple[Descriptors, Shared]]:
+    """Open what is pinned, for the only agent there is."""
+    with (
+        closing(kernel_scheme.pinned(pins)) as descriptors,
+        closing(Shared(descriptors)) as shared,
+        kernel_scheme.only_agent(pins),
+    ):
+        yield descriptors, shared
 
 
 def _load(flows: int, pins: Path, owner: tuple[int, int] | None) -> None:
