@@ -95,5 +95,5 @@ def command(
     for row in rows:
         quantiles: dict[str, float] = row["quantiles"]  # type: ignore[assignment]
         median, late = quantiles["0.5"], quantiles["0.95"]
-        click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.4f}, 95th percentile {late:.4f}")
+        click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.2g}, 95th percentile {late:.2g}")
     save(out, "distance", table, meta, figure)
