@@ -104,6 +104,11 @@ readme: ## Write the last league's table and picture into README.md
 columns: ## Write docs/columns.md, the data dictionary, from schemas/
 	@python -m scripts.columns_page
 
+.PHONY: card
+card: ## Write the pool's card, datasets/README.md, and its description for machines, datasets/croissant.json
+	@python -m scripts.dataset_card
+	@python -m scripts.croissant
+
 .PHONY: golden
 golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
 	python -m tests.collector.test_golden
