@@ -364,8 +364,8 @@ def _demand(
         names = ",".join(dict.fromkeys(s for _, s in lacking))
         raise SageccError(
             f"{raw}: {len(lacking)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
-            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or count them as "
-            "lost with --allow-missing"
+            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or let a league "
+            "count them as lost with --allow-missing"
         )
 
 

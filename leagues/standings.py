@@ -48,7 +48,8 @@ def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: Fri
     friendly = (
         score <= best / (1 - margin)
         if friendly_margin == "score"
-        else ((1 - margin) * (f - best) <= r) & (r <= (1 + margin) * (f + best))
+        # The nearest wins itself: f - best need not give back its rate to the last digit.
+        else (score == best) | (((1 - margin) * (f - best) <= r) & (r <= (1 + margin) * (f + best)))
     )
     return scores.with_columns(
         best=pl.when(power).then(score.max().over(window)).otherwise(score.min().over(window))

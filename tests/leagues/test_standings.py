@@ -3,7 +3,7 @@ import math
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leagues.scores import SCORE_SCHEMA
@@ -255,10 +255,11 @@ def test_a_wider_margin_never_has_fewer_winners(scores, metric, margin, more):
 
 
 @given(st.lists(st.floats(0, 48), min_size=1, max_size=8), st.floats(0, 0.5))
+@example([1e-9], 0.0)
 def test_the_rate_nearest_the_fair_share_always_wins(rates, margin):
     table = league({("e", 0): {f"s{i}": rate for i, rate in enumerate(rates)}}, "friendliness", 24.0)
     nearest = min(rates, key=lambda rate: abs(24.0 - rate))
-    won = winners(table, margin=margin + 1e-9)
+    won = winners(table, margin=margin)
     assert {f"s{i}" for i, rate in enumerate(rates) if rate == nearest} <= won
 
 
