@@ -102,6 +102,8 @@ class Supervisor:
 
     def report(self) -> dict[str, Any]:
         """Return how the agent kept time since it last said so; it counts anew from here."""
+        while self._has_said(0):  # what was said before
+            self._take()
         known = len(self.timings)
         self._process.send_signal(signal.SIGUSR1)
         until = time.monotonic() + END_S
@@ -126,6 +128,7 @@ class Supervisor:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._process.send_signal(signal.SIGCONT)
+            self._end.shutdown(socket.SHUT_WR)  # it may wait for the memory
             try:
                 self._process.wait(END_S)
             except subprocess.TimeoutExpired:
