@@ -8,6 +8,7 @@ A guest's virtual time stands still until it is answered, a flow's bits do not d
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -182,9 +183,11 @@ def _in_processes(table: Table, workers: int) -> Numbered:
     processes = []
     ours: dict[Any, Connection] = {}
     try:
-        for _ in range(workers):
+        cores = sorted(os.sched_getaffinity(0))
+        for worker in range(workers):
             receive, send = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(table, taken, send), daemon=True)
+            core = cores[worker % len(cores)]
+            process = context.Process(target=_work, args=(table, taken, send, core), daemon=True)
             process.start()
             send.close()
             processes.append(process)
@@ -207,9 +210,13 @@ def _in_processes(table: Table, workers: int) -> Numbered:
             process.join()
 
 
-def _work(table: Table, taken: Synchronized[int], send: Connection) -> None:
-    """Play a table in a process of its own; send each result, then None, or the exception that ended it."""
+def _work(table: Table, taken: Synchronized[int], send: Connection, core: int) -> None:
+    """Play a table in a process of its own; send each result, then None, or the exception that ended it.
+
+    Its guests inherit the core: they and the host take turns, and where one has just run the caches are warm.
+    """
     die_with_parent()
+    os.sched_setaffinity(0, {core})
     try:
         for numbered in table.play(_numbers(taken, len(table.tasks))):
             send.send(numbered)

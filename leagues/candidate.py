@@ -19,8 +19,8 @@ class CandidateLeague:
     """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score.
 
     profile: of collector.grid. schemes: the heuristics. kernel: the built kernel. heuristics: where their trajectories
-    lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs: episodes at
-    a time.
+    lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs:
+    processes that run episodes.
     """
 
     def __init__(
