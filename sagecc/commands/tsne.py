@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import polars as pl
+from tqdm import tqdm
 
 from collector.grid import profile_environments
 from collector.schemes import POLICY_PREFIX
@@ -56,7 +57,7 @@ def command(
     tables, maps = [], []
     for scheme in schemes:
         layers = []
-        for environment in environments:
+        for environment in tqdm(environments, desc=scheme, unit="trajectory", disable=None, leave=False):
             if (environment.id, scheme) in episodes:
                 t_s, values, _ = last_hidden(
                     Path(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
