@@ -10,7 +10,7 @@ export HOME := $(CURDIR)/build/home
 endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PYTHON_FILES := benchmarks collector execution experiments leagues learner sagecc schemas scripts tests
+PYTHON_FILES := benchmarks collector execution experiments leagues learner notebooks sagecc schemas scripts tests
 C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
@@ -99,6 +99,10 @@ grid-league: setup ## Rank the 13 heuristics over what `make full` collected; do
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md
 	python -m scripts.league_table --readme
+
+.PHONY: notebooks
+notebooks: kernel ## Execute notebooks/ and save them with their outputs
+	python -m scripts.notebooks
 
 .PHONY: columns
 columns: ## Write docs/columns.md, the data dictionary, from schemas/

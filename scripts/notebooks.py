@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes notebooks/*.ipynb and saves them with their outputs: `make notebooks`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from schemas.files import write_atomically
+
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+TIMEOUT_S = 600
+
+
+def executed(path: Path) -> NotebookNode:
+    """Return a notebook with the outputs that it has now, in its own folder as Jupyter runs it.
+
+    Only what the cells put out is kept: no times, no version of Python. Raises CellExecutionError where a cell fails.
+    """
+    notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name="python3",
+        extra_arguments=["--log-level=40"],
+        record_timing=False,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    with TemporaryDirectory() as folder:  # for what the cells leave
+        client.execute(env={**os.environ, "TMPDIR": folder})
+    notebook.metadata["language_info"] = {"name": "python"}
+    return notebook
+
+
+def main(names: Sequence[str]) -> None:
+    """Execute the notebooks of these names, or all."""
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if not names or path.stem in names:
+            notebook = executed(path)
+            with write_atomically(path) as beside:
+                nbformat.write(notebook, beside)  # type: ignore[no-untyped-call]
+            print(f"{path.relative_to(FOLDER.parent)}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
