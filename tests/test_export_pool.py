@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -236,11 +235,21 @@ def test_only_the_chosen_episodes(pool: Path, choice: Choice, count: int) -> Non
     assert sum(told) == source.rows
 
 
-def test_memory_is_that_of_one_episode(pool: Path) -> None:
+def test_no_more_is_read_than_the_episode_needs(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def counting(file: pq.ParquetFile, group: int, **options: Any) -> Any:
+        read.append(group)
+        return whole(file, group, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
     episodes = open_pool(pool, Choice()).episodes()
     first = next(episodes)
-    assert first.observations.base is None  # a copy: it keeps no row group alive
-    assert isinstance(episodes, Iterator)
+    assert len(read) == -(-len(first) // 400)
+    assert first.observations.base is None  # a copy: it keeps no row group in memory
+    list(episodes)
+    assert len(read) == sum(pq.read_metadata(path).num_row_groups for path in pool.glob(PARTS))
 
 
 @pytest.mark.parametrize(
