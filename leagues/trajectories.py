@@ -82,11 +82,15 @@ def choose(
 
 
 def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
-    """Return the environment of section 7.1, STEP_UP. Raises SageccError where the profile does not have it."""
-    wanted = set_one(*STEP_UP)
-    if wanted.id not in {environment.id for environment in environments}:
-        raise SageccError(f"the profile does not have {wanted.id}; name an environment with --environment")
-    return (wanted,)
+    """Return the environment of section 7.1, STEP_UP; of a profile without it, the first whose rate rises.
+
+    Raises SageccError where no rate does.
+    """
+    rising = [environment for environment in environments if environment.step > 1]
+    wanted = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
+    if not wanted:
+        raise SageccError("in no environment of the profile does the rate rise; name one with --environment")
+    return tuple(wanted)
 
 
 def describe(environment: Environment) -> str:

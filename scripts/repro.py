@@ -55,7 +55,7 @@ def main() -> int:
                 choose_profile(ROOT / "params.yaml", arguments.profile)
             status = dvc_repro(ROOT, held, [FULL] if arguments.full else [])
         if status == 0 and not arguments.full:
-            print(f"\n{text_table(read_league(ROOT / LEAGUE))}\nreport: leagues/results/report.html")
+            print(f"\n{text_table(read_league(ROOT / LEAGUE))}\nreport: leagues/report.html")
     except SageccError as error:
         print(f"make repro: {error}", file=sys.stderr)
         return 2

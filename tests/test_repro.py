@@ -109,15 +109,15 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
     assert league["profile"] == "smoke"
     assert "policy:models/repro" in {row["scheme"] for row in league["ranking"]}
     assert len(league["ranking"]) >= 13
-    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/results/report.html")
-    assert (clone / "leagues/results/report.html").stat().st_size > 10_000
+    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/report.html")
+    assert (clone / "leagues/report.html").stat().st_size > 10_000
 
     lock = (clone / "dvc.lock").read_text()
     again = start(clone)
     output, _ = again.communicate()
     assert again.returncode == 0, output
     assert output.count("didn't change, skipping") == 5 + 26
-    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/results/report.html")
+    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/report.html")
     assert (clone / "dvc.lock").read_text() == lock
 
     status = subprocess.run(
