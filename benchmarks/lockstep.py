@@ -58,7 +58,7 @@ def ways() -> Iterator[Way]:
     cores = len(os.sched_getaffinity(0))
     for jobs in sorted({1, cores}):
         yield Way(jobs, None)
-        yield from (Way(jobs, batch) for batch in sorted({4, BATCH, 32}))
+        yield Way(jobs, BATCH)
 
 
 def widened(policy: PolicyArtefact, sizes: NetworkSizes, folder: Path) -> Path:
