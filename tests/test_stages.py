@@ -29,7 +29,9 @@ class Project:
             f"datasets/{path}"
             for path in (*raw, "pool/a", "compiled.json", *(f"full/{path}" for path in raw), "full/pool/a")
         ]
-        for out in ("build/sagecc-linux", "models/repro/metrics.json", "leagues/results/metrics.json", *outs):
+        outs += [f"leagues/{path}" for path in ("results/metrics.json", "report.html")]
+        outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
+        for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
             (folder / out).write_text(out)
         write_identities(folder / "build" / "sagecc-linux")

@@ -125,6 +125,7 @@ def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path,
         now("killed")
         assert "the agent was killed by SIGKILL; its 1 flows follow Reno's rules" in first.wait_for("sagecc:")
         assert first.process.wait(10) == 2
+        time.sleep(3)
         with Attached(policy, pins) as second:
             now("reattached")
             time.sleep(0.7)
