@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,61 @@ import click
 import polars as pl
 from matplotlib.figure import Figure
 
-from collector.grid import PROFILES
+from collector.grid import PROFILES, profile_environments
 from collector.schemes import POLICY_PREFIX
+from leagues.league import lab_runner
 from leagues.plots import save_png
+from leagues.report.contents import ANALYSIS_VERSION
+from leagues.scores import Episode
+from leagues.trajectories import choose, episodes_of
+from leagues.transitions import PoolTransitions
+from learner.config import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
+from schemas.environment import Environment
 from schemas.files import write_atomically
 
-ANALYSIS_VERSION = "1.0"
-"""Of the tables and JSON files that these commands write."""
+
+@dataclass(frozen=True)
+class Setting:
+    """Which networks an analysis looks at, where it finds their trajectories, and where its files go; see `options`."""
+
+    profile: str
+    ids: tuple[str, ...]
+    raw: Path
+    league: Path
+    out: Path
+    seed: int
+    jobs: int
+    kernel: Path
+
+    def environments(self) -> tuple[Environment, ...]:
+        """Return the profile's environments."""
+        return profile_environments(self.profile)
+
+    def choose(self, count: int, set_name: str | None = None) -> tuple[Environment, ...]:
+        """Return the environments that are named, or so many drawn (of one set, if given)."""
+        return choose(self.environments(), self.ids, count, self.seed, set_name)
+
+    def episodes(
+        self, environments: Sequence[Environment], schemes: Sequence[str]
+    ) -> Mapping[tuple[str, str], Episode]:
+        """Return the schemes' episodes there; those of policies that have not played are run now."""
+        runner = lab_runner(self.kernel, self.jobs)
+        return episodes_of(self.profile, environments, schemes, self.raw, self.league, self.out, runner)
+
+
+@dataclass(frozen=True)
+class PoolSetting:
+    """The pool that trajectories are held against, and the scale on which."""
+
+    pool: Path
+    cache: Path
+    scaling: InputTransform
+
+    def transitions(self) -> PoolTransitions:
+        """Return the pool's transitions, compiled if they are not yet."""
+        return PoolTransitions.load(self.pool, self.cache / "pool", self.scaling)
+
 
 POOL_OPTIONS = (
     click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True),
@@ -43,7 +92,7 @@ POOL_OPTIONS = (
 
 
 def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the options of an analysis: where episodes are found, and where its files go."""
+    """Return the options of an analysis: its command gets them as `setting`, and those of the pool as `against`."""
     listed = (
         click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True),
         click.option(
@@ -66,9 +115,17 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def run(**told: Any) -> Any:
+            told["setting"] = Setting(**{field.name: told.pop(field.name) for field in fields(Setting)})
+            if pool:
+                told["against"] = PoolSetting(**{field.name: told.pop(field.name) for field in fields(PoolSetting)})
+            return command(**told)
+
+        decorated: Callable[..., Any] = run
         for option in reversed((*(POOL_OPTIONS if pool else ()), *listed)):
-            command = option(command)
-        return command
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 

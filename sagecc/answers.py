@@ -34,13 +34,13 @@ def ask(
     absent: views that this connection does not have, each with what to do about it. Raises SageccError, in one line,
     for what DuckDB refuses.
     """
-    with _one_line_errors(absent):
+    with one_line_errors(absent):
         result = _interruptible(connection, lambda: connection.execute(query))
         names = [column[0] for column in result.description or ()]
 
     def batches() -> Iterator[list[Row]]:
         while True:
-            with _one_line_errors(absent):
+            with one_line_errors(absent):
                 rows = _interruptible(connection, lambda: result.fetchmany(BATCH_ROWS))
             if not rows:
                 return
@@ -62,7 +62,8 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Res
 
 
 @contextmanager
-def _one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
+def one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
+    """Turn what DuckDB complains of into a SageccError of one line. absent: see `ask`."""
     try:
         yield
     except duckdb.Error as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from sagecc.answers import LAYOUTS, Print, ask, print_table
+from sagecc.answers import LAYOUTS, Print, ask, one_line_errors, print_table
 from schemas.errors import SageccError
 
 PROMPT, MORE = "sagecc> ", "   ...> "
@@ -116,7 +116,7 @@ class Shell:
         return True
 
     def _answer(self, text: str) -> None:
-        with _one_statement_each():
+        with one_line_errors(self._absent):
             statements = self._connection.extract_statements(text)
         for statement in statements:
             names, batches = ask(self._connection, statement.query, self._absent)
@@ -164,15 +164,6 @@ def _is_complete(text: str) -> bool:
     """Whether the text ends with a semicolon that is neither in a string nor in a comment."""
     tokens = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
     return bool(tokens) and text[tokens[-1]] == ";"
-
-
-@contextmanager
-def _one_statement_each() -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
-        raise SageccError("; ".join(lines)) from error
 
 
 def _state_folder() -> Path:

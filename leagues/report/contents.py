@@ -17,6 +17,9 @@ from schemas.environment import Environment
 
 CURVES = "curves.csv"
 
+ANALYSIS_VERSION = "1.0"
+"""Of the tables and JSON files that `sagecc distance`, `similarity` and `tsne` write."""
+
 Row = tuple[int, str, dict[str, dict[str, float]]]
 
 

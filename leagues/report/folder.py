@@ -15,13 +15,11 @@ from collector.identity import join_identities
 from collector.schemes import POLICY_PREFIX
 from collector.store import EPISODES, read_table
 from leagues.league import LEAGUE_VERSION, policy_sha256
-from leagues.report.contents import Analysis, Contents, in_order, training_curves
+from leagues.report.contents import ANALYSIS_VERSION, Analysis, Contents, in_order, training_curves
 from leagues.report.page import ANALYSES
 from leagues.scores import Episode, find_episodes
 from schemas.environment import Environment
 from schemas.errors import SageccError
-
-ANALYSIS_MAJOR = "1"
 
 
 def load(league: Path, raw: Path, analysis: Path) -> Contents:
@@ -32,7 +30,7 @@ def load(league: Path, raw: Path, analysis: Path) -> Contents:
     """
     again = f"play it with 'sagecc league --out {league}'"
     summary = _json(league / "league.json", f"there is no league; {again}")
-    _check(league / "league.json", summary, LEAGUE_VERSION.partition(".")[0], again)
+    _check(league / "league.json", summary, LEAGUE_VERSION, again)
     if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
         raise SageccError(f"{league / 'league.json'}: parts of the league are missing; {again}")
     wins, classes = (_table(league / f"{name}.parquet", again) for name in ("scores", "breakdown"))
@@ -71,7 +69,7 @@ def _analysis(folder: Path, name: str) -> Analysis | None:
         return None
     again = f"run 'sagecc {name}' again, or remove {folder}"
     summary = _json(path, again)
-    _check(path, summary, ANALYSIS_MAJOR, again)
+    _check(path, summary, ANALYSIS_VERSION, again)
     return Analysis(_table(folder / f"{name}.parquet", again), summary)
 
 
@@ -87,8 +85,8 @@ def _json(path: Path, advice: str) -> dict[str, Any]:
     return content
 
 
-def _check(path: Path, summary: Mapping[str, Any], major: str, advice: str) -> None:
-    version = str(summary.get("version", "unknown"))
+def _check(path: Path, summary: Mapping[str, Any], known: str, advice: str) -> None:
+    version, major = str(summary.get("version", "unknown")), known.partition(".")[0]
     if version.partition(".")[0] != major:
         raise SageccError(f"{path}: its version is {version}, this program reads {major}.x; {advice}")
 

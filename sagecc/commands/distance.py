@@ -3,19 +3,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from collector.grid import profile_environments
 from leagues.analysis_plots import distance_figure
 from leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
-from leagues.league import lab_runner
 from leagues.neighbours import in_index, prepare
-from leagues.trajectories import choose, describe, episodes_of, query, step_up
-from leagues.transitions import PoolTransitions
-from learner.config import InputTransform
-from sagecc.analysis import named_schemes, options, save
+from leagues.trajectories import describe, query, step_up
+from sagecc.analysis import PoolSetting, Setting, named_schemes, options, save
 from schemas.errors import SageccError
 
 SAMPLE = 1_000_000
@@ -41,22 +35,13 @@ SAMPLE = 1_000_000
 )
 @options("distance", pool=True)
 def command(
+    setting: Setting,
+    against: PoolSetting,
     policies: tuple[str, ...],
     schemes: str,
     kind: str,
     sample: int,
     every: int,
-    pool: Path,
-    cache: Path,
-    scaling: InputTransform,
-    profile: str,
-    ids: tuple[str, ...],
-    raw: Path,
-    league: Path,
-    out: Path,
-    seed: int,
-    jobs: int,
-    kernel: Path,
 ) -> None:
     """Measure how far schemes' transitions are from the pool: the smallest cosine distance of each, and its CDF.
 
@@ -66,18 +51,17 @@ def command(
     names = named_schemes(schemes, policies)
     if not names:
         raise SageccError("distance: name a scheme with --schemes or a policy with --policy")
-    everywhere = profile_environments(profile)
-    environments = choose(everywhere, ids, len(ids), seed) if ids else step_up(everywhere)
-    episodes = episodes_of(profile, environments, names, raw, league, out, lab_runner(kernel, jobs))
-    transitions = PoolTransitions.load(pool, cache / "pool", scaling)
+    environments = setting.choose(len(setting.ids)) if setting.ids else step_up(setting.environments())
+    episodes = setting.episodes(environments, names)
+    transitions = against.transitions()
     queries = [
         query(transitions, episodes[e.id, s], every) for e in environments for s in names if (e.id, s) in episodes
     ]
     search: Search
     if kind == "index":
-        search = in_index(transitions, prepare(transitions, cache / "neighbours"))
+        search = in_index(transitions, prepare(transitions, against.cache / "neighbours"))
     else:
-        search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, seed)
+        search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, setting.seed)
     table = distances(transitions, queries, search)
     rows = summary(table)
     meta = {
@@ -85,8 +69,8 @@ def command(
         "pool_transitions": transitions.count,
         "search": kind,
         "searched": min(sample, transitions.count) if kind == "sample" else transitions.count,
-        "scaling": scaling,
-        "seed": seed,
+        "scaling": against.scaling,
+        "seed": setting.seed,
         "every": every,
         "environments": {e.id: describe(e) for e in environments},
         "trajectories": rows,
@@ -96,4 +80,4 @@ def command(
         quantiles: dict[str, float] = row["quantiles"]  # type: ignore[assignment]
         median, late = quantiles["0.5"], quantiles["0.95"]
         click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.2g}, 95th percentile {late:.2g}")
-    save(out, "distance", table, meta, figure)
+    save(setting.out, "distance", table, meta, figure)

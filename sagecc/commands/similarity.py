@@ -3,21 +3,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import polars as pl
 from tqdm import tqdm
 
-from collector.grid import profile_environments
 from collector.schemes import POLICY_PREFIX, check_scheme
 from leagues.analysis_plots import similarity_figure
-from leagues.league import lab_runner
 from leagues.similarity import similarities
-from leagues.trajectories import choose, describe, episodes_of, query
-from leagues.transitions import PoolTransitions
-from learner.config import InputTransform
-from sagecc.analysis import options, save
+from leagues.trajectories import describe, query
+from sagecc.analysis import PoolSetting, Setting, options, save
 from sagecc.options import parse_schemes
 from schemas.errors import SageccError
 
@@ -29,22 +23,7 @@ from schemas.errors import SageccError
     "--count", type=click.IntRange(min=1), default=8, show_default=True, help="Environments to draw if none is named."
 )
 @options("similarity", pool=True)
-def command(
-    scheme: str,
-    schemes: str,
-    count: int,
-    pool: Path,
-    cache: Path,
-    scaling: InputTransform,
-    profile: str,
-    ids: tuple[str, ...],
-    raw: Path,
-    league: Path,
-    out: Path,
-    seed: int,
-    jobs: int,
-    kernel: Path,
-) -> None:
+def command(setting: Setting, against: PoolSetting, scheme: str, schemes: str, count: int) -> None:
     """Tell how alike a scheme's trajectories and others' are in the same networks, by the cosine of their transitions.
 
     As section 7.2 of the paper: the Similarity Index is the mean over the scheme's trajectory, 1 for perfect likeness.
@@ -54,9 +33,9 @@ def command(
     others = [name for name in parse_schemes(schemes) if name != scheme]
     if not others:
         raise SageccError("similarity: name schemes to compare with in --schemes")
-    environments = choose(profile_environments(profile), ids, count, seed)
-    episodes = episodes_of(profile, environments, (scheme, *others), raw, league, out, lab_runner(kernel, jobs))
-    transitions = PoolTransitions.load(pool, cache / "pool", scaling)
+    environments = setting.choose(count)
+    episodes = setting.episodes(environments, (scheme, *others))
+    transitions = against.transitions()
     tables = []
     for environment in tqdm(environments, desc="similarity", unit="environment", disable=None, leave=False):
         mine = {key: episode for key, episode in episodes.items() if key[0] == environment.id}
@@ -69,12 +48,12 @@ def command(
     best = table.sort("index", descending=True, nulls_last=True).group_by("environment_id", maintain_order=True).first()
     summary = {
         "pool": transitions.pool.identity,
-        "scaling": scaling,
-        "seed": seed,
+        "scaling": against.scaling,
+        "seed": setting.seed,
         "scheme": scheme,
         "environments": titles,
         "similarities": table.to_dicts(),
     }
     for row in best.join(pl.DataFrame({"environment_id": list(titles)}), on="environment_id").to_dicts():
         click.echo(f"{row['environment_id']}: most like {row['other']}, index {row['index'] or 0:.3f}")
-    save(out, "similarity", table, summary, similarity_figure(table, titles))
+    save(setting.out, "similarity", table, summary, similarity_figure(table, titles))

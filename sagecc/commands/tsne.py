@@ -9,14 +9,12 @@ import click
 import polars as pl
 from tqdm import tqdm
 
-from collector.grid import profile_environments
 from collector.schemes import POLICY_PREFIX
 from leagues.analysis_plots import map_figure
 from leagues.hidden import Layer, draw_map, last_hidden
-from leagues.league import lab_runner
 from leagues.scores import read_rows
-from leagues.trajectories import choose, describe, episodes_of
-from sagecc.analysis import named_schemes, options, save
+from leagues.trajectories import describe
+from sagecc.analysis import Setting, named_schemes, options, save
 
 POINTS = 300
 
@@ -33,27 +31,14 @@ POINTS = 300
     "--points", type=click.IntRange(min=2), default=POINTS, show_default=True, help="Decisions of each trajectory."
 )
 @options("tsne", pool=False)
-def command(
-    policies: tuple[str, ...],
-    count: int,
-    set_name: str,
-    points: int,
-    profile: str,
-    ids: tuple[str, ...],
-    raw: Path,
-    league: Path,
-    out: Path,
-    seed: int,
-    jobs: int,
-    kernel: Path,
-) -> None:
+def command(setting: Setting, policies: tuple[str, ...], count: int, set_name: str, points: int) -> None:
     """Draw what policies' last hidden layer makes of different networks, by t-SNE.
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point a decision, a panel a policy.
     """
     schemes = named_schemes("", policies)
-    environments = choose(profile_environments(profile), ids, count, seed, set_name)
-    episodes = episodes_of(profile, environments, schemes, raw, league, out, lab_runner(kernel, jobs))
+    environments = setting.choose(count, set_name)
+    episodes = setting.episodes(environments, schemes)
     tables, maps = [], []
     for scheme in schemes:
         layers = []
@@ -63,7 +48,7 @@ def command(
                     Path(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
                 )
                 layers.append(Layer(environment.set, environment.id, t_s, values))
-        table, known = draw_map(scheme, layers, points, seed)
+        table, known = draw_map(scheme, layers, points, setting.seed)
         tables.append(table)
         maps.append(known)
         click.echo(
@@ -72,4 +57,4 @@ def command(
     titles = {e.id: describe(e) for e in environments}
     table = pl.concat(tables)
     figure = map_figure(table, titles, {str(known["policy"]): float(str(known["apart"])) for known in maps})
-    save(out, "tsne", table, {"seed": seed, "environments": titles, "maps": maps}, figure)
+    save(setting.out, "tsne", table, {"seed": setting.seed, "environments": titles, "maps": maps}, figure)

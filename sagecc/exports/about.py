@@ -9,7 +9,8 @@ from typing import Any
 
 from sagecc.exports.episodes import ACTIONS, Source
 from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, REWARD_MOST
+from schemas.raw import TICK_S
 
 NAME = "sagecc-pool"
 TITLE = "sagecc policy pool"
@@ -43,8 +44,8 @@ def conventions(source: Source) -> dict[str, Any]:
         "observation_names": list(FEATURE_NAMES),
         "action": f"{ACTIONS[source.action]}, float32, not clipped; sagecc's learner clips log2 to"
         f" +-{ACTION_LOG2_LIMIT:g}",
-        "reward": "as in the pool: R1 (reward_kind power) or R2 (friendliness), at most 25",
-        "tick_s": 0.01,
+        "reward": f"as in the pool: R1 (reward_kind power) or R2 (friendliness), at most {REWARD_MOST:g}",
+        "tick_s": TICK_S,
         "end": "every episode ends by its clock: truncated, never terminated",
         **source.about,
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import leagues.neighbours
 import leagues.transitions
+import sagecc.analysis
 import sagecc.commands.distance as distance_command
 from collector.features import Windows
 from leagues.distance import (
@@ -228,7 +229,7 @@ def test_summary_by_hand():
 
 @pytest.mark.parametrize("search", ["sample", "index", "pool"])
 def test_command(folders, tmp_path, monkeypatch, search):
-    monkeypatch.setattr(distance_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: ENVIRONMENTS)
     raw, pool = folders
     options = ["--schemes", "cubic,vegas", "--search", search, "--environment", ENVIRONMENTS[1].id, "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path), "--sample", "400", "--every", "2"]
@@ -250,7 +251,7 @@ def test_command(folders, tmp_path, monkeypatch, search):
 
 
 def test_command_needs_its_environment(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(distance_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: ENVIRONMENTS)
     for options, text in ((["--environment", "nowhere"], "nowhere"), ([], "does the rate rise")):
         with pytest.raises(SageccError, match=text):
             CliRunner().invoke(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
 from collector.episode import run_episode
 from execution.agent import PolicyAgent, policy_controller
@@ -108,8 +109,8 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return run
 
-    monkeypatch.setattr(tsne_command, "profile_environments", lambda name: environments)
-    monkeypatch.setattr(tsne_command, "lab_runner", lab)
+    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: environments)
+    monkeypatch.setattr(sagecc.analysis, "lab_runner", lab)
     options = ["--policy", str(POLICY), "--points", "20", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(
         tsne_command.command, [*options, "--league", str(tmp_path / "none")], catch_exceptions=False

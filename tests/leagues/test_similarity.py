@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sagecc.analysis
 import sagecc.commands.similarity as similarity_command
 from leagues.distance import Query
 from leagues.similarity import SIMILARITY_SCHEMA, similarities
@@ -91,7 +92,7 @@ def test_command(tmp_path, monkeypatch):
     games = {(e, s): lively(e, s, 120, 7 * i + j) for i, e in enumerate(environments)
              for j, s in enumerate(("cubic", "vegas", "bic"))}  # fmt: skip
     raw, pool = make_pool(tmp_path, games)
-    monkeypatch.setattr(similarity_command, "profile_environments", lambda name: environments)
+    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: environments)
     options = ["--scheme", "cubic", "--schemes", "vegas,bic,cubic", "--count", "2", "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path / "cache"), "--league", str(tmp_path / "none")]
 
