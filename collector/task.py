@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from collector.episode import run_episode
+from collector.episode import Episode, run_episode
 from collector.lab import WATCHDOG_S, Controller
 from collector.schemes import POLICY_PREFIX
 from collector.spec import Drive, episode_spec
@@ -60,6 +60,11 @@ class Finished:
     spec_sha256: str
     file: bytes
 
+    @classmethod
+    def of(cls, episode: Episode, identity: str) -> Finished:
+        """Pack an episode. identity: of the kernel that it ran on."""
+        return cls(episode.rows.num_rows, episode.spec_sha256, pack(episode, identity))
+
 
 Result = Finished | SageccError
 
@@ -71,4 +76,4 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
         episode = run_episode(kernel, task.environment, task.scheme, task.seed, controller, watchdog_s, task.drive)
     except SageccError as error:
         return error
-    return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))
+    return Finished.of(episode, task.identity)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collector.lab import Controller
 from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 from collector.spec import Drive
 from execution.actions import OWN_WINDOW, Starting, action_of
@@ -70,6 +69,10 @@ class PolicyAgent:
     def hidden(self) -> npt.NDArray[np.float32]:
         """Hidden state of every flow [flows, H]."""
         return self._hidden
+
+    def drive(self, latency_us: int = 0) -> Drive:
+        """Return how the policy drives a flow in the lab: on top of which of its schemes."""
+        return Drive(self._control.underlying_scheme, latency_us)
 
     def __call__(self, sample: np.void) -> tuple[int, int]:
         """Drive the only (or first) flow: see `step`."""
@@ -138,7 +141,7 @@ class PolicyAgent:
         return actions
 
 
-def policy_controller(scheme: str, episode: str | None = None) -> Controller:
+def policy_controller(scheme: str, episode: str | None = None) -> PolicyAgent:
     """Return what drives a flow in the lab for the scheme `policy:PATH`: its policy, by the mixture's mean.
 
     episode: an episode's id (it names the seed): actions are drawn from the mixture instead, as in any other run of it.
@@ -149,9 +152,8 @@ def policy_controller(scheme: str, episode: str | None = None) -> Controller:
 
 
 def policy_drive(scheme: str, latency_us: int = 0) -> Drive:
-    """Return how the policy of the scheme `policy:PATH` drives a flow in the lab: on top of which of its schemes."""
-    control = PolicyArtefact.load(scheme.removeprefix(POLICY_PREFIX)).control
-    return Drive(control.underlying_scheme, latency_us)
+    """Return how the policy of the scheme `policy:PATH` drives a flow; raises SageccError where it cannot be run."""
+    return policy_controller(scheme).drive(latency_us)
 
 
 def stream_of(episode: str) -> int:

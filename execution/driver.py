@@ -23,8 +23,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from execution.actions import OWN_WINDOW
 from execution.agent import PolicyAgent
 from execution.shared import ROW, STALL_NS, Descriptors, Ints, Shared
+from learner import runtime
 from learner.artefact import PolicyArtefact
 from schemas.errors import SageccError
 from schemas.raw import TICK_S
@@ -33,8 +35,6 @@ TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
-
-UNDERLYING_SCHEME = "pure"
 
 AUTO, LITERT = "auto", "litert"
 """AUTO: the fastest runtime that the artefact is exported to, or else the one that needs no export."""
@@ -154,23 +154,25 @@ def warm_up(policy: Policy, slots: int) -> None:
         policy.reset(slot)
 
 
-def load(path: str, runtime: str, slots: int) -> PolicyAgent:
+def load(path: str, runtime_name: str, slots: int) -> PolicyAgent:
     """Return the agent of a policy in a runtime by name, or in AUTO's first that the artefact has.
 
     Raises SageccError where it cannot be run here.
     """
-    below = PolicyArtefact.load(path).control.underlying_scheme
-    if below != UNDERLYING_SCHEME:
+    policy = PolicyArtefact.load(path)
+    below = policy.control.underlying_scheme
+    if below != OWN_WINDOW:
         raise SageccError(
             f"policy {path} acts on top of '{below}'; on this machine's own kernel only policies that set the window"
-            f" alone ('{UNDERLYING_SCHEME}') are driven: run it in the lab"
+            f" alone ('{OWN_WINDOW}') are driven: run it in the lab"
         )
-    if runtime != AUTO:
-        return PolicyAgent.load(path, flows=slots, runtime_name=runtime)
     try:
-        return PolicyAgent.load(path, flows=slots, runtime_name=LITERT)
+        step = runtime.load(policy, LITERT if runtime_name == AUTO else runtime_name)
     except SageccError:
-        return PolicyAgent.load(path, flows=slots)  # where nothing is exported; says what else is wrong
+        if runtime_name != AUTO:
+            raise
+        step = runtime.load(policy)  # nothing is exported
+    return PolicyAgent(policy, slots, step=step)
 
 
 class Link:
@@ -230,9 +232,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: signals.append(number))
     link = Link(socket.socket(fileno=int(sys.argv[1])))
-    path, runtime, slots = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    path, runtime_name, slots = sys.argv[2], sys.argv[3], int(sys.argv[4])
     try:
-        policy = load(path, runtime, slots)
+        policy = load(path, runtime_name, slots)
         warm_up(policy, slots)
     except SageccError as error:
         link.say(error=str(error))

@@ -11,24 +11,22 @@ import multiprocessing
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collector.engines import WORKER_KILLED, WORTH_S, Engine, Results, die_with_parent
-from collector.episode import finished, run_episode
+from collector.episode import finished
 from collector.lab import WATCHDOG_S, Guest
 from collector.machine import room_mb
 from collector.schemes import POLICY_PREFIX
 from collector.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
-from collector.store import pack
-from collector.task import Finished, Result, Task
+from collector.task import Finished, Result, Task, attempt
 from execution.agent import PolicyAgent, policy_controller, stream_of
 from schemas import wire
 from schemas.errors import SageccError
@@ -162,18 +160,15 @@ class Table:
     def _finish(self, seat: _Seat) -> Result:
         task = self.tasks[seat.number]
         episode = finished(task.environment, task.scheme, task.seed, seat.spec, seat.guest.recording)
-        return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))
+        return Finished.of(episode, task.identity)
 
     def _alone(self, number: int) -> Result:
         """Run one episode with nobody beside it."""
         task = self.tasks[number]
-        try:
-            controller = policy_controller(task.scheme, task.id if self.sample else None)
-            environment, scheme, seed = task.environment, task.scheme, task.seed
-            episode = run_episode(self.kernel, environment, scheme, seed, controller, self.watchdog_s, task.drive)
-        except SageccError as error:
-            return error
-        return Finished(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity))
+        drawn = task.id if self.sample else None
+        return attempt(
+            self.kernel, replace(task, factory=lambda scheme: policy_controller(scheme, drawn)), self.watchdog_s
+        )
 
 
 def _in_processes(table: Table, workers: int) -> Numbered:
@@ -181,7 +176,7 @@ def _in_processes(table: Table, workers: int) -> Numbered:
     context = multiprocessing.get_context("spawn")
     taken = context.Value("q", 0)
     processes = []
-    ours: dict[Any, Connection] = {}
+    ours: list[Connection] = []
     try:
         cores = sorted(os.sched_getaffinity(0))
         for worker in range(workers):
@@ -191,15 +186,16 @@ def _in_processes(table: Table, workers: int) -> Numbered:
             process.start()
             send.close()
             processes.append(process)
-            ours[receive] = receive
+            ours.append(receive)
         while ours:
-            for connection in wait(ours):
+            ready = wait(ours)
+            for connection in [end for end in ours if end in ready]:
                 try:
-                    message = ours[connection].recv()
+                    message = connection.recv()
                 except EOFError:
                     raise SageccError(WORKER_KILLED) from None
                 if message is None:
-                    del ours[connection]
+                    ours.remove(connection)
                 elif isinstance(message, BaseException):
                     raise message
                 else:

@@ -20,6 +20,19 @@ UNLIMITED = 0
 
 
 @compiled
+def _pacing_rate(cwnd: int, mss: int, srtt: int) -> int:
+    return cwnd * mss * 1_000_000 // srtt if srtt > 0 else UNLIMITED
+
+
+@compiled
+def _pacing_rates(cwnd: Ints, mss: Ints, srtt: Ints) -> Ints:
+    rates = np.empty(len(cwnd), np.int64)
+    for row in range(len(cwnd)):
+        rates[row] = _pacing_rate(cwnd[row], mss[row], srtt[row])
+    return rates
+
+
+@compiled
 def _multiply(
     kernel: Ints, mss: Ints, srtt: Ints, at: Ints, ratio: Doubles, limits: Ints, window: Doubles, given: Ints
 ) -> tuple[Ints, Ints]:
@@ -30,7 +43,7 @@ def _multiply(
         real = min(max(real * ratio[row], float(limits[0])), float(limits[1]))
         window[slot], given[slot] = real, int(np.floor(real))
         cwnd[row] = given[slot]
-        pacing[row] = cwnd[row] * mss[row] * 1_000_000 // srtt[row] if srtt[row] > 0 else UNLIMITED
+        pacing[row] = _pacing_rate(cwnd[row], mss[row], srtt[row])
     return cwnd, pacing
 
 
@@ -67,4 +80,4 @@ class CongestionWindows:
 def pacing_rates(samples: npt.NDArray[np.void], cwnd: Ints) -> Ints:
     """Return one window an sRTT [B] (bytes/s), UNLIMITED before the first RTT; cwnd [B] in packets."""
     mss, srtt = (samples[name].astype(np.int64) for name in ("mss_bytes", "srtt_us"))
-    return np.asarray(cwnd * mss * 1_000_000 // np.maximum(srtt, 1) * (srtt > 0))
+    return _pacing_rates(cwnd, mss, srtt)

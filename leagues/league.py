@@ -28,7 +28,9 @@ from leagues.standings import (
     BOOTSTRAP_DRAWS,
     CONFIDENCE,
     FriendlyMargin,
+    Ranked,
     breakdown,
+    by_rank,
     lost,
     mark_winners,
     missing,
@@ -115,11 +117,9 @@ class League:
     policies: Mapping[str, str]
     terms: Terms = Terms()
 
-    def rows(self) -> list[tuple[int, str, dict[str, dict[str, float]]]]:
+    def rows(self) -> list[Ranked]:
         """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
-        by_key = {(row["scheme"], row["set"]): row for row in self.standings.to_dicts()}
-        names = sets(self.standings)
-        return [(r, s, {n: by_key[s, n] for n in names}) for r, s, _ in self.ranking.iter_rows()]
+        return by_rank(self.ranking.to_dicts(), self.standings.to_dicts())
 
 
 def play(
@@ -229,8 +229,7 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
-        for scheme in policies:
-            policy_controller(scheme)  # a damaged policy is one error now, not one an episode
+        # Every policy is read here: a damaged one is one error now, not one an episode.
         drives = {scheme: policy_drive(scheme, terms.latency_us) for scheme in policies}
         engine = lockstep(jobs, batch, terms.sample)
         collect(environments, policies, out, kernel, engine, seed, True, policy_controller, prune=True, drives=drives)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -97,6 +97,17 @@ def overall(table: pl.DataFrame) -> pl.DataFrame:
         .select("rank", "scheme", "winning_rate")
         .sort("rank", "scheme")
     )
+
+
+Ranked = tuple[int, str, dict[str, dict[str, Any]]]
+"""A scheme's rank and name, and its rows of the standings by set, the sets in the usual order."""
+
+
+def by_rank(ranking: Sequence[Mapping[str, Any]], table: Sequence[Mapping[str, Any]]) -> list[Ranked]:
+    """Return the schemes in order of rank. ranking: the rows of `overall`; table: those of `standings`."""
+    found = {(row["scheme"], row["set"]): dict(row) for row in table}
+    names = sorted({row["set"] for row in table})
+    return [(row["rank"], row["scheme"], {name: found[row["scheme"], name] for name in names}) for row in ranking]
 
 
 def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int = 0) -> pl.DataFrame:

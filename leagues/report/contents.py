@@ -12,15 +12,13 @@ import polars as pl
 
 from collector.schemes import POLICY_PREFIX
 from leagues.scores import Episode
-from leagues.standings import sets
+from leagues.standings import Ranked, by_rank, sets
 from schemas.environment import Environment
 
 CURVES = "curves.csv"
 
 ANALYSIS_VERSION = "1.0"
 """Of the tables and JSON files that `sagecc distance`, `similarity` and `tsne` write."""
-
-Row = tuple[int, str, dict[str, dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -58,13 +56,9 @@ class Contents:
         """The sets' names in the usual order."""
         return sets(self.wins)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Ranked]:
         """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
-        by_key = {(row["scheme"], row["set"]): row for row in self.summary["standings"]}
-        return [
-            (row["rank"], row["scheme"], {n: by_key[row["scheme"], n] for n in self.sets})
-            for row in self.summary["ranking"]
-        ]
+        return by_rank(self.summary["ranking"], self.summary["standings"])
 
 
 def in_order(environments: Sequence[Environment]) -> list[Environment]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from collector.episode import Episode, run_episode
 from collector.realtime.mahimahi import run_mahimahi
 from collector.schemes import POLICY_PREFIX, check_scheme
-from execution.agent import policy_controller, policy_drive
+from execution.agent import policy_controller
 from leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
@@ -76,7 +76,7 @@ def command(
     controller = policy_controller(scheme, drawn) if policy else None
     began = time.perf_counter()
     if backend == "lab":
-        drive = policy_drive(scheme, round(decision_latency * 1000)) if policy else None
+        drive = controller.drive(round(decision_latency * 1000)) if controller else None
         episode = run_episode(kernel, environment, scheme, seed, controller, drive=drive)
     else:
         episode = run_mahimahi(environment, scheme, seed)
