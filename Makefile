@@ -59,42 +59,49 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
-	bench-gymnasium bench-lockstep
+	bench-gymnasium bench-lockstep bench-policies bench-examples bench-actions bench-report
+RENDER = python -m benchmarks.render && python -m scripts.figures
+
 .PHONY: bench $(BENCHMARKS)
 bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
 $(BENCHMARKS): bench-%: kernel
 	python -m benchmarks.$*
-	python -m benchmarks.render
+	$(RENDER)
 
 .PHONY: bench-distance
 bench-distance: kernel ## Measure searches of the full pool for the nearest transition (after `make full`; 23 GB of disk)
 	python -m benchmarks.distance
-	python -m benchmarks.render
+	$(RENDER)
 
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
 	python -m benchmarks.fidelity
-	python -m benchmarks.render
+	$(RENDER)
 
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
 	python -m benchmarks.policy_fidelity
-	python -m benchmarks.render
+	$(RENDER)
 
 bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
 	python -m benchmarks.attach
-	python -m benchmarks.render
+	$(RENDER)
+
+.PHONY: bench-orca
+bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
+	python -m benchmarks.orca
+	$(RENDER)
 
 .PHONY: policies
 policies: kernel ## Train and judge what experiments/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
 	python -m experiments.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
-	python -m experiments.render; exit $$status
+	python -m experiments.render && python -m scripts.figures; exit $$status
 
 .PHONY: grid-league
 grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/results.md
 	sagecc league --profile full --raw datasets/full/raw --out .cache/experiments/full-grid
 	cp .cache/experiments/full-grid/league.json experiments/full-grid.json
-	python -m experiments.render
+	python -m experiments.render && python -m scripts.figures
 
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md
@@ -103,6 +110,10 @@ readme: ## Write the last league's table and picture into README.md
 .PHONY: notebooks
 notebooks: kernel ## Execute notebooks/ and save them with their outputs
 	python -m scripts.notebooks
+
+.PHONY: figures
+figures: ## Write the numbers of docs/figures.yaml into the prose of README.md and docs/
+	@python -m scripts.figures
 
 .PHONY: columns
 columns: ## Write docs/columns.md, the data dictionary, from schemas/

@@ -24,6 +24,7 @@ RTT_MS = 40
 OWN = "own"
 ALONE_S = 30.0
 SHARED_S = 60.0
+GRAINS_MS = (0, 10, 20, 40)
 LATE_S = (3.0, 5.0)
 """The second falls into the other flow's PROBE_RTT, the first between two."""
 
@@ -34,6 +35,12 @@ def network(link: Link, duration_s: float, cross: tuple[str, ...] = (), start_s:
     """Return a dumbbell of 40 ms round `link`."""
     flows = tuple(CrossFlow(scheme) for scheme in cross)
     return dumbbell("custom", link, RTT_MS / 2, duration_s, ((start_s, duration_s),), cross=flows, start_s=start_s)
+
+
+def gathered(grain_ms: float) -> Environment:
+    """Return 48 Mbps, 1 BDP, whose ACKs come in grains."""
+    smooth = network(flat(48, 1), ALONE_S)
+    return replace(smooth, return_links=(replace(smooth.return_links[0], grain_ms=grain_ms),))
 
 
 def flat(rate_mbps: float, queue_bdp: float) -> Link:
@@ -102,6 +109,7 @@ def tables() -> str:
     return "\n\n".join(
         (
             table("alone, 30 s", own, {name: network(link, ALONE_S) for name, link in alone.items()}),
+            table("ACKs gathered for, 30 s", own, {f"{grain} ms": gathered(grain) for grain in GRAINS_MS}),
             table("with one Cubic, 48 Mbps, 60 s", cubic, against),
             table("among its own, 48 Mbps, 60 s", shared, peers),
         )

@@ -118,12 +118,6 @@ def _drop(pool: Path) -> float:
     return sum(drop(path) for path in pool.rglob("*.parquet"))
 
 
-def _opened(pool: Path) -> duckdb.DuckDBPyConnection:
-    connection = open_pool(pool)
-    connection.execute(f"SET threads = {CORES}")
-    return connection
-
-
 def _seconds(connection: duckdb.DuckDBPyConnection, query: str) -> float:
     begun = time.perf_counter()
     connection.sql(query).to_arrow_table()
@@ -133,7 +127,7 @@ def _seconds(connection: duckdb.DuckDBPyConnection, query: str) -> float:
 def _seconds_anew(pool: Path, query: str) -> float:
     """Ask on a connection of its own, opening it included."""
     begun = time.perf_counter()
-    with _opened(pool) as connection:
+    with open_pool(pool) as connection:
         connection.sql(query).to_arrow_table()
     return time.perf_counter() - begun
 
@@ -149,7 +143,7 @@ def scan(pool: Path) -> Figures:
         left_gb = max(left_gb, _drop(pool))
         cold.append(_seconds_anew(pool, SCAN))
     warm = [_seconds_anew(pool, SCAN) for _ in range(REPEATS)]
-    with _opened(pool) as connection:
+    with open_pool(pool) as connection:
         again = [_seconds(connection, SCAN) for _ in range(REPEATS + 1)][1:]
     found = {"cold, new connection": cold, "warm, new connection": warm, "warm, open connection": again}
     return {"left_gb": left_gb, "times": {name: _summary(times) for name, times in found.items()}}
@@ -157,7 +151,7 @@ def scan(pool: Path) -> Figures:
 
 def look_up(pool: Path) -> Figures:
     """Look up episodes, three columns and all of them: cold on a new connection and on an open one, and warm."""
-    with _opened(pool) as connection:
+    with open_pool(pool) as connection:
         names = [row[0] for row in connection.execute("SELECT episode_id FROM episodes ORDER BY ALL").fetchall()]
         chosen = random.Random(0).sample(names, LOOK_UPS)
         found: Figures = {}
@@ -181,7 +175,6 @@ def queries(pool: Path) -> Figures:
     sections = [section.partition("\n") for section in QUERIES.read_text().split("\n## ")[1:]]
     times = {}
     with tempfile.TemporaryDirectory() as scratch, open_pool(pool.resolve(), RAW.resolve(), league) as connection:
-        connection.execute(f"SET threads = {CORES}")
         os.chdir(scratch)  # for what a question writes
         for title, _, body in sections:
             (query,) = re.findall(r"```sql\n(.*?)```", body, re.DOTALL)

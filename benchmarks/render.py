@@ -361,7 +361,7 @@ two partitions at a time, and `sagecc pool check`. Peak: of the process, in MB. 
 {derived}
 {checked}
 
-Asked in DuckDB with two threads: a scan of three columns of all rows, and {look_up["episodes"]} episodes at random
+Asked in DuckDB on the two cores: a scan of three columns of all rows, and {look_up["episodes"]} episodes at random
 by `episode('...')`. Cold: the pool's files out of the page cache before each question (at most
 {scan["left_gb"]:.1f} GB stayed). New connection: opening it included, as with `sagecc sql QUERY`, whose program itself
 starts in {result["command_s"]:.1f} s. Open connection: as in the shell.
@@ -436,6 +436,168 @@ it, once a pool, took {index["cpu_s"] / 60:.1f} CPU minutes ({index["wall_s"] / 
 """
 
 
+def policies(result: dict[str, Any]) -> str:
+    """Return the section on the shipped policy behind jitter and slow hosts, and on windows far too large."""
+    by_jitter: dict[float, list[dict[str, float]]] = {}
+    for r in result["jitter"]:
+        by_jitter.setdefault(r["jitter_ms"], []).append(r)
+    jitter = "\n".join(
+        f"| {jitter_ms:g} | {len(runs)} | {_span(runs, 'goodput_mbps', '.1f')} | {_span(runs, 'queueing_ms', '.1f')} "
+        f"| {_span(runs, 'cwnd_mean_pkts', '.0f')} | {_span(runs, 'loss', '.1%')} "
+        f"| {sum(r['loss'] > LOCKED_IN for r in runs)} |"
+        for jitter_ms, runs in by_jitter.items()
+    )
+    latency = "\n".join(
+        f"| {r['latency_ms']} | {r['goodput_mbps']:.1f} | {r['queueing_ms']:.1f} | {r['cwnd_mean_pkts']:.0f} "
+        f"| {r['loss']:.1%} |"
+        for r in result["latency"]
+    )
+    floods = "\n".join(
+        f"| {r['window_pkts']:,} | {'yes' if r['paced'] else 'no'} | {r['dropped_pkts']:,} | {r['guest_cpu_s']:.1f} "
+        f"| {r['host_cpu_s']:.1f} |"
+        for r in result["floods"]
+    )
+    return f"""## Policies in the lab (`make bench-policies`)
+
+`{result["policy"]}` alone for {result["duration_s"]} s, a queue of 1 BDP; virtual time, so these figures are the same
+on any machine. Queueing: mean, transmission included. Window: mean from {result["settled_s"]} s on.
+
+24 Mbps, 20 ms, with jitter on the way back, in order; median (lowest-highest) over seeds:
+
+| jitter ms | seeds | goodput Mbps | queueing ms | window, packets | lost | runs that lose over {LOCKED_IN:.0%} |
+|---:|---:|---:|---:|---:|---:|---:|
+{jitter}
+
+48 Mbps, 40 ms, with decisions that come late (`--decision-latency`):
+
+| latency ms | goodput Mbps | queueing ms | window, packets | lost |
+|---:|---:|---:|---:|---:|
+{latency}
+
+A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([why](execution.md#policies-that-flood)):
+
+| window, packets | paced | packets dropped | guest, CPU s | host, CPU s |
+|---:|---|---:|---:|---:|
+{floods}
+"""
+
+
+LOCKED_IN = 0.2
+"""A share of packets lost that a policy which answers losses would not stay at."""
+
+
+def _span(runs: list[dict[str, float]], name: str, form: str) -> str:
+    """Return the median (lowest-highest) of a figure."""
+    values = [run[name] for run in runs]
+    middle = f"{median(values):{form}}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):{form}}-{max(values):{form}})"
+
+
+def orca(result: dict[str, Any]) -> str:
+    """Return the section on Orca's published actor."""
+    alone, shared = result["alone"], result["shared"]
+    places = {(row["set"], row["scheme"]): row for row in result["standings"]}
+    shown = ("orca", "models/sagecc-1", "bbr2", "vegas", "cubic")
+    rows = "\n".join(
+        f"| {scheme} | "
+        + " | ".join(
+            f"{p['rank']} | {p['winning_rate']:.1%} [{100 * p['low']:.1f}, {100 * p['high']:.1f}]"
+            for p in (places[name, scheme] for name in ("I", "II"))
+        )
+        + f" | {shared[scheme]:.0%} |"
+        for scheme in shown
+    )
+    beside = "\n".join(
+        f"| {scheme} | {r['share']:.1%} | {r['queueing_ms']:.0f} | {r['median_queueing_ms']:.0f} |"
+        for scheme, r in alone["schemes"].items()
+    )
+    latency = "\n".join(
+        f"| {r['latency_ms']} | {r['goodput_mbps']:.1f} | {r['queueing_ms']:.1f} | {r['cwnd_mean_pkts']:.0f} "
+        f"| {r['loss']:.1%} |"
+        for r in result["latency"]
+    )
+    return f"""## Orca's published actor (`SAGECC_ORCA=FOLDER make bench-orca`)
+
+Imported from its authors' checkpoint ([policies.md](policies.md#orca)), in a league of `{result["profile"]}` with the
+13 heuristics and `models/sagecc-1`; virtual time, so these figures are the same on any machine. Share: mean of goodput
+over the fair share in Set II, beside a Cubic flow.
+
+| scheme | rank in Set I | winning rate | rank in Set II | winning rate | share |
+|---|---:|---:|---:|---:|---:|
+{rows}
+
+Set I, the same {alone["windows"]} scoring windows:
+
+| | share of the capacity, mean | queueing delay ms, mean | median |
+|---|---:|---:|---:|
+{beside}
+
+Orca has at least nine tenths of Cubic's rate in {alone["as_fast"]:.0%} of the windows, and less delay in
+{alone["less_delay"]:.0%}.
+
+48 Mbps, 40 ms, 1 BDP, with decisions that come late (`--decision-latency`):
+
+| latency ms | goodput Mbps | queueing ms | window, packets | lost |
+|---:|---:|---:|---:|---:|
+{latency}
+"""
+
+
+def examples(result: dict[str, Any]) -> str:
+    """Return the section on the example networks."""
+    rows = "\n".join(
+        f"| {r['example']}{'' if r['as_is'] else ', without its jitter'} | {r['flows']} | {r['goodput_mbps']:.1f} "
+        f"| {r['delay_mean_ms']:.1f} | {r['delay_p95_ms']:.1f} | {r['loss']:.2%} "
+        f"| {'' if r['jain_index'] is None else format(r['jain_index'], '.2f')} |"
+        for r in result["rows"]
+    )
+    return f"""## The example networks (`make bench-examples`)
+
+`sagecc run --scheme {result["scheme"]} --environment docs/examples/environments/NAME.yaml`; virtual time, so these
+figures are the same on any machine. Goodput, one-way delay and loss are those of the flow under test; Jain's index is
+over the flows on its path.
+
+| example | flows | goodput Mbps | delay ms | 95th percentile | lost | Jain |
+|---|---:|---:|---:|---:|---:|---:|
+{rows}
+"""
+
+
+def report(result: dict[str, Any]) -> str:
+    """Return the section on the report's page."""
+    rows = "\n".join(
+        f"| {r['profile']} | {r['schemes']} | {r['environments']:,} | {r['episodes']:,} | {r['trajectories']} "
+        f"| {r['bytes'] / 1e6:.1f} | {r['cpu_s']:.0f} |"
+        for r in result["rows"]
+    )
+    return f"""## The report (`make bench-report`)
+
+`sagecc report`, of the league of `make repro` with all analyses, and of that of `make grid-league`.
+
+| profile | schemes | networks | trajectories | in the page | page, MB | CPU s |
+|---|---:|---:|---:|---|---:|---:|
+{rows}
+"""
+
+
+def actions(result: dict[str, Any]) -> str:
+    """Return the section on what is in the pool's actions."""
+    rows = "\n".join(
+        f"| {r['scheme']} | {r['same']:.0%} | {r['within_percent']:.0%} | {r['growth']:.2g} |" for r in result["rows"]
+    )
+    return f"""## What the pool's schemes do with their window (`make bench-actions`)
+
+All {result["rows_in_pool"]:,} transitions of the pool of `make repro`. As it is: share of ticks with action 1; within
+1 %: with one between 0.99 and 1.01. Growth: mean log2 of the action in the ticks without a queue or a loss (min RTT /
+sRTT above {result["empty_above"]}, kernel state open, nothing lost for a second, after the first
+{result["after_s"]} s).
+
+| scheme | as it is | within 1 % | growth without a queue, log2 a tick |
+|---|---:|---:|---:|
+{rows}
+"""
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "collect": collect,
     "full": full,
@@ -450,12 +612,17 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "lockstep": lockstep,
     "attach": attach,
     "policy_fidelity": policy_fidelity,
+    "policies": policies,
+    "orca": orca,
     "gymnasium": gymnasium,
+    "examples": examples,
+    "actions": actions,
+    "report": report,
 }
 
 
-def main() -> None:
-    """Write the page."""
+def page() -> str:
+    """Return docs/benchmarks.md as the results say it."""
     parts = [HEAD]
     for name, section in SECTIONS.items():
         path = RESULTS / f"{name}.json"
@@ -464,9 +631,9 @@ def main() -> None:
             m = saved["machine"]
             where = f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}, {m['date']}"
             parts.append(section(saved["result"]) + f"\nMeasured on {where}.\n")
-    with write_atomically(PAGE) as beside:
-        beside.write_text("\n".join(parts))
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":
-    main()
+    with write_atomically(PAGE) as beside:
+        beside.write_text(page())

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import render
 from collector.schemes import OTHERS, SCHEMES
-from scripts import columns_page
+from schemas.errors import SageccError
+from scripts import columns_page, figures
 from tests.conftest import ROOT
 
 LAYERS = {
@@ -187,7 +189,35 @@ def test_the_data_dictionary_is_that_of_the_schemas() -> None:
     assert columns_page.PAGE.read_text() == columns_page.page(), "docs/columns.md is out of date: make columns"
 
 
+def test_the_benchmarks_page_is_that_of_their_results() -> None:
+    assert (ROOT / render.PAGE).read_text() == render.page(), "docs/benchmarks.md: python -m benchmarks.render"
+
+
+def test_every_number_of_the_prose_comes_from_a_file() -> None:
+    used: set[str] = set()
+    for page in figures.pages():
+        text = page.read_text()
+        assert figures.fill(text) == text, f"{page.name} is out of date: make figures"
+        used |= figures.names(text)
+    assert used == set(figures.figures()), "docs/figures.yaml has numbers that no page shows"
+
+
+def test_a_number_of_the_prose_must_be_listed() -> None:
+    with pytest.raises(SageccError, match="no figure 'goodput'"):
+        figures.fill("It reaches <!-- = goodput -->48<!-- / --> Mbps.")
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as Git's hosts make them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.relative_to(ROOT)}: {target}"
+            if anchor and found.suffix == ".md":
+                assert anchor in headings(found), f"{page.relative_to(ROOT)}: {target}#{anchor}"
