@@ -163,7 +163,10 @@ def _configuration(result: Values) -> str:
     changes = {**result["changes"]}
     inner = changes.pop("data", {})
     fields = [*changes.items(), *((f"data.{name}", value) for name, value in inner.items())]
-    return ", ".join([f"`{result['base']}`", *(f"{name} {_short(value)}" for name, value in fields)])
+    parts = [f"`{result['base']}`", *(f"{name} {_short(value)}" for name, value in fields)]
+    if best := result.get("keep_best"):
+        parts.append(f"best in `{best['league']}` every {best['every']:,} steps (kept: {result['kept_step']:,})")
+    return ", ".join(parts)
 
 
 def _short(value: object) -> str:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ from collector.grid import profile_environments
 from collector.identity import kernel_identity
 from collector.schemes import POLICY_PREFIX, SCHEMES
 from experiments.runs import Plan, Run, read_plan
+from leagues.candidate import MEAN_RATE, CandidateLeague
 from leagues.league import League, lab_runner, play, save
 from leagues.standings import sets
 from learner.compiled import CompiledPool, compile_pool
+from learner.evaluation import Evaluation
 from learner.train import train
 from sagecc.options import kernel_option
 from schemas.errors import SageccError
@@ -108,13 +111,20 @@ def carry_out(
             "episodes": len(pool.starts),
         },
     }
-    policy = folder / "policy"
+    policy, evaluation = folder / "policy", None
+    if run.keep_best:
+        profile = run.keep_best.league
+        judge = CandidateLeague(profile, tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs)
+        evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
+        result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
         try:
-            outcome = train(run.config, run.pool, policy, folder / "logs", POOL_CACHE, run.seed)
+            outcome = train(run.config, run.pool, policy, folder / "logs", POOL_CACHE, run.seed, evaluation=evaluation)
         except SageccError as error:
             return {**result, "failure": str(error)}
     assert outcome is not None, "a run in one process is its own chief"
+    if run.keep_best:
+        result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
     leagues = {}
     for profile, raw in plan.leagues.items():
         _say(f"{run.name}: playing {profile}")

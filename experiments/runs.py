@@ -23,8 +23,19 @@ LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class KeepBest:
+    """How a run's policy is chosen: by its mean winning rate in a league, played every so many steps."""
+
+    league: str
+    every: int
+
+
+@dataclass(frozen=True)
 class Run:
-    """One policy to train: its configuration, which shipped one it starts from, what differs from that; seed, pool."""
+    """One policy to train: its configuration, which shipped one it starts from, what differs from that; seed, pool.
+
+    keep_best: None keeps the last one.
+    """
 
     name: str
     base: str
@@ -32,6 +43,7 @@ class Run:
     config: Config
     seed: int
     pool: Path
+    keep_best: KeepBest | None = None
 
     def fingerprint(self, pool_identity: str, kernel_identity: str, leagues: Mapping[str, Path]) -> str:
         """Return what two runs share if the later one need not be done: policy, kernel and leagues are the same.
@@ -40,7 +52,9 @@ class Run:
         """
         config = _differing(asdict(self.config), _defaults())
         played = {profile: [e.id for e in profile_environments(profile)] for profile in leagues}
-        text = json.dumps([RUN_VERSION, config, self.seed, pool_identity, kernel_identity, played], sort_keys=True)
+        chosen = [asdict(self.keep_best)] if self.keep_best else []
+        decides = [RUN_VERSION, config, self.seed, pool_identity, kernel_identity, played, *chosen]
+        text = json.dumps(decides, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -77,12 +91,15 @@ def read_plan(path: Path) -> Plan:
     for name, of in values["runs"].items():
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise SageccError(f"{path}: a run's name has small letters, digits, '.', '+' and '-' only, not {name!r}")
-        runs[name] = _run(f"{path}: run '{name}'", name, of or {}, values["base"], values["pool"])
+        where = f"{path}: run '{name}'"
+        runs[name] = run = _run(where, name, of or {}, values["base"], values["pool"])
+        if run.keep_best and run.keep_best.league not in values["leagues"]:
+            raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
     return Plan(runs, {profile: Path(raw) for profile, raw in values["leagues"].items()})
 
 
 def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
-    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "pool": str}
+    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "pool": str, "keep_best": dict}
     values = _fields(of, where, kinds)
     changes = dict(values.get("changes", {}))
     if "steps" in values:
@@ -95,7 +112,17 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
         differs = _differing(asdict(config), asdict(load(base)))
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
-    return Run(name, base, differs, config, seed, Path(values.get("pool", pool)))
+    keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
+    return Run(name, base, differs, config, seed, Path(values.get("pool", pool)), keep_best)
+
+
+def _keep_best(where: str, of: object) -> KeepBest:
+    values = _fields(of, where, {"league": str, "every": int})
+    if lacking := [name for name in ("league", "every") if not values.get(name)]:
+        raise SageccError(f"{where}: '{lacking[0]}' is missing or zero")
+    if values["every"] < 1:
+        raise SageccError(f"{where}: every {values['every']} steps is never: at least 1")
+    return KeepBest(**values)
 
 
 def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, Any]:

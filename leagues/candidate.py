@@ -14,6 +14,9 @@ from collector.identity import kernel_identity
 from collector.schemes import POLICY_PREFIX
 from leagues.league import Rules, lab_runner, play
 
+MEAN_RATE = "winning_rate"
+"""The score that is the mean over the sets."""
+
 
 class CandidateLeague:
     """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score.
@@ -55,7 +58,7 @@ class CandidateLeague:
         league = play(self._profile, self._environments, (*self._schemes, scheme), self._raw, self._out, runner)
         rates = {row["scheme"]: row["winning_rate"] for row in league.ranking.to_dicts()}
         by_set = {row["set"]: row["winning_rate"] for row in league.standings.to_dicts() if row["scheme"] == scheme}
-        return {"winning_rate": rates[scheme], **{f"set_{name}": rate for name, rate in sorted(by_set.items())}}
+        return {MEAN_RATE: rates[scheme], **{f"set_{name}": rate for name, rate in sorted(by_set.items())}}
 
     def _competitors(self) -> set[str]:
         return {cross.scheme for environment in self._environments for cross in environment.cross}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 LEAGUES = Path(".cache/league")
 """Where the heuristics' trajectories of evaluations lie, a folder a profile; safe to delete."""
 
-BEST_BY = "winning_rate"
-
 
 @click.command()
 @click.option(
@@ -155,8 +153,8 @@ def command(
     logs = logs or Path("logs") / out.name
     evaluation = None
     if evaluate_every is not None:
-        best_by = BEST_BY if keep == "best" else ""
-        evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best_by, kernel, logs, jobs)
+        best = keep == "best"
+        evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best, kernel, logs, jobs)
     outcome = train(
         *(config, pool, out, logs, cache, seed, checkpoint_every, int8, checkpoint_steps or 0, evaluation),
         strategy=strategy,
@@ -180,12 +178,12 @@ def command(
         click.echo(f"step {step:>8}  " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))
 
 
-def _league(profile: str, schemes: str, every: int, best_by: str, kernel: Path, logs: Path, jobs: int) -> Evaluation:
+def _league(profile: str, schemes: str, every: int, best: bool, kernel: Path, logs: Path, jobs: int) -> Evaluation:
     """Return the evaluation by a league, its heuristics collected."""
     # The lab and the league are loaded by a run that asks for them: training needs neither.
-    from leagues.candidate import CandidateLeague
+    from leagues.candidate import MEAN_RATE, CandidateLeague
     from learner.evaluation import Evaluation
 
     league = CandidateLeague(profile, parse_schemes(schemes), kernel, LEAGUES / profile, logs / "league", jobs)
     league.prepare()
-    return Evaluation(league, every, league.identity, best_by)
+    return Evaluation(league, every, league.identity, MEAN_RATE if best else "")

@@ -57,6 +57,8 @@ def test_runs_best_first_with_their_goals() -> None:
     )
     assert lines[-1].startswith("- `wild` (`small`, gru 128")
     assert lines[-1].endswith("has no policy: diverged")
+    kept = {"keep_best": {"league": "small", "every": 1000}, "kept_step": 4000, "changes": {}}
+    assert "| `small`, best in `small` every 1,000 steps (kept: 4,000) |" in runs_part([result("kept", 0.3, **kept)])
     assert runs_part([]) == "No run yet: `make policies`."
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,11 @@ from click.testing import CliRunner
 
 import experiments.run as harness
 from collector.store import partition
-from experiments.runs import Plan, Run
+from experiments.runs import KeepBest, Plan, Run
+from leagues.candidate import MEAN_RATE
 from leagues.league import League
 from learner.config import load
+from learner.evaluation import Evaluation
 from schemas.environment import Environment
 from schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
@@ -36,13 +39,17 @@ class Machinery:
         self.saved: list[Path] = []
         self.error: Exception | None = None
 
-    def train(self, config: Any, pool: Path, out: Path, logs: Path, cache: Path, seed: int) -> SimpleNamespace:
+    def train(
+        self, config: Any, pool: Path, out: Path, logs: Path, cache: Path, seed: int, evaluation: Evaluation | None
+    ) -> SimpleNamespace:
         self.trained.append((config.steps, seed))
         if self.error:
             raise self.error
         out.mkdir(parents=True, exist_ok=True)
         (out / "card.json").write_text(f"{config.steps} {seed}")
-        return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5})
+        scores = {step: evaluation.score(out, step) for step in (evaluation.every, config.steps)} if evaluation else {}
+        step = evaluation.best(scores) if evaluation else config.steps
+        return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=scores)
 
     def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
         assert set(schemes) == set(SCHEMES)
@@ -111,6 +118,30 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
     assert machinery.saved == [harness.ARTEFACTS / "one/smoke"]
+
+
+def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Judge:
+        identity = "league"
+
+        def __init__(self, *given: object) -> None:
+            asked.append(given)
+
+        def __call__(self, policy: Path, step: int) -> dict[str, float]:
+            return {MEAN_RATE: {2: 0.5, 5: 0.25}[step]}
+
+    monkeypatch.setattr(harness, "CandidateLeague", Judge)
+    one = plan("one").runs["one"]
+    run_all(Plan({"one": replace(one, keep_best=KeepBest("smoke", 2))}, {"smoke": Path("raw")}))
+    found = result("one")
+    assert found["keep_best"] == {"league": "smoke", "every": 2}
+    assert found["scores"] == {"2": {MEAN_RATE: 0.5}, "5": {MEAN_RATE: 0.25}}
+    assert found["kept_step"] == 2
+    assert [given[:4] for given in asked] == [("smoke", tuple(SCHEMES), Path("kernel"), Path("raw"))]
 
 
 def test_what_is_done_is_not_done_again_and_what_changed_is(machinery: Machinery) -> None:

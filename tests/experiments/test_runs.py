@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments.run import RUNS
-from experiments.runs import Plan, Run, read_plan
+from experiments.runs import KeepBest, Plan, Run, read_plan
 from learner.config import load
 from schemas.errors import SageccError
 from tests.conftest import ROOT
@@ -19,6 +20,7 @@ runs:
   plain:
   wide: {changes: {width: 48, discount: 0.95}, seed: 3, steps: 7, pool: datasets/full/pool}
   top: {config: no-gru, changes: {data: {schemes: [vegas]}}}
+  kept: {keep_best: {league: smoke, every: 10}}
 """
 
 
@@ -47,9 +49,9 @@ def test_a_run_is_its_configuration_and_what_differs_from_the_base(tmp_path: Pat
 
 def test_chosen_runs(tmp_path: Path) -> None:
     found = plan(tmp_path)
-    assert [run.name for run in found.chosen(())] == ["plain", "wide", "top"]
+    assert [run.name for run in found.chosen(())] == ["plain", "wide", "top", "kept"]
     assert [run.name for run in found.chosen(("top",))] == ["top"]
-    with pytest.raises(SageccError, match="no run 'tall': the runs are plain, wide, top"):
+    with pytest.raises(SageccError, match="no run 'tall': the runs are plain, wide, top, kept"):
         found.chosen(("tall",))
 
 
@@ -64,8 +66,10 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
         fingerprint(run, pool="q"),
         fingerprint(run, kernel="q"),
         fingerprint(run, profile="heldout"),
+        fingerprint(plan(tmp_path).runs["kept"]),
+        fingerprint(replace(run, keep_best=KeepBest("smoke", 20))),
     }
-    assert len(others - {fingerprint(run)}) == 5
+    assert len(others - {fingerprint(run)}) == 7
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,10 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
         ("seed: 3", "sead: 3", "run 'wide': unknown field 'sead'"),
         ("  plain:", "  Plain Run:", "a run's name has small letters"),
         ("runs:", "runs: [", "is not YAML"),
+        ("league: smoke", "league: small", "run 'kept': keep_best: 'small' is none of the leagues"),
+        ("every: 10", "each: 10", "run 'kept': keep_best: unknown field 'each'"),
+        (", every: 10", "", "run 'kept': keep_best: 'every' is missing or zero"),
+        ("every: 10", "every: -1", "run 'kept': keep_best: every -1 steps is never"),
     ],
 )
 def test_bad_plans_are_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:
@@ -100,5 +108,5 @@ def test_no_plan(tmp_path: Path) -> None:
 def test_the_projects_own_plan_is_sound() -> None:
     found = read_plan(ROOT / RUNS)
     assert next(iter(found.leagues)) == "heldout"
-    configurations = [(run.config, run.seed, run.pool) for run in found.runs.values()]
+    configurations = [(run.config, run.seed, run.pool, run.keep_best) for run in found.runs.values()]
     assert all(configurations.count(one) == 1 for one in configurations), "two runs are the same"
