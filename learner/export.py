@@ -26,6 +26,9 @@ IR_VERSION = 8
 
 CHECKED_TICKS, CHECKED_FLOWS = 100, 4
 
+ROUNDING = 1e-5
+"""Differences are told in whole steps of this: what is below is the order of sums, which is another on each machine."""
+
 
 def export(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> Exported:
     """Write the network in every format, run each, and say how far it is from numpy.
@@ -43,7 +46,7 @@ def export(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> Ex
 
 
 def difference(sizes: Network, weights: dict[str, Floats], network: Step) -> dict[str, float]:
-    """Return the largest absolute difference to numpy of each output, to two digits."""
+    """Return the largest absolute difference to numpy of each output, rounded up to a step of ROUNDING."""
     inputs = np.random.default_rng(0).normal(size=(CHECKED_TICKS, CHECKED_FLOWS, sizes.inputs)).astype(np.float32)
     ours = theirs = np.zeros((CHECKED_FLOWS, sizes.state), np.float32)
     largest = np.zeros(len(OUTPUTS))
@@ -51,7 +54,9 @@ def difference(sizes: Network, weights: dict[str, Floats], network: Step) -> dic
         wanted, found = sizes.forward(weights, NumpyOps(), x, ours), network(x, theirs)
         largest = np.maximum(largest, [np.abs(a - b).max(initial=0.0) for a, b in zip(wanted, found, strict=True)])
         ours, theirs = wanted[-1], found[-1]
-    return {name: float(f"{value:.1e}") for name, value in zip(OUTPUTS, largest, strict=True)}
+    return {
+        name: float(f"{value:g}") for name, value in zip(OUTPUTS, np.ceil(largest / ROUNDING) * ROUNDING, strict=True)
+    }
 
 
 def litert(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> bytes:
