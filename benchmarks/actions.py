@@ -17,7 +17,7 @@ EMPTY_ABOVE = 0.98
 AFTER_S = 5
 QUERY = """
 WITH marked AS (
-    SELECT scheme, action, reward,
+    SELECT scheme, action,
         rtt_rate > $empty AND ca_state = 0 AND loss_db = 0 AND t_s > $after AS no_queue
     FROM transitions
 )
@@ -27,7 +27,7 @@ SELECT
     avg((action BETWEEN 0.99 AND 1.01)::INT) AS within_percent,
     avg(log2(action)) FILTER (no_queue) AS growth,
     count(*) AS rows
-FROM marked GROUP BY ROLLUP (scheme) ORDER BY ALL
+FROM marked GROUP BY ROLLUP (scheme)
 """
 
 

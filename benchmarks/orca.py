@@ -15,11 +15,9 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from benchmarks.policies import LONG, SHIPPED, figures
-from collector.episode import run_episode
+from benchmarks.policies import LONG, SHIPPED, played
 from collector.grid import profile_environments
 from collector.schemes import POLICY_PREFIX, SCHEMES
-from execution.agent import policy_controller
 from leagues.league import lab_runner, play
 from learner.orca_import import import_checkpoint
 from schemas.errors import SageccError
@@ -53,7 +51,7 @@ def main() -> None:
             "standings": league.standings.with_columns(pl.col("scheme").replace(names)).to_dicts(),
             "alone": against(windows.filter(pl.col("set") == "I")),
             "shared": shares(windows.filter(pl.col("set") == "II")),
-            "latency": [latency(orca, latency_ms) for latency_ms in LATENCIES_MS],
+            "latency": [{"latency_ms": late, **played(orca, LONG, latency_ms=late)} for late in LATENCIES_MS],
         },
     )
 
@@ -80,13 +78,6 @@ def shares(windows: pl.DataFrame) -> dict[str, float]:
     """Return the mean of each scheme's goodput over its fair share beside a Cubic flow."""
     means = windows.group_by("scheme").agg((pl.col("goodput_mbps") / pl.col("fair_share_mbps")).mean().alias("share"))
     return {row["scheme"]: row["share"] for row in means.sort("scheme").to_dicts()}
-
-
-def latency(orca: str, latency_ms: float) -> dict[str, float]:
-    """Run Orca with a host that thinks for so long."""
-    agent = policy_controller(orca)
-    drive = agent.drive(round(latency_ms * 1000))
-    return {"latency_ms": latency_ms, **figures(run_episode(KERNEL, LONG.environment(), orca, 0, agent, drive=drive))}
 
 
 if __name__ == "__main__":

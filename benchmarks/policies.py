@@ -32,8 +32,6 @@ FLOOD_S = 6
 DURATION_S = 20
 SETTLED_S = 5
 
-Rows = list[dict[str, Any]]
-
 
 @dataclass(frozen=True)
 class Network:
@@ -75,21 +73,20 @@ def jitter() -> Iterable[dict[str, Any]]:
     """Run the shipped policy on SHORT with each jitter and seed."""
     for jitter_ms in tqdm(JITTERS_MS, desc="jitter"):
         for seed in SEEDS if jitter_ms else (0,):
-            episode = played(replace(SHORT, jitter_ms=jitter_ms), seed)
-            yield {"jitter_ms": jitter_ms, "seed": seed, **figures(episode)}
+            yield {"jitter_ms": jitter_ms, "seed": seed, **played(SHIPPED, replace(SHORT, jitter_ms=jitter_ms), seed)}
 
 
 def latency() -> Iterable[dict[str, Any]]:
     """Run the shipped policy on LONG with each latency of its decisions."""
     for latency_ms in tqdm(LATENCIES_MS, desc="latency"):
-        yield {"latency_ms": latency_ms, **figures(played(LONG, 0, latency_ms))}
+        yield {"latency_ms": latency_ms, **played(SHIPPED, LONG, latency_ms=latency_ms)}
 
 
-def played(network: Network, seed: int, latency_ms: float = 0) -> Episode:
-    """Run the shipped policy."""
-    agent = policy_controller(SHIPPED)
+def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:
+    """Run a policy, with decisions that come so late; return its figures."""
+    agent = policy_controller(scheme)
     drive = agent.drive(round(latency_ms * 1000))
-    return run_episode(KERNEL, network.environment(), SHIPPED, seed, agent, drive=drive)
+    return figures(run_episode(KERNEL, network.environment(), scheme, seed, agent, drive=drive))
 
 
 def figures(episode: Episode) -> dict[str, float]:

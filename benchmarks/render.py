@@ -447,11 +447,6 @@ def policies(result: dict[str, Any]) -> str:
         f"| {sum(r['loss'] > LOCKED_IN for r in runs)} |"
         for jitter_ms, runs in by_jitter.items()
     )
-    latency = "\n".join(
-        f"| {r['latency_ms']} | {r['goodput_mbps']:.1f} | {r['queueing_ms']:.1f} | {r['cwnd_mean_pkts']:.0f} "
-        f"| {r['loss']:.1%} |"
-        for r in result["latency"]
-    )
     floods = "\n".join(
         f"| {r['window_pkts']:,} | {'yes' if r['paced'] else 'no'} | {r['dropped_pkts']:,} | {r['guest_cpu_s']:.1f} "
         f"| {r['host_cpu_s']:.1f} |"
@@ -470,9 +465,7 @@ on any machine. Queueing: mean, transmission included. Window: mean from {result
 
 48 Mbps, 40 ms, with decisions that come late (`--decision-latency`):
 
-| latency ms | goodput Mbps | queueing ms | window, packets | lost |
-|---:|---:|---:|---:|---:|
-{latency}
+{_late(result["latency"])}
 
 A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([why](execution.md#policies-that-flood)):
 
@@ -480,6 +473,18 @@ A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([
 |---:|---|---:|---:|---:|
 {floods}
 """
+
+
+def _late(runs: list[dict[str, float]]) -> str:
+    """Return the table of a policy's runs with decisions that come late."""
+    rows = "\n".join(
+        f"| {r['latency_ms']} | {r['goodput_mbps']:.1f} | {r['queueing_ms']:.1f} | {r['cwnd_mean_pkts']:.0f} "
+        f"| {r['loss']:.1%} |"
+        for r in runs
+    )
+    return f"""| latency ms | goodput Mbps | queueing ms | window, packets | lost |
+|---:|---:|---:|---:|---:|
+{rows}"""
 
 
 LOCKED_IN = 0.2
@@ -511,11 +516,6 @@ def orca(result: dict[str, Any]) -> str:
         f"| {scheme} | {r['share']:.1%} | {r['queueing_ms']:.0f} | {r['median_queueing_ms']:.0f} |"
         for scheme, r in alone["schemes"].items()
     )
-    latency = "\n".join(
-        f"| {r['latency_ms']} | {r['goodput_mbps']:.1f} | {r['queueing_ms']:.1f} | {r['cwnd_mean_pkts']:.0f} "
-        f"| {r['loss']:.1%} |"
-        for r in result["latency"]
-    )
     return f"""## Orca's published actor (`SAGECC_ORCA=FOLDER make bench-orca`)
 
 Imported from its authors' checkpoint ([policies.md](policies.md#orca)), in a league of `{result["profile"]}` with the
@@ -537,9 +537,7 @@ Orca has at least nine tenths of Cubic's rate in {alone["as_fast"]:.0%} of the w
 
 48 Mbps, 40 ms, 1 BDP, with decisions that come late (`--decision-latency`):
 
-| latency ms | goodput Mbps | queueing ms | window, packets | lost |
-|---:|---:|---:|---:|---:|
-{latency}
+{_late(result["latency"])}
 """
 
 
