@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.machine import save
-from schemas.errors import SageccError
-from schemas.views import open_pool
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.views import open_pool
 
 POOL = Path("datasets/pool")
 EMPTY_ABOVE = 0.98

@@ -24,11 +24,11 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from collector.realtime import host
-from collector.realtime.process import Program
-from execution import kernel_scheme
-from execution.shared import MODES, Shared
-from execution.supervisor import driving
+from sagecc.collector.realtime import host
+from sagecc.collector.realtime.process import Program
+from sagecc.execution import kernel_scheme
+from sagecc.execution.shared import MODES, Shared
+from sagecc.execution.supervisor import driving
 
 MODEL, RUNTIME = Path("models/sagecc-1"), "litert"
 FLOWS = (1, 100, 1000)

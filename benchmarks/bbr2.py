@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from collector.episode import Episode, FlowSummary, jain_index, run_episode
-from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
-from schemas.files import write_atomically
+from sagecc.collector.episode import Episode, FlowSummary, jain_index, run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
+from sagecc.schemas.files import write_atomically
 
 KERNEL = Path("build/sagecc-linux")
 PAGE = Path("docs/bbr2.md")

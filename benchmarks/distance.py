@@ -19,14 +19,14 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
-from collector.episode import run_episode
-from collector.grid import set_one
-from execution.agent import policy_controller, policy_drive
-from leagues.distance import Query, Search, distances, exact_in_pool, exact_in_sample
-from leagues.neighbours import in_index, prepare
-from leagues.scores import find_episodes
-from leagues.trajectories import STEP_UP, query
-from leagues.transitions import PoolTransitions, pool_rows
+from sagecc.collector.episode import run_episode
+from sagecc.collector.grid import set_one
+from sagecc.execution.agent import policy_controller, policy_drive
+from sagecc.leagues.distance import Query, Search, distances, exact_in_pool, exact_in_sample
+from sagecc.leagues.neighbours import in_index, prepare
+from sagecc.leagues.scores import find_episodes
+from sagecc.leagues.trajectories import STEP_UP, query
+from sagecc.leagues.transitions import PoolTransitions, pool_rows
 
 POLICY = "policy:models/sagecc-1"
 SCHEMES = ("vegas", "cubic")

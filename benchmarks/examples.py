@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from collector.episode import run_episode
-from schemas.environment import Environment
-from schemas.environment_file import load_environment
+from sagecc.collector.episode import run_episode
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_file import load_environment
 
 EXAMPLES = Path("docs/examples/environments")
 SCHEME = "cubic"

@@ -19,10 +19,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from learner import artefact, config, runtime
-from learner.export import export
-from learner.scaling import Floats, Scaling
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner import artefact, config, runtime
+from sagecc.learner.export import export
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.schemas.pool import FEATURE_NAMES
 
 CONFIGURATIONS = ("paper", "small")
 BATCHES = (1, 16, 64, 1000)

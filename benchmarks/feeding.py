@@ -19,10 +19,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
-from learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
-from learner.data import THREADS, Prefetch, WindowSampler
-from learner.scaling import Floats, Scaling
-from learner.selection import Trajectories
+from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
+from sagecc.learner.data import THREADS, Prefetch, WindowSampler
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.learner.selection import Trajectories
 
 FILE_BYTES = 17 * 10**9
 EPISODE_ROWS = 3_400

@@ -22,11 +22,11 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from collector.episode import Episode, run_episode
-from collector.grid import bottleneck
-from collector.realtime.host import run_on_host, why_not
-from schemas.environment import Environment, dumbbell
-from schemas.files import write_atomically
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.collector.realtime.host import run_on_host, why_not
+from sagecc.schemas.environment import Environment, dumbbell
+from sagecc.schemas.files import write_atomically
 
 KERNEL = Path("build/sagecc-linux")
 KEPT = Path("build/fidelity")

@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from benchmarks.collect import flat
 from benchmarks.machine import CpuTime, save
-from execution.environments import ID
-from schemas.pool import FEATURE_NAMES
+from sagecc.execution.environments import ID
+from sagecc.schemas.pool import FEATURE_NAMES
 
 RATES_MBPS = (12, 48)
 NUMBERS = (1, 8)

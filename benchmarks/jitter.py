@@ -20,10 +20,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import RESULTS, save
-from collector.episode import run_episode
-from collector.grid import bottleneck
-from schemas.environment import MTU_BYTES, Environment, Link
-from schemas.files import write_atomically
+from sagecc.collector.episode import run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.schemas.environment import MTU_BYTES, Environment, Link
+from sagecc.schemas.files import write_atomically
 
 KERNEL = Path("build/sagecc-linux")
 PAGE = Path("docs/jitter.md")

@@ -24,17 +24,17 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
-from collector.engines import Engine, local
-from collector.grid import profile_environments
-from collector.schemes import POLICY_PREFIX
-from collector.task import Task
-from execution.agent import policy_controller, policy_drive
-from execution.lockstep import BATCH, lockstep
-from learner import config
-from learner.artefact import Control, NetworkSizes, PolicyArtefact, write
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
-from schemas.raw import TICK_S
+from sagecc.collector.engines import Engine, local
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.task import Task
+from sagecc.execution.agent import policy_controller, policy_drive
+from sagecc.execution.lockstep import BATCH, lockstep
+from sagecc.learner import config
+from sagecc.learner.artefact import Control, NetworkSizes, PolicyArtefact, write
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
+from sagecc.schemas.raw import TICK_S
 
 KERNEL = Path("build/sagecc-linux")
 SHIPPED = Path("models/sagecc-1")

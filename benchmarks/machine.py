@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.files import write_atomically
+from sagecc.schemas.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 

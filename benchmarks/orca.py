@@ -16,11 +16,11 @@ import polars as pl
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
 from benchmarks.policies import LONG, SHIPPED, played
-from collector.grid import profile_environments
-from collector.schemes import POLICY_PREFIX, SCHEMES
-from leagues.league import lab_runner, play
-from learner.orca_import import import_checkpoint
-from schemas.errors import SageccError
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.schemes import POLICY_PREFIX, SCHEMES
+from sagecc.leagues.league import lab_runner, play
+from sagecc.learner.orca_import import import_checkpoint
+from sagecc.schemas.errors import SageccError
 
 PROFILE = "small"
 RAW = Path("datasets/raw")

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from collector.episode import Episode, run_episode
-from collector.grid import bottleneck
-from collector.schemes import SCHEMES
-from leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
-from schemas.environment import dumbbell
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.collector.schemes import SCHEMES
+from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
+from sagecc.schemas.environment import dumbbell
 
 KERNEL = Path("build/sagecc-linux")
 PICTURE = Path("docs/img/schemes.png")

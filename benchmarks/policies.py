@@ -15,13 +15,13 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
-from collector.episode import Episode, run_episode
-from collector.grid import bottleneck
-from collector.schemes import POLICY_PREFIX
-from collector.spec import Drive
-from execution.agent import policy_controller
-from execution.window import UNLIMITED, pacing_rates
-from schemas.environment import Environment, Link
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.spec import Drive
+from sagecc.execution.agent import policy_controller
+from sagecc.execution.window import UNLIMITED, pacing_rates
+from sagecc.schemas.environment import Environment, Link
 
 SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
 JITTERS_MS = (0, 0.25, 0.5, 1)

@@ -26,15 +26,15 @@ from tqdm import tqdm
 
 from benchmarks.fidelity import KERNEL, network, queueing_ms
 from benchmarks.machine import save
-from collector.episode import Episode, run_episode
-from collector.realtime import host
-from execution import kernel_scheme
-from execution.agent import policy_controller, policy_drive
-from execution.kernel_scheme import own_name
-from execution.shared import Shared
-from execution.supervisor import Supervisor, driving
-from leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
-from schemas.files import write_atomically
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.realtime import host
+from sagecc.execution import kernel_scheme
+from sagecc.execution.agent import policy_controller, policy_drive
+from sagecc.execution.kernel_scheme import own_name
+from sagecc.execution.shared import Shared
+from sagecc.execution.supervisor import Supervisor, driving
+from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
+from sagecc.schemas.files import write_atomically
 
 KEPT = Path("build/policy-fidelity")
 PICTURE = Path("docs/img/policy-host.png")

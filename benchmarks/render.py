@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.machine import RESULTS
-from schemas.files import write_atomically
+from sagecc.schemas.files import write_atomically
 
 PAGE = Path("docs/benchmarks.md")
 HEAD = """# Benchmarks

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.machine import CpuTime, save
-from leagues.report.folder import load
-from leagues.report.page import render
-from leagues.report.series import MOST_TRAJECTORIES
-from schemas.errors import SageccError
+from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.page import render
+from sagecc.leagues.report.series import MOST_TRAJECTORIES
+from sagecc.schemas.errors import SageccError
 
 LEAGUES = (
     ("small", Path("leagues/results"), Path("datasets/raw"), Path("leagues/analysis")),

@@ -9,15 +9,15 @@ from itertools import groupby, product
 from pathlib import Path
 from types import MappingProxyType
 
-from collector.engines import Engine
-from collector.identity import kernel_identity
-from collector.progress import Progress
-from collector.schemes import POLICY_PREFIX, check_scheme
-from collector.spec import Drive
-from collector.store import Partition
-from collector.task import ControllerFactory, Task
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.collector.engines import Engine
+from sagecc.collector.identity import kernel_identity
+from sagecc.collector.progress import Progress
+from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
+from sagecc.collector.spec import Drive
+from sagecc.collector.store import Partition
+from sagecc.collector.task import ControllerFactory, Task
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 
 
 class EpisodesFailedError(SageccError):

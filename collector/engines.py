@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from collector.task import Result, Task, attempt
-from schemas.errors import SageccError
+from sagecc.collector.task import Result, Task, attempt
+from sagecc.schemas.errors import SageccError
 
 AHEAD = 2
 """Tasks handed out per worker: one runs, one waits. Not all of them, so that results never pile up."""

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collector.lab import WATCHDOG_S, Controller, Recording, run_guest
-from collector.spec import Drive, EpisodeSpec, episode_spec
-from schemas import wire
-from schemas.environment import Environment
-from schemas.errors import SageccError
-from schemas.raw import COUNTERS, RAW_SCHEMA
+from sagecc.collector.lab import WATCHDOG_S, Controller, Recording, run_guest
+from sagecc.collector.spec import Drive, EpisodeSpec, episode_spec
+from sagecc.schemas import wire
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import SageccError
-from schemas.machine_code import compiled
-from schemas.pool import FEATURE_NAMES, WINDOWS_TICKS
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.machine_code import compiled
+from sagecc.schemas.pool import FEATURE_NAMES, WINDOWS_TICKS
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]

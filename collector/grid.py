@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 
-from schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
-from schemas.errors import SageccError
+from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
+from sagecc.schemas.errors import SageccError
 
 PROFILES = ("smoke", "small", "full", "heldout")
 

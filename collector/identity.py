@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from collector.machine import check_kernel
-from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
+from sagecc.collector.machine import check_kernel
+from sagecc.collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
 
 LAB_VERSION = 1
 """Raised when the golden test (tests/collector/test_golden.py) changes: everything is collected anew then."""

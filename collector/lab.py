@@ -18,10 +18,10 @@ from typing import IO, Self
 import numpy as np
 import numpy.typing as npt
 
-from collector.machine import check_kernel, check_machine, memory_folder, obituary
-from collector.spec import EpisodeSpec
-from schemas import wire
-from schemas.errors import SageccError
+from sagecc.collector.machine import check_kernel, check_machine, memory_folder, obituary
+from sagecc.collector.spec import EpisodeSpec
+from sagecc.schemas import wire
+from sagecc.schemas.errors import SageccError
 
 Controller = Callable[[np.void], tuple[int, int]]
 """Takes one wire.SAMPLE, returns (cwnd in packets, pacing rate in bytes/s; 0 for no pacing)."""

@@ -8,7 +8,7 @@ import re
 import signal
 from pathlib import Path
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 MIB = 1 << 20
 

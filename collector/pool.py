@@ -27,17 +27,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-import collector.features
-import collector.reward
-import schemas.pool
-from collector.features import FEATURES, RAW_NEEDED, Windows, derive
-from collector.reward import friendliness, power
-from collector.store import EPISODES, KERNEL, read_table
-from schemas.environment import Environment
-from schemas.errors import SageccError
-from schemas.files import naming, sha256_file, sync, write_atomically
-from schemas.manifest import FileEntry, Manifest
-from schemas.pool import (
+import sagecc.collector.features
+import sagecc.collector.reward
+import sagecc.schemas.pool
+from sagecc.collector.features import FEATURES, RAW_NEEDED, Windows, derive
+from sagecc.collector.reward import friendliness, power
+from sagecc.collector.store import EPISODES, KERNEL, read_table
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import naming, sha256_file, sync, write_atomically
+from sagecc.schemas.manifest import FileEntry, Manifest
+from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
     EPISODES_FILE,
@@ -54,13 +54,18 @@ from schemas.pool import (
     partition,
     pool_schema,
 )
-from schemas.raw import RAW_SCHEMA, RAW_VERSION
+from sagecc.schemas.raw import RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
 _FORMULAS = tuple(
     Path(str(file))
-    for file in (collector.features.__file__, collector.reward.__file__, schemas.pool.__file__, __file__)
+    for file in (
+        sagecc.collector.features.__file__,
+        sagecc.collector.reward.__file__,
+        sagecc.schemas.pool.__file__,
+        __file__,
+    )
 )
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _VERSION = b"sagecc.raw_version"

@@ -31,13 +31,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from collector.features import Windows
-from collector.grid import PROFILES, profile_environments
-from schemas.environment import Environment
-from schemas.errors import SageccError
-from schemas.files import sha256_file
-from schemas.manifest import MANIFEST, Manifest
-from schemas.pool import (
+from sagecc.collector.features import Windows
+from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
+from sagecc.schemas.manifest import MANIFEST, Manifest
+from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
     EPISODE_COLUMNS,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from collector.task import Task
+from sagecc.collector.task import Task
 
 LOG_EVERY_S = 60.0
 BAR_FORMAT = "collect {percentage:3.0f}% |{bar}| {facts}, {remaining} left"

@@ -14,10 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from collector.engines import AHEAD, Engine, Results
-from collector.task import Result, Task, attempt
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
+from sagecc.collector.engines import AHEAD, Engine, Results
+from sagecc.collector.task import Result, Task, attempt
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
 
 RETRIES = 5
 """How often an episode is run again after the worker or the node under it has died."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 POLICY_PREFIX = "policy:"
 

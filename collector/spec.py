@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
-from schemas import wire
-from schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
+from sagecc.collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.schemas import wire
+from sagecc.schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000

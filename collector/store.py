@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from collector.episode import Episode
-from schemas.errors import SageccError
-from schemas.files import naming, sync, write_atomically
-from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+from sagecc.collector.episode import Episode
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import naming, sync, write_atomically
+from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 24 * ROW_GROUP_ROWS

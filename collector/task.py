@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from collector.episode import Episode, run_episode
-from collector.lab import WATCHDOG_S, Controller
-from collector.schemes import POLICY_PREFIX
-from collector.spec import Drive, episode_spec
-from collector.store import pack
-from schemas.environment import Environment, episode_id
-from schemas.errors import SageccError
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.lab import WATCHDOG_S, Controller
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.spec import Drive, episode_spec
+from sagecc.collector.store import pack
+from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.errors import SageccError
 
 ControllerFactory = Callable[[str], Controller]
 """Makes the controller of a policy from its scheme name; a module-level function, for it goes to other processes."""

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from execution.window import CongestionWindows, Doubles, Ints, pacing_rates
-from learner import exact
-from learner.artefact import Control
+from sagecc.execution.window import CongestionWindows, Doubles, Ints, pacing_rates
+from sagecc.learner import exact
+from sagecc.learner.artefact import Control
 
 Bools = npt.NDArray[np.bool_]
 

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
-from collector.spec import Drive
-from execution.actions import OWN_WINDOW, Starting, action_of
-from execution.sources import source_of
-from execution.window import Ints
-from learner import exact, runtime
-from learner.artefact import PolicyArtefact
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
+from sagecc.collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.collector.spec import Drive
+from sagecc.execution.actions import OWN_WINDOW, Starting, action_of
+from sagecc.execution.sources import source_of
+from sagecc.execution.window import Ints
+from sagecc.learner import exact, runtime
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
 
 UNDERLYING_SCHEMES = (OWN_WINDOW, *SCHEMES, *OTHERS)
 """Whose windows can be set in the lab."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 PREFIX = "sagecc-exec-"
 PROCESSES = "cgroup.procs"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's process: each 10 ms it looks at every socket of the scheme and answers all of them at once.
 
-Started by execution.supervisor as `python -m execution.driver SOCKET POLICY RUNTIME SLOTS`. Over the socket, a JSON
-object a message, it says that it is ready, is handed the shared memory, says that it drives, and how it kept time. It
-gives up every privilege before it reads the policy, ends with its parent, and takes its orders back when it ends in
-order.
+Started by execution.supervisor as `python -m sagecc.execution.driver SOCKET POLICY RUNTIME SLOTS`. Over the socket, a
+JSON object a message, it says that it is ready, is handed the shared memory, says that it drives, and how it kept
+time. It gives up every privilege before it reads the policy, ends with its parent, and takes its orders back when it
+ends in order.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from execution.actions import OWN_WINDOW
-from execution.agent import PolicyAgent
-from execution.shared import ROW, STALL_NS, Descriptors, Ints, Shared
-from learner import runtime
-from learner.artefact import PolicyArtefact
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
+from sagecc.execution.actions import OWN_WINDOW
+from sagecc.execution.agent import PolicyAgent
+from sagecc.execution.shared import ROW, STALL_NS, Descriptors, Ints, Shared
+from sagecc.learner import runtime
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
 
 TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from execution import libbpf
-from execution.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
-from schemas.errors import SageccError
+from sagecc.execution import libbpf
+from sagecc.execution.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
+from sagecc.schemas.errors import SageccError
 
 OBJECTS = Path(__file__).with_name("bpf")
 FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}

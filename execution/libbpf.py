@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 LIBRARY = "libbpf.so.1"
 

@@ -20,16 +20,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collector.engines import WORKER_KILLED, WORTH_S, Engine, Results, die_with_parent
-from collector.episode import finished
-from collector.lab import WATCHDOG_S, Guest
-from collector.machine import room_mb
-from collector.schemes import POLICY_PREFIX
-from collector.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
-from collector.task import Finished, Result, Task, attempt
-from execution.agent import PolicyAgent, policy_controller, stream_of
-from schemas import wire
-from schemas.errors import SageccError
+from sagecc.collector.engines import WORKER_KILLED, WORTH_S, Engine, Results, die_with_parent
+from sagecc.collector.episode import finished
+from sagecc.collector.lab import WATCHDOG_S, Guest
+from sagecc.collector.machine import room_mb
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
+from sagecc.collector.task import Finished, Result, Task, attempt
+from sagecc.execution.agent import PolicyAgent, policy_controller, stream_of
+from sagecc.schemas import wire
+from sagecc.schemas.errors import SageccError
 
 BATCH = 16
 """Guests in step in a process: more share an inference and hold memory (docs/benchmarks.md has the gain)."""

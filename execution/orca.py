@@ -26,10 +26,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from learner.artefact import PolicyArtefact
-from learner.orca import HISTORY, OBSERVATIONS, STATISTICS
-from learner.scaling import Floats
-from schemas.errors import SageccError
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.learner.orca import HISTORY, OBSERVATIONS, STATISTICS
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from execution import libbpf
+from sagecc.execution import libbpf
 
 STALL_NS = 200_000_000
 """An order holds so long; after that a flow follows Reno's rules."""

@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from collector.features import FeatureTracker, Windows
-from execution.orca import OrcaReports
-from learner import orca
-from learner.artefact import OBSERVATION_SOURCE, PolicyArtefact
-from learner.scaling import Floats
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES, POOL_VERSION
+from sagecc.collector.features import FeatureTracker, Windows
+from sagecc.execution.orca import OrcaReports
+from sagecc.learner import orca
+from sagecc.learner.artefact import OBSERVATION_SOURCE, PolicyArtefact
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from execution.kernel_scheme import CGROUP_CAPABILITIES, Scheme, own_name, why_not
-from execution.shared import STALL_NS, Descriptors, Shared
-from schemas.errors import SageccError
+from sagecc.execution.kernel_scheme import CGROUP_CAPABILITIES, Scheme, own_name, why_not
+from sagecc.execution.shared import STALL_NS, Descriptors, Shared
+from sagecc.schemas.errors import SageccError
 
 LOG = logging.getLogger("sagecc")
 
@@ -53,7 +53,7 @@ class Supervisor:
             sys.executable,
             "-P",
             "-m",
-            "execution.driver",
+            "sagecc.execution.driver",
             str(other.fileno()),
             str(policy),
             runtime,

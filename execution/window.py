@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from schemas.machine_code import compiled
+from sagecc.schemas.machine_code import compiled
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run import BASELINE, RESULT_VERSION, RESULTS
-from schemas.errors import SageccError
-from schemas.files import write_atomically
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
 
 PAGE = Path("docs/results.md")
 GRID = Path("experiments/full-grid.json")

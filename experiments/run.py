@@ -23,21 +23,21 @@ from typing import Any
 import click
 import polars as pl
 
-from collector.collect import collect
-from collector.engines import local
-from collector.grid import profile_environments
-from collector.identity import kernel_identity
-from collector.schemes import POLICY_PREFIX, SCHEMES
 from experiments.runs import Plan, Run, read_plan
-from leagues.candidate import MEAN_RATE, CandidateLeague
-from leagues.league import League, lab_runner, play, save
-from leagues.standings import sets
-from learner.compiled import CompiledPool, compile_pool
-from learner.evaluation import Evaluation
-from learner.train import train
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import local
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.identity import kernel_identity
+from sagecc.collector.schemes import POLICY_PREFIX, SCHEMES
+from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
+from sagecc.leagues.league import League, lab_runner, play, save
+from sagecc.leagues.standings import sets
+from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner.evaluation import Evaluation
+from sagecc.learner.train import train
 from sagecc.options import kernel_option
-from schemas.errors import SageccError
-from schemas.files import write_atomically
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
 
 RUNS = Path("experiments/runs.yaml")
 RESULTS = Path("experiments/results")

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from collector.grid import profile_environments
-from learner.config import Config, load
-from learner.train import RUN_VERSION
-from schemas.errors import SageccError
+from sagecc.collector.grid import profile_environments
+from sagecc.learner.config import Config, load
+from sagecc.learner.train import RUN_VERSION
+from sagecc.schemas.errors import SageccError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1

@@ -7,12 +7,12 @@ import fcntl
 from collections.abc import Sequence
 from pathlib import Path
 
-from collector.collect import collect
-from collector.engines import local
-from collector.grid import profile_environments
-from collector.identity import kernel_identity
-from collector.schemes import POLICY_PREFIX
-from leagues.league import Rules, lab_runner, play
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import local
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.identity import kernel_identity
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.league import Rules, lab_runner, play
 
 MEAN_RATE = "winning_rate"
 """The score that is the mean over the sets."""

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import polars as pl
 from tqdm import tqdm
 
-from leagues.transitions import BLOCK_ROWS, Ints, PoolTransitions
-from learner.scaling import Floats
+from sagecc.leagues.transitions import BLOCK_ROWS, Ints, PoolTransitions
+from sagecc.learner.scaling import Floats
 
 DISTANCE_SCHEMA = {
     "set": pl.String,

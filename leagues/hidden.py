@@ -16,12 +16,12 @@ from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from collector.features import RAW_NEEDED
-from execution.agent import PolicyAgent
-from learner.artefact import NetworkSizes, PolicyArtefact
-from learner.exact import ExactOps, scaled
-from learner.scaling import Floats
-from schemas.errors import SageccError
+from sagecc.collector.features import RAW_NEEDED
+from sagecc.execution.agent import PolicyAgent
+from sagecc.learner.artefact import NetworkSizes, PolicyArtefact
+from sagecc.learner.exact import ExactOps, scaled
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
 
 MAP_SCHEMA = {
     "policy": pl.String,

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import polars as pl
 
-from collector.collect import EpisodesFailedError, collect
-from collector.identity import join_identities
-from collector.schemes import POLICY_PREFIX
-from collector.spec import Drive
-from collector.store import SPOOL, partition
-from execution.agent import policy_controller, policy_drive
-from execution.lockstep import BATCH, lockstep
-from leagues.plots import save_png
-from leagues.report.contents import Contents, in_order, training_curves
-from leagues.report.page import render
-from leagues.report.pictures import league_pictures
-from leagues.scores import Episode, find_episodes, score
-from leagues.standings import (
+from sagecc.collector.collect import EpisodesFailedError, collect
+from sagecc.collector.identity import join_identities
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.spec import Drive
+from sagecc.collector.store import SPOOL, partition
+from sagecc.execution.agent import policy_controller, policy_drive
+from sagecc.execution.lockstep import BATCH, lockstep
+from sagecc.leagues.plots import save_png
+from sagecc.leagues.report.contents import Contents, in_order, training_curves
+from sagecc.leagues.report.page import render
+from sagecc.leagues.report.pictures import league_pictures
+from sagecc.leagues.scores import Episode, find_episodes, score
+from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
     CONFIDENCE,
     FriendlyMargin,
@@ -39,9 +39,9 @@ from leagues.standings import (
     sets,
     standings,
 )
-from schemas.environment import Environment, episode_id
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
+from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
 
 LEAGUE_VERSION = "1.1"
 """Of league.json and the tables beside it."""

@@ -21,11 +21,11 @@ import faiss
 import numpy as np
 from tqdm import tqdm
 
-from leagues.distance import NONE, Query, Search, cosine_distance
-from leagues.transitions import SIZE, Ints, PoolTransitions
-from learner.scaling import Floats
-from schemas.errors import SageccError
-from schemas.files import write_atomically
+from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
+from sagecc.leagues.transitions import SIZE, Ints, PoolTransitions
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
 
 SHARD_ROWS = 1 << 22
 DIMENSIONS = 64

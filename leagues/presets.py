@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from collector.schemes import SCHEMES
-from schemas.errors import SageccError
+from sagecc.collector.schemes import SCHEMES
+from sagecc.schemas.errors import SageccError
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from collector.store import EPISODES, KERNEL, read_table
-from schemas.environment import Environment
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
+from sagecc.collector.store import EPISODES, KERNEL, read_table
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
 
 SCORE_SCHEMA = {
     "set": pl.String,

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from leagues.distance import PRODUCT_ROWS, Query
-from schemas.raw import TICK_S
+from sagecc.leagues.distance import PRODUCT_ROWS, Query
+from sagecc.schemas.raw import TICK_S
 
 SIMILARITY_SCHEMA = {
     "set": pl.String,

@@ -19,13 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.features import RAW_NEEDED, Windows, derive
-from learner.compiled import CompiledPool, compile_pool, pool_files
-from learner.config import InputTransform
-from learner.data import RowFile
-from learner.scaling import Floats, Scaling, symlog
-from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from sagecc.collector.features import RAW_NEEDED, Windows, derive
+from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
+from sagecc.learner.config import InputTransform
+from sagecc.learner.data import RowFile
+from sagecc.learner.scaling import Floats, Scaling, symlog
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 STATE = len(FEATURE_NAMES)
 SIZE = 2 * STATE + 1

@@ -22,13 +22,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from learner.config import Config, InputTransform
-from learner.inference import Network, NumpyOps, Ops, forward
-from learner.mlp import Mlp
-from learner.scaling import Floats, Scaling
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
-from schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
+from sagecc.learner.config import Config, InputTransform
+from sagecc.learner.inference import Network, NumpyOps, Ops, forward
+from sagecc.learner.mlp import Mlp
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 
 FORMAT_VERSION = "2.1"
 """Major.minor: a reader refuses another major version and reads any minor one."""

@@ -29,11 +29,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from learner.scaling import Floats, Moments, symlog
-from learner.selection import EVERYTHING, Selection, Trajectories, weights
-from schemas.errors import SageccError
-from schemas.files import sync
-from schemas.pool import (
+from sagecc.learner.scaling import Floats, Moments, symlog
+from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sync
+from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     FEATURE_NAMES,
     PARTS,

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from learner.selection import EVERYTHING, Selection
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
-from schemas.raw import TICK_S
+from sagecc.learner.selection import EVERYTHING, Selection
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
+from sagecc.schemas.raw import TICK_S
 
 Filter = Literal["exp", "binary", "identity"]
 InputTransform = Literal["none", "linear", "symlog"]

@@ -15,10 +15,10 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
-from learner.scaling import Floats, Scaling
-from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 THREADS = 4
 """They copy and scale; the disk is asked for a whole batch before, so more of them make no more reads at a time."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from learner.artefact import PolicyArtefact
-from learner.scaling import Floats
-from schemas.errors import SageccError
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
 
 Score = Callable[[Path, int], Mapping[str, float]]
 """Folder of an artefact (weights and card, no other formats) and the step it is of -> scores by name."""

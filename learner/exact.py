@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learner.inference import LAYER_NORM_EPSILON
-from learner.matrix import Layer, product
-from learner.scaling import Floats, Scaling
-from schemas.machine_code import compiled
+from sagecc.learner.inference import LAYER_NORM_EPSILON
+from sagecc.learner.matrix import Layer, product
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.schemas.machine_code import compiled
 
 Doubles = npt.NDArray[np.float64]
 

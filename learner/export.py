@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from learner.artefact import INT8, LITERT, ONNX, Exported
-from learner.inference import LAYER_NORM_EPSILON, Network, NumpyOps
-from learner.runtime import OUTPUTS, Step, litert_network, onnx_network
-from learner.scaling import Floats
-from learner.tensorflow_runtime import quietly, tf
+from sagecc.learner.artefact import INT8, LITERT, ONNX, Exported
+from sagecc.learner.inference import LAYER_NORM_EPSILON, Network, NumpyOps
+from sagecc.learner.runtime import OUTPUTS, Step, litert_network, onnx_network
+from sagecc.learner.scaling import Floats
+from sagecc.learner.tensorflow_runtime import quietly, tf
 
 OPSET = 17
 """The first with LayerNormalization."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learner.crr import Transitions
-from learner.scaling import Floats
-from learner.tensorflow_runtime import tf
-from schemas.pool import ACTION_LOG2_LIMIT
+from sagecc.learner.crr import Transitions
+from sagecc.learner.scaling import Floats
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT
 
 SAMPLES = 200
 """Histograms that a run has at most of each kind."""

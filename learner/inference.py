@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from learner.scaling import Floats
+from sagecc.learner.scaling import Floats
 
 if TYPE_CHECKING:
-    from learner.artefact import NetworkSizes
+    from sagecc.learner.artefact import NetworkSizes
 
 LAYER_NORM_EPSILON = 1e-5
 """Sonnet's."""

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from learner import histograms
-from learner.config import Config
-from learner.crr import METRICS, Crr
-from learner.data import ALL, Prefetch, WindowSampler
-from learner.evaluation import Candidates
-from learner.journal import Journal
-from learner.scaling import Floats
-from learner.signals import HeldSignals
-from learner.strategy import Step, Strategy
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner import histograms
+from sagecc.learner.config import Config
+from sagecc.learner.crr import METRICS, Crr
+from sagecc.learner.data import ALL, Prefetch, WindowSampler
+from sagecc.learner.evaluation import Candidates
+from sagecc.learner.journal import Journal
+from sagecc.learner.scaling import Floats
+from sagecc.learner.signals import HeldSignals
+from sagecc.learner.strategy import Step, Strategy
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 
 DIVERGED = 1e6
 """A loss beyond this, or one that is not a number, ends the run."""

@@ -20,8 +20,8 @@ from numba import types
 from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
 
-from learner.scaling import Floats
-from schemas.machine_code import compiled
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.machine_code import compiled
 
 LANES, VECTORS = 16, 2
 COLUMNS = LANES * VECTORS

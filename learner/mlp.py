@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from learner.inference import Ops
-from learner.scaling import Floats
+from sagecc.learner.inference import Ops
+from sagecc.learner.scaling import Floats
 
 
 @dataclass(frozen=True)

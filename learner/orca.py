@@ -10,7 +10,7 @@ network.
 
 from __future__ import annotations
 
-from learner.artefact import Control
+from sagecc.learner.artefact import Control
 
 SOURCE = ("orca.tcp", "1.0")
 """Who defines the observations (execution.orca), and which version of that."""

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learner import artefact
-from learner.artefact import PolicyArtefact
-from learner.mlp import Mlp
-from learner.orca import CONTROL, OBSERVATIONS, SOURCE
-from learner.scaling import Floats, Scaling
-from learner.tensorflow_checkpoint import prefix_of, read
-from schemas.errors import SageccError
-from schemas.files import sha256_file
+from sagecc.learner import artefact
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.learner.mlp import Mlp
+from sagecc.learner.orca import CONTROL, OBSERVATIONS, SOURCE
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.learner.tensorflow_checkpoint import prefix_of, read
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
 
 ORIGIN = "orca"
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.artefact import INT8, LITERT, ONNX, PolicyArtefact
-from learner.exact import ExactOps, scaled
-from learner.scaling import Floats
-from schemas.errors import SageccError
+from sagecc.learner.artefact import INT8, LITERT, ONNX, PolicyArtefact
+from sagecc.learner.exact import ExactOps, scaled
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
 
 Step = Callable[[Floats, Floats], tuple[Floats, Floats, Floats, Floats]]
 """Observation [B, F], unscaled, and hidden state [B, H] -> logits, loc, scale [B, K], next hidden state [B, H]."""

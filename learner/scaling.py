@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from learner.config import InputTransform
+from sagecc.learner.config import InputTransform
 
 Floats = npt.NDArray[np.float32]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 @dataclass(frozen=True)

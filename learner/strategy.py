@@ -23,10 +23,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from learner.crr import Crr, Transitions
-from learner.scaling import Floats
-from learner.tensorflow_runtime import configure, tf
-from schemas.errors import SageccError
+from sagecc.learner.crr import Crr, Transitions
+from sagecc.learner.scaling import Floats
+from sagecc.learner.tensorflow_runtime import configure, tf
+from sagecc.schemas.errors import SageccError
 
 Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]

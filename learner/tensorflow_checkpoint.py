@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 def prefix_of(checkpoint: Path) -> Path:
@@ -39,7 +39,7 @@ def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[A
     """Return the variables whose names are wanted. Raises SageccError where TensorFlow is missing or cannot read."""
     try:
         # Seconds to load, and nothing but a checkpoint needs it.
-        from learner.tensorflow_runtime import quietly, tf
+        from sagecc.learner.tensorflow_runtime import quietly, tf
     except ImportError as error:
         raise SageccError(
             f"reading a TensorFlow checkpoint needs TensorFlow, which cannot be loaded here ({error}): 'make setup'"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 @contextmanager

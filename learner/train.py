@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner import artefact
-from learner.compiled import CompiledPool, compile_pool
-from learner.config import Config
-from learner.data import WindowSampler
-from learner.evaluation import Candidates, Evaluation
-from learner.scaling import Floats
-from schemas.errors import SageccError
-from schemas.files import write_atomically
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner import artefact
+from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner.config import Config
+from sagecc.learner.data import WindowSampler
+from sagecc.learner.evaluation import Candidates, Evaluation
+from sagecc.learner.scaling import Floats
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
+from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
-    from learner.strategy import Device, Kind
+    from sagecc.learner.strategy import Device, Kind
 
 RUN_VERSION = 2
 """Part of a run's fingerprint: raised when the same configuration would train another policy."""
@@ -92,9 +92,9 @@ def train(
         return _outcome(finished, out, logs, config)
 
     # Only a run that trains needs TensorFlow, which takes seconds to load.
-    from learner.export import export
-    from learner.loop import Saving, follow, run
-    from learner.strategy import connect
+    from sagecc.learner.export import export
+    from sagecc.learner.loop import Saving, follow, run
+    from sagecc.learner.strategy import connect
 
     place = connect(strategy, device, seed)
     place.part(config.batch)

@@ -15,18 +15,18 @@ import click
 import polars as pl
 from matplotlib.figure import Figure
 
-from collector.grid import PROFILES, profile_environments
-from collector.schemes import POLICY_PREFIX
-from leagues.league import lab_runner
-from leagues.plots import save_png
-from leagues.report.contents import ANALYSIS_VERSION
-from leagues.scores import Episode
-from leagues.trajectories import choose, episodes_of
-from leagues.transitions import PoolTransitions
-from learner.config import InputTransform
+from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.league import lab_runner
+from sagecc.leagues.plots import save_png
+from sagecc.leagues.report.contents import ANALYSIS_VERSION
+from sagecc.leagues.scores import Episode
+from sagecc.leagues.trajectories import choose, episodes_of
+from sagecc.leagues.transitions import PoolTransitions
+from sagecc.learner.config import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
-from schemas.environment import Environment
-from schemas.files import write_atomically
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import click
 
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 COMMANDS = Path(__file__).parent / "commands"
 ORDER = ("schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")

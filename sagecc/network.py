@@ -14,11 +14,11 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
-from schemas.environment_file import load_environment
-from schemas.errors import SageccError
-from schemas.trace_file import read_trace
+from sagecc.collector.grid import bottleneck
+from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
+from sagecc.schemas.environment_file import load_environment
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.trace_file import read_trace
 
 
 class _Number(click.types.FloatParamType):

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from collector.schemes import SCHEMES, check_scheme
+from sagecc.collector.schemes import SCHEMES, check_scheme
 
 KERNEL = Path("build/sagecc-linux")
 RAW = Path("datasets/raw")

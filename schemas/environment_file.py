@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from schemas.environment import (
+from sagecc.schemas.environment import (
     MAX_FLOWS,
     MAX_LINKS,
     CrossFlow,
@@ -33,8 +33,8 @@ from schemas.environment import (
     Trace,
     queue_bytes,
 )
-from schemas.errors import SageccError
-from schemas.trace_file import read_trace
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.trace_file import read_trace
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, Field(strict=True)]

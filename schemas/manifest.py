@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
 
 MANIFEST = "manifest.json"
 

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from schemas.errors import SageccError
-from schemas.raw import RAW_SCHEMA
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import RAW_SCHEMA
 
 POOL_VERSION = "1.1"
 """Major.minor: a reader refuses another major version and reads any minor one. 1.1 added bounds and the manifest."""

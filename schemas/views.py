@@ -10,9 +10,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import SageccError
-from schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
-from schemas.raw import RAW_VERSION
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
+from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
 """What every pool has."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.files import write_atomically
-from schemas.pool import POOL_VERSION, WINDOW_NAMES, dictionary
+from sagecc.schemas.files import write_atomically
+from sagecc.schemas.pool import POOL_VERSION, WINDOW_NAMES, dictionary
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "columns.md"
 

@@ -12,8 +12,8 @@ import mlcroissant as mlc
 import pyarrow as pa
 
 from sagecc.exports.about import AUTHOR, CITATION, SUMMARY, TAGS, TITLE
-from schemas.files import write_atomically
-from schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS, POOL_VERSION, Column
+from sagecc.schemas.files import write_atomically
+from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS, POOL_VERSION, Column
 from scripts.dataset_card import FOLDER, LICENCE_URL, LIMITS, USES, measured
 
 PAGE = FOLDER / "croissant.json"

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from collector.schemes import SCHEMES
+from sagecc.collector.schemes import SCHEMES
 from sagecc.exports.about import CITATION, PAPER, SUMMARY, TITLE
 from sagecc.exports.to_huggingface import header
-from schemas.files import write_atomically
-from schemas.pool import COLUMNS_FILE, EPISODES_FILE, FEATURE_NAMES, PARTS, POOL_VERSION, WINDOWS_TICKS
+from sagecc.schemas.files import write_atomically
+from sagecc.schemas.pool import COLUMNS_FILE, EPISODES_FILE, FEATURE_NAMES, PARTS, POOL_VERSION, WINDOWS_TICKS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "datasets"

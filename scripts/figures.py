@@ -20,8 +20,8 @@ import yaml
 
 from benchmarks.machine import RESULTS
 from experiments.render import GRID
-from schemas.errors import SageccError
-from schemas.files import write_atomically
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "docs" / "figures.yaml"

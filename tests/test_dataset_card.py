@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 import yaml
 
-from collector.pool import build_pool
-from schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS
+from sagecc.collector.pool import build_pool
+from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS
 from scripts import croissant, dataset_card
 from tests.collector.synthetic import write_partition
 from tests.conftest import ROOT

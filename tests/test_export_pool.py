@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from collector import pool as pool_module
-from collector.pool import build_pool
+from sagecc.collector import pool as pool_module
+from sagecc.collector.pool import build_pool
 from sagecc.exports import to_huggingface
 from sagecc.exports.episodes import Choice, open_pool
 from sagecc.exports.export import export
-from schemas.errors import SageccError
-from schemas.pool import EPISODES_FILE, FEATURE_NAMES, PARTS, VERSION_KEY, partition
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import EPISODES_FILE, FEATURE_NAMES, PARTS, VERSION_KEY, partition
 from tests.collector.synthetic import write_partition
 from tests.conftest import ROOT
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from benchmarks import render
-from collector.schemes import OTHERS, SCHEMES
-from schemas.errors import SageccError
+from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.schemas.errors import SageccError
 from scripts import columns_page, figures
 from tests.conftest import ROOT
 
@@ -70,7 +70,7 @@ def imported(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -80,10 +80,23 @@ def code_behind(file: Path, seen: set[Path]) -> set[Path]:
     if file not in seen:
         seen.add(file)
         for name in imported(file):
-            target = ROOT / f"{name.replace('.', '/')}.py"
-            if name.split(".")[0] in LAYERS and target.exists():
+            target = source(name)
+            if target.exists():
                 code_behind(target, seen)
     return seen
+
+
+def package(name: str) -> str:
+    """Return the package (a folder) that a dotted name of ours lies in, or "" for another's."""
+    first, _, rest = name.partition(".")
+    inner = rest.partition(".")[0]
+    return "" if first != "sagecc" else inner if inner in LAYERS else first
+
+
+def source(name: str) -> Path:
+    """Return where a module of ours would lie."""
+    inside = name.removeprefix("sagecc.") if package(name) != "sagecc" else name
+    return ROOT / f"{inside.replace('.', '/')}.py"
 
 
 def stages(pipeline: str) -> dict[str, dict[str, Any]]:
@@ -116,15 +129,28 @@ def test_the_repository_stays_small() -> None:
     assert sum(sizes.values()) < LIMIT_BYTES, sorted(sizes.items(), key=lambda item: -item[1])[:5]
 
 
-@pytest.mark.parametrize("package", LAYERS)
-def test_imports_go_downwards_only(package: str) -> None:
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_go_downwards_only(layer: str) -> None:
     upwards = {
         f"{file.relative_to(ROOT)} imports {name}"
-        for file in modules(package)
+        for file in modules(layer)
         for name in imported(file)
-        if name.split(".")[0] in LAYERS.keys() - LAYERS[package] - {package}
+        if package(name) in LAYERS.keys() - LAYERS[layer] - {layer} and source(name).exists()
     }
     assert not upwards
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_package_is_imported_under_one_name(layer: str) -> None:
+    """Installed, nothing of ours but `sagecc` lies in site-packages; twice imported, a class would be two."""
+    bare = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in [*modules(layer), *modules("tests"), *modules("benchmarks"), *modules("scripts")]
+        for name in imported(file)
+        if name.split(".")[0] in LAYERS.keys() - {"sagecc"}
+    }
+    assert not bare
+    assert layer == "sagecc" or (ROOT / "sagecc" / layer).readlink() == Path("..") / layer
 
 
 @pytest.mark.parametrize(("pipeline", "stage"), ALL_STAGES)

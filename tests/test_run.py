@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from sagecc.commands.environments import command as environments
 from sagecc.commands.run import command as run
 from sagecc.network import environment_from, network_options
-from schemas.environment import CrossFlow, Environment, Link, RateStep, Trace, dumbbell
-from schemas.environment_file import load_environment
-from schemas.errors import SageccError
+from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, Trace, dumbbell
+from sagecc.schemas.environment_file import load_environment
+from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples" / "environments"

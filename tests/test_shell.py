@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.pool import build_pool
+from sagecc.collector.pool import build_pool
 
 from .collector.synthetic import write_partition
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.grid import set_one, set_two
-from collector.pool import build_pool
 from sagecc.cli import main
-from schemas import views
-from schemas.errors import SageccError
-from schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
-from schemas.raw import RAW_SCHEMA
-from schemas.views import VIEWS, open_pool
+from sagecc.collector.grid import set_one, set_two
+from sagecc.collector.pool import build_pool
+from sagecc.schemas import views
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
+from sagecc.schemas.raw import RAW_SCHEMA
+from sagecc.schemas.views import VIEWS, open_pool
 
 from .collector.synthetic import write_partition
 from .conftest import ROOT

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from collector.identity import write_identities
-from collector.schemes import SCHEMES
+from sagecc.collector.identity import write_identities
+from sagecc.collector.schemes import SCHEMES
 from tests.conftest import copy_project
 
 

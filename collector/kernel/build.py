@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from collector.identity import forget_identities, write_identities
-from schemas.errors import SageccError
-from schemas.files import sha256_file, write_atomically
-from schemas.wire import c_header
+from sagecc.collector.identity import forget_identities, write_identities
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
 TOOLS = {

@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collector.episode import Episode
-from collector.realtime.endpoint import Specification
-from collector.realtime.process import Program, endpoint_command
-from collector.realtime.record import (
+from sagecc.collector.episode import Episode
+from sagecc.collector.realtime.endpoint import Specification
+from sagecc.collector.realtime.process import Program, endpoint_command
+from sagecc.collector.realtime.record import (
     Ints,
     LinkLog,
     check_host_scheme,
@@ -41,10 +41,10 @@ from collector.realtime.record import (
     send_buffer_bytes,
     unsupported,
 )
-from schemas.environment import MTU_BYTES, Environment, episode_id
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
-from schemas.wire import FIRST_PORT
+from sagecc.schemas.environment import MTU_BYTES, Environment, episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
+from sagecc.schemas.wire import FIRST_PORT
 
 SOURCE = Path(__file__).with_name("delayline.c")
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "gcc": "gcc"}

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collector.episode import Episode
-from collector.realtime.endpoint import Specification
-from collector.realtime.process import Program, endpoint_command
-from collector.realtime.record import (
+from sagecc.collector.episode import Episode
+from sagecc.collector.realtime.endpoint import Specification
+from sagecc.collector.realtime.process import Program, endpoint_command
+from sagecc.collector.realtime.record import (
     LinkLog,
     check_host_scheme,
     in_flight_bytes,
@@ -35,9 +35,9 @@ from collector.realtime.record import (
     send_buffer_bytes,
     unsupported,
 )
-from schemas.environment import MTU_BYTES, Environment, Link, episode_id
-from schemas.errors import SageccError
-from schemas.raw import TICK_S
+from sagecc.schemas.environment import MTU_BYTES, Environment, Link, episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import TICK_S
 
 TOOLS = ("mm-delay", "mm-link")
 LEAD_MS = 3000

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from collector.realtime.endpoint import Specification
-from schemas.errors import SageccError
+from sagecc.collector.realtime.endpoint import Specification
+from sagecc.schemas.errors import SageccError
 
 READY_S = 30.0
 END_S = 30.0

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collector.episode import Episode, FlowSummary, Received, shared_jain_index
-from collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
-from collector.schemes import POLICY_PREFIX
-from schemas.environment import Environment, Link, bdp_bytes
-from schemas.errors import SageccError
-from schemas.raw import RAW_SCHEMA, TICK_S
+from sagecc.collector.episode import Episode, FlowSummary, Received, shared_jain_index
+from sagecc.collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.schemas.environment import Environment, Link, bdp_bytes
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 
 Ints = npt.NDArray[np.int64]
 

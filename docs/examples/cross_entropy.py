@@ -4,8 +4,8 @@
 import gymnasium
 import numpy as np
 
-import execution.environments  # noqa: F401 - registers sagecc/Congestion-v0
-from schemas.pool import FEATURE_NAMES
+import sagecc.execution.environments  # noqa: F401 - registers sagecc/Congestion-v0
+from sagecc.schemas.pool import FEATURE_NAMES
 
 CANDIDATES, ELITE, GENERATIONS, STEPS = 12, 3, 6, 200
 SEEN = [FEATURE_NAMES.index(name) for name in ("rtt_rate", "bdp_cwnd", "loss_db")]

@@ -13,6 +13,6 @@ ID = "sagecc/Congestion-v0"
 
 gymnasium.register(
     ID,
-    entry_point="execution.environments.congestion:CongestionEnv",
-    vector_entry_point="execution.environments.vector:CongestionVectorEnv",
+    entry_point="sagecc.execution.environments.congestion:CongestionEnv",
+    vector_entry_point="sagecc.execution.environments.vector:CongestionVectorEnv",
 )

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from execution.environments.flows import (
+from sagecc.execution.environments.flows import (
     Floats,
     Flows,
     action_space,
@@ -19,9 +19,9 @@ from execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from execution.environments.lab import KERNEL, Lab, check_count, drive
-from execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
-from schemas import wire
+from sagecc.execution.environments.lab import KERNEL, Lab, check_count, drive
+from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
+from sagecc.schemas import wire
 
 
 class CongestionEnv(gymnasium.Env[Floats, Any]):

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from collector.features import FeatureTracker
-from collector.reward import friendliness, power
-from execution.environments.lab import Samples
-from execution.window import CongestionWindows, Doubles, Ints
-from learner import exact
-from learner.artefact import Control
-from schemas import wire
-from schemas.environment import Environment, Flow
-from schemas.errors import SageccError
-from schemas.pool import FEATURES
-from schemas.raw import COUNTERS, TICK_S
+from sagecc.collector.features import FeatureTracker
+from sagecc.collector.reward import friendliness, power
+from sagecc.execution.environments.lab import Samples
+from sagecc.execution.window import CongestionWindows, Doubles, Ints
+from sagecc.learner import exact
+from sagecc.learner.artefact import Control
+from sagecc.schemas import wire
+from sagecc.schemas.environment import Environment, Flow
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURES
+from sagecc.schemas.raw import COUNTERS, TICK_S
 
 Floats = npt.NDArray[np.float32]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collector.lab import Guest
-from collector.machine import check_kernel
-from collector.spec import Drive, episode_spec
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.collector.lab import Guest
+from sagecc.collector.machine import check_kernel
+from sagecc.collector.spec import Drive, episode_spec
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 
 KERNEL = Path(__file__).parents[2] / "build" / "sagecc-linux"
 """Where `sagecc kernel` puts the kernel, seen from anywhere."""

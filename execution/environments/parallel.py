@@ -13,8 +13,8 @@ from gymnasium import spaces
 from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
 
-from collector.grid import bottleneck
-from execution.environments.flows import (
+from sagecc.collector.grid import bottleneck
+from sagecc.execution.environments.flows import (
     Floats,
     Flows,
     action_space,
@@ -23,11 +23,11 @@ from execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
-from execution.environments.networks import Networks, draw, networks
-from schemas import wire
-from schemas.environment import CrossFlow, Environment, Flow, dumbbell
-from schemas.errors import SageccError
+from sagecc.execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
+from sagecc.execution.environments.networks import Networks, draw, networks
+from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, Environment, Flow, dumbbell
+from sagecc.schemas.errors import SageccError
 
 LATE_S = (3.0, 6.0)
 DURATION_S = 30.0

@@ -18,7 +18,7 @@ from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from execution.environments.flows import (
+from sagecc.execution.environments.flows import (
     COUNTER_NAMES,
     Floats,
     Flows,
@@ -27,12 +27,12 @@ from execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from execution.environments.lab import KERNEL, Lab, check_count, drive
-from execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
-from execution.window import Doubles, Ints
-from schemas import wire
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.execution.environments.lab import KERNEL, Lab, check_count, drive
+from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
+from sagecc.execution.window import Doubles, Ints
+from sagecc.schemas import wire
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 
 Bools = npt.NDArray[np.bool_]
 

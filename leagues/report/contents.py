@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from collector.schemes import POLICY_PREFIX
-from leagues.scores import Episode
-from leagues.standings import Ranked, by_rank, sets
-from schemas.environment import Environment
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.scores import Episode
+from sagecc.leagues.standings import Ranked, by_rank, sets
+from sagecc.schemas.environment import Environment
 
 CURVES = "curves.csv"
 

@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from collector.identity import join_identities
-from collector.schemes import POLICY_PREFIX
-from collector.store import EPISODES, read_table
-from leagues.league import LEAGUE_VERSION, policy_sha256
-from leagues.report.contents import ANALYSIS_VERSION, Analysis, Contents, in_order, training_curves
-from leagues.report.page import ANALYSES
-from leagues.scores import Episode, find_episodes
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.collector.identity import join_identities
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.store import EPISODES, read_table
+from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
+from sagecc.leagues.report.contents import ANALYSIS_VERSION, Analysis, Contents, in_order, training_curves
+from sagecc.leagues.report.page import ANALYSES
+from sagecc.leagues.scores import Episode, find_episodes
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 
 
 def load(league: Path, raw: Path, analysis: Path) -> Contents:

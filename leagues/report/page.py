@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from collector.schemes import POLICY_PREFIX
-from leagues.plots import SET_TITLES, label, to_svg
-from leagues.report.contents import Contents
-from leagues.report.pictures import (
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.plots import SET_TITLES, label, to_svg
+from sagecc.leagues.report.contents import Contents
+from sagecc.leagues.report.pictures import (
     Picture,
     analysis_picture,
     competing,
@@ -27,9 +27,9 @@ from leagues.report.pictures import (
     policies,
     training_figure,
 )
-from leagues.report.series import LEVELS, MOST_TRAJECTORIES, NONE, choose, payload
-from leagues.standings import CLASSES
-from schemas.environment import Environment
+from sagecc.leagues.report.series import LEVELS, MOST_TRAJECTORIES, NONE, choose, payload
+from sagecc.leagues.standings import CLASSES
+from sagecc.schemas.environment import Environment
 
 CLASS_TITLES = {
     "window": "scoring window (0 is the first)",

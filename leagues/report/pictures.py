@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from collector.schemes import POLICY_PREFIX
-from leagues.analysis_plots import distance_figure, map_figure, similarity_figure
-from leagues.plots import (
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
+from sagecc.leagues.plots import (
     GREEN,
     HEURISTIC,
     INK,
@@ -26,10 +26,10 @@ from leagues.plots import (
     style,
     trajectory_figure,
 )
-from leagues.report.contents import Analysis, Contents
-from leagues.scores import read_rows
-from leagues.standings import sets
-from schemas.environment import Environment
+from sagecc.leagues.report.contents import Analysis, Contents
+from sagecc.leagues.scores import read_rows
+from sagecc.leagues.standings import sets
+from sagecc.schemas.environment import Environment
 
 CURVE_TITLES = {
     "critic_loss": "critic's loss",

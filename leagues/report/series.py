@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from leagues.plots import bin_width
-from leagues.scores import Episode
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.leagues.plots import bin_width
+from sagecc.leagues.scores import Episode
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 
 LEVELS = 4000
 NONE = 65535

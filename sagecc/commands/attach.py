@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from execution import kernel_scheme
-from execution.shared import Descriptors, Shared
-from execution.supervisor import Supervisor
+from sagecc.execution import kernel_scheme
+from sagecc.execution.shared import Descriptors, Shared
+from sagecc.execution.supervisor import Supervisor
 from sagecc.options import log_to_stderr, runtime_option
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 CHECK_S = 0.05
 

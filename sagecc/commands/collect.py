@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from collector.collect import collect
-from collector.engines import local
-from collector.grid import PROFILES, profile_environments
-from collector.ray_engine import on_ray
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import local
+from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.collector.ray_engine import on_ray
 from sagecc.options import RAW, kernel_option, parse_schemes
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 @click.command()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import click
 
-from leagues.analysis_plots import distance_figure
-from leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
-from leagues.neighbours import in_index, prepare
-from leagues.trajectories import describe, query, step_up
 from sagecc.analysis import PoolSetting, Setting, named_schemes, options, save
-from schemas.errors import SageccError
+from sagecc.leagues.analysis_plots import distance_figure
+from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
+from sagecc.leagues.neighbours import in_index, prepare
+from sagecc.leagues.trajectories import describe, query, step_up
+from sagecc.schemas.errors import SageccError
 
 SAMPLE = 1_000_000
 

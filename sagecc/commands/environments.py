@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from collector.grid import PROFILES, profile_environments
-from schemas.environment_file import load_environment
+from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.schemas.environment_file import load_environment
 
 
 @click.command()

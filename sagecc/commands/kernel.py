@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from collector.kernel.build import ensure_kernel
+from sagecc.collector.kernel.build import ensure_kernel
 
 
 @click.command()

@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 import polars as pl
 
-from collector.grid import PROFILES, profile_environments
-from collector.schemes import POLICY_PREFIX
-from execution.lockstep import BATCH
-from leagues.league import League, Rules, Terms, lab_runner, play, save
-from leagues.presets import PRESETS, preset_schemes
-from leagues.standings import FriendlyMargin, sets
+from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.execution.lockstep import BATCH
+from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
+from sagecc.leagues.presets import PRESETS, preset_schemes
+from sagecc.leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 
 

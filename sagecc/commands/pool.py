@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 
-from collector.features import Windows
-from collector.pool import PoolOptions, build_pool
-from collector.pool_check import GRIDS, check_pool
+from sagecc.collector.features import Windows
+from sagecc.collector.pool import PoolOptions, build_pool
+from sagecc.collector.pool_check import GRIDS, check_pool
 from sagecc.options import POOL, RAW
-from schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
+from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 
 EXIT_FOUND = 1
 FORMS = ("minari", "rlds", "huggingface")

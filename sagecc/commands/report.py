@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from leagues.report.folder import load
-from leagues.report.page import render
-from leagues.report.series import MOST_TRAJECTORIES
+from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.page import render
+from sagecc.leagues.report.series import MOST_TRAJECTORIES
 from sagecc.options import LEAGUE, RAW
-from schemas.errors import SageccError
-from schemas.files import write_atomically
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
 
 
 @click.command()

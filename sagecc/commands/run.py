@@ -11,17 +11,17 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from collector.episode import Episode, run_episode
-from collector.realtime.mahimahi import run_mahimahi
-from collector.schemes import POLICY_PREFIX, check_scheme
-from execution.agent import policy_controller
-from leagues.plots import plot_episode
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.realtime.mahimahi import run_mahimahi
+from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
+from sagecc.execution.agent import policy_controller
+from sagecc.leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
-from schemas.environment import episode_id
-from schemas.errors import SageccError
-from schemas.files import write_atomically
-from schemas.raw import RAW_VERSION
+from sagecc.schemas.environment import episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import write_atomically
+from sagecc.schemas.raw import RAW_VERSION
 
 
 @click.command()

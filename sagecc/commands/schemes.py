@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from collector.schemes import OTHERS, SCHEMES
+from sagecc.collector.schemes import OTHERS, SCHEMES
 
 
 @click.command()

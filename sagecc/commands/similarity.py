@@ -7,13 +7,13 @@ import click
 import polars as pl
 from tqdm import tqdm
 
-from collector.schemes import POLICY_PREFIX, check_scheme
-from leagues.analysis_plots import similarity_figure
-from leagues.similarity import similarities
-from leagues.trajectories import describe, query
 from sagecc.analysis import PoolSetting, Setting, options, save
+from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
+from sagecc.leagues.analysis_plots import similarity_figure
+from sagecc.leagues.similarity import similarities
+from sagecc.leagues.trajectories import describe, query
 from sagecc.options import parse_schemes
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 @click.command()

@@ -9,8 +9,8 @@ import click
 
 from sagecc.answers import LAYOUTS, ask
 from sagecc.options import LEAGUE, POOL
+from sagecc.schemas.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
 from sagecc.shell import Shell
-from schemas.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
 
 
 @click.command()

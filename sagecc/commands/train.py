@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from learner.artefact import NetworkSizes
-from learner.config import load, shipped
+from sagecc.learner.artefact import NetworkSizes
+from sagecc.learner.config import load, shipped
 from sagecc.options import kernel_option, parse_schemes
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 if TYPE_CHECKING:
-    from learner.evaluation import Evaluation
-    from learner.strategy import Device, Kind
+    from sagecc.learner.evaluation import Evaluation
+    from sagecc.learner.strategy import Device, Kind
 
 LEAGUES = Path(".cache/league")
 """Where the heuristics' trajectories of evaluations lie, a folder a profile; safe to delete."""
@@ -147,7 +147,7 @@ def command(
     if strategy == "workers" and evaluate_every is not None:
         raise SageccError("--evaluate-every goes with one machine, not with --strategy workers: leave it out there")
     # numpy and more take time to load: not for --help.
-    from learner.train import train
+    from sagecc.learner.train import train
 
     out = out or Path("models") / Path(name).stem
     logs = logs or Path("logs") / out.name
@@ -181,8 +181,8 @@ def command(
 def _league(profile: str, schemes: str, every: int, best: bool, kernel: Path, logs: Path, jobs: int) -> Evaluation:
     """Return the evaluation by a league, its heuristics collected."""
     # The lab and the league are loaded by a run that asks for them: training needs neither.
-    from leagues.candidate import MEAN_RATE, CandidateLeague
-    from learner.evaluation import Evaluation
+    from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
+    from sagecc.learner.evaluation import Evaluation
 
     league = CandidateLeague(profile, parse_schemes(schemes), kernel, LEAGUES / profile, logs / "league", jobs)
     league.prepare()

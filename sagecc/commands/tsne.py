@@ -9,12 +9,12 @@ import click
 import polars as pl
 from tqdm import tqdm
 
-from collector.schemes import POLICY_PREFIX
-from leagues.analysis_plots import map_figure
-from leagues.hidden import Layer, draw_map, last_hidden
-from leagues.scores import read_rows
-from leagues.trajectories import describe
 from sagecc.analysis import Setting, named_schemes, options, save
+from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues.analysis_plots import map_figure
+from sagecc.leagues.hidden import Layer, draw_map, last_hidden
+from sagecc.leagues.scores import read_rows
+from sagecc.leagues.trajectories import describe
 
 POINTS = 300
 

@@ -8,9 +8,9 @@ import importlib.util
 from typing import Any
 
 from sagecc.exports.episodes import ACTIONS, Source
-from schemas.errors import SageccError
-from schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, REWARD_MOST
-from schemas.raw import TICK_S
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, REWARD_MOST
+from sagecc.schemas.raw import TICK_S
 
 NAME = "sagecc-pool"
 TITLE = "sagecc policy pool"

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.errors import SageccError
-from schemas.pool import (
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     EPISODES_FILE,
     FEATURE_NAMES,

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from sagecc.exports.about import library
 from sagecc.exports.episodes import Choice, open_pool
 from sagecc.exports.folder import refuse_existing, write_folder_atomically
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 
 PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets"}
 """The library of each form."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import SageccError
-from schemas.files import sync
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sync
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import yaml
 
 from sagecc.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions, library
 from sagecc.exports.episodes import Episode, Source
-from schemas.files import naming
-from schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
+from sagecc.schemas.files import naming
+from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 ROW_GROUP_ROWS = 32_768
 FILE_ROWS = 4_000_000

@@ -18,11 +18,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from execution.environments import ID
-from execution.environments.flows import observation_space
+from sagecc.execution.environments import ID
+from sagecc.execution.environments.flows import observation_space
 from sagecc.exports.about import AUTHOR, NAME, SUMMARY, conventions, library
 from sagecc.exports.episodes import Episode, Source
-from schemas.pool import RATIOS
+from sagecc.schemas.pool import RATIOS
 
 
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:

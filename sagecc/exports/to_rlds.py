@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from learner.tensorflow_runtime import tf
 from sagecc.exports.about import CITATION, NAME, SUMMARY, conventions, library
 from sagecc.exports.episodes import Episode, Source
-from schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 SPLIT = "train"
 SHARD_BYTES = 200_000_000

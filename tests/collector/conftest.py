@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.episode import Episode, run_episode
-from collector.grid import bottleneck
-from schemas.environment import CrossFlow, Environment, dumbbell
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.grid import bottleneck
+from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
 
 Run = Callable[..., Episode]
 Play = Callable[[Environment, str], Episode]

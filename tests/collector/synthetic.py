@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.grid import bottleneck
-from schemas import wire
-from schemas.environment import CrossFlow, Environment, dumbbell
-from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION, TICK_S
+from sagecc.collector.grid import bottleneck
+from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
+from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION, TICK_S
 
 MSS = 1448
 PACKET = 1500

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from collector.lab import Recording, run_guest
-from collector.spec import episode_spec
-from schemas import wire
-from schemas.environment import Environment, Flow
+from sagecc.collector.lab import Recording, run_guest
+from sagecc.collector.spec import episode_spec
+from sagecc.schemas import wire
+from sagecc.schemas.environment import Environment, Flow
 from tests.schemas.strategies import environments
 
 DURATION_S = 4

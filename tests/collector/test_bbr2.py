@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import Episode
-from schemas.environment import Environment, Link, RateStep, dumbbell
+from sagecc.collector.episode import Episode
+from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
 
 from .conftest import Play, Run, network
 

@@ -22,19 +22,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector import engines, store
-from collector.collect import collect
-from collector.engines import Results, local
-from collector.episode import Episode, FlowSummary
-from collector.grid import set_one
-from collector.identity import identity_of_source
-from collector.lab import Controller
-from collector.store import SPOOL, Partition, pack, partition, read_table
-from collector.task import Finished, Task, attempt
-from schemas.environment import Environment, episode_id
-from schemas.errors import SageccError
-from schemas.files import sha256_file
-from schemas.raw import RAW_SCHEMA
+from sagecc.collector import engines, store
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import Results, local
+from sagecc.collector.episode import Episode, FlowSummary
+from sagecc.collector.grid import set_one
+from sagecc.collector.identity import identity_of_source
+from sagecc.collector.lab import Controller
+from sagecc.collector.store import SPOOL, Partition, pack, partition, read_table
+from sagecc.collector.task import Finished, Task, attempt
+from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
+from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
 
 from .conftest import network
@@ -111,7 +111,7 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
     out = tmp_path / "raw"
     code = (
         "from pathlib import Path\nfrom collector.collect import collect\nfrom collector.engines import local\n"
-        "from collector.grid import set_one\n"
+        "from sagecc.collector.grid import set_one\n"
         "if __name__ == '__main__':\n"
         "    environments = [set_one(12, 1, rtt, 1) for rtt in (10, 20, 30, 40, 50, 60, 70, 80)]\n"
         f"    out, kernel = Path({str(out)!r}), Path({str(kernel)!r})\n"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.episode import Received, jain_index, shared_jain_index
-from schemas.environment import CrossFlow, Environment, Flow
+from sagecc.collector.episode import Received, jain_index, shared_jain_index
+from sagecc.schemas.environment import CrossFlow, Environment, Flow
 
 from .conftest import network
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from collector.features import MAX_WINDOW_TICKS, FeatureTracker, Windows, derive
-from schemas import wire
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.collector.features import MAX_WINDOW_TICKS, FeatureTracker, Windows, derive
+from sagecc.schemas import wire
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 
 from .synthetic import Columns, samples, trajectory
 
@@ -307,7 +307,7 @@ def test_a_missing_column_is_an_error() -> None:
 
 
 def test_needs_no_place_to_keep_compiled_code() -> None:
-    code = "from collector.features import Windows; print(Windows())"
+    code = "from sagecc.collector.features import Windows; print(Windows())"
     nowhere = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": ""}
     done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True)
     assert done.stdout == "10,200,1000\n", done.stderr

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collector.episode import run_episode
-from collector.grid import profile_environments
-from collector.identity import LAB_VERSION, POLICY
-from collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.collector.episode import run_episode
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.identity import LAB_VERSION, POLICY
+from sagecc.collector.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 from tests.conftest import ROOT
 
 GOLDEN = Path(__file__).with_name("golden.json")

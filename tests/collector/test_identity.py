@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.identity import (
+from sagecc.collector.identity import (
     LAB,
     LAB_VERSION,
     forget_identities,
@@ -18,8 +18,8 @@ from collector.identity import (
     kernel_identity,
     write_identities,
 )
-from collector.schemes import OTHERS, SCHEMES
-from schemas.errors import SageccError
+from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
 
 

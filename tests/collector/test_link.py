@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import run_episode
-from collector.lab import run_guest
-from collector.spec import episode_spec
-from schemas import wire
-from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
-from schemas.trace_file import read_trace
+from sagecc.collector.episode import run_episode
+from sagecc.collector.lab import run_guest
+from sagecc.collector.spec import episode_spec
+from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
+from sagecc.schemas.trace_file import read_trace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TOLERANCE_MS = 0.01

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas import wire
+from sagecc.schemas import wire
 
 MODULES = Path(__file__).parents[2] / "collector" / "kernel" / "modules"
 HARNESS = Path(__file__).parent / "link_queue_harness.c"

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from collector.machine import check_machine, memory_folder, obituary
-from schemas.errors import SageccError
+from sagecc.collector.machine import check_machine, memory_folder, obituary
+from sagecc.schemas.errors import SageccError
 
 EPISODE = """
 import sys
 from pathlib import Path
-from collector import lab
-from collector.grid import set_one
-from collector.spec import episode_spec
-from schemas.errors import SageccError
+from sagecc.collector import lab
+from sagecc.collector.grid import set_one
+from sagecc.collector.spec import episode_spec
+from sagecc.schemas.errors import SageccError
 try:
     lab.run_guest(Path(sys.argv[1]), episode_spec(set_one(12, 1, 10, 1), "cubic", 0))
     print("fine")
@@ -97,7 +97,7 @@ def test_no_folder_has_room(kernel: Path, folder: Path) -> None:
 def without_tmp() -> str:
     """Return EPISODE on a host whose /tmp will not do (the tests' own files are there)."""
     return (
-        "from collector import machine\n"
+        "from sagecc.collector import machine\n"
         "unfit = machine._unfit\n"
         "machine._unfit = lambda folder, mb: 'is not tried' if folder == '/tmp' else unfit(folder, mb)\n" + EPISODE
     )
@@ -106,7 +106,7 @@ def without_tmp() -> str:
 @pytest.mark.parametrize("size", ["1m", "10m"])
 def test_memory_that_runs_out_in_mid_episode(kernel: Path, folder: Path, size: str) -> None:
     """Another guest may take the room after this one has looked: at boot or later."""
-    code = f"from collector import lab\nlab.memory_folder = lambda mb: {str(folder)!r}\n" + EPISODE
+    code = f"from sagecc.collector import lab\nlab.memory_folder = lambda mb: {str(folder)!r}\n" + EPISODE
     code = code.replace("set_one(12, 1, 10, 1)", "set_one(96, 1, 80, 16)")
     said = episode(kernel, *mounted(f"-o size={size} none {folder}"), code=code)
     assert f"cubic.0: {folder} became full, and the guest's memory is there: run fewer jobs at a time" in said

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector import pool as pool_module
-from collector.features import Windows, derive
-from collector.pool import PoolOptions, PoolResult, build_pool
-from collector.reward import friendliness, power
-from schemas.errors import SageccError
-from schemas.files import sha256_file
-from schemas.manifest import Manifest
-from schemas.pool import (
+from sagecc.collector import pool as pool_module
+from sagecc.collector.features import Windows, derive
+from sagecc.collector.pool import PoolOptions, PoolResult, build_pool
+from sagecc.collector.reward import friendliness, power
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
+from sagecc.schemas.manifest import Manifest
+from sagecc.schemas.pool import (
     FEATURE_NAMES,
     POOL_COLUMNS,
     POOL_EPISODE_SCHEMA,
@@ -27,7 +27,7 @@ from schemas.pool import (
     POOL_VERSION,
     partition_of,
 )
-from schemas.raw import RAW_SCHEMA
+from sagecc.schemas.raw import RAW_SCHEMA
 
 from .synthetic import META, write_partition
 

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from collector import pool as pool_module
-from collector.features import Windows
-from collector.grid import set_one, set_two
-from collector.pool import PoolOptions, build_pool
-from collector.pool_check import PoolReport, check_pool
-from schemas.errors import SageccError
-from schemas.manifest import MANIFEST, FileEntry, Manifest
-from schemas.pool import INPUT_KEY, VERSION_KEY
+from sagecc.collector import pool as pool_module
+from sagecc.collector.features import Windows
+from sagecc.collector.grid import set_one, set_two
+from sagecc.collector.pool import PoolOptions, build_pool
+from sagecc.collector.pool_check import PoolReport, check_pool
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.manifest import MANIFEST, FileEntry, Manifest
+from sagecc.schemas.pool import INPUT_KEY, VERSION_KEY
 
 from .synthetic import write_partition
 

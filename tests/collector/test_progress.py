@@ -9,11 +9,11 @@ import re
 
 import pytest
 
-from collector import progress
-from collector.grid import profile_environments
-from collector.progress import Progress
-from collector.schemes import SCHEMES
-from collector.task import Task
+from sagecc.collector import progress
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.progress import Progress
+from sagecc.collector.schemes import SCHEMES
+from sagecc.collector.task import Task
 
 TASKS = [Task(environment, scheme, 0, "") for scheme in SCHEMES for environment in profile_environments("full")]
 LINE = r"(\d+)% .*14,287/14,287 episodes, 68\.\dM rows, \d+ virtual s/s"

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.collect import collect
-from collector.engines import Results, local
-from collector.lab import Controller
-from collector.ray_engine import on_ray
-from collector.task import Task
-from schemas.errors import SageccError
-from schemas.files import sha256_file
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import Results, local
+from sagecc.collector.lab import Controller
+from sagecc.collector.ray_engine import on_ray
+from sagecc.collector.task import Task
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
 from tests.conftest import ROOT
 
 from .conftest import network

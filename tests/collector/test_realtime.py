@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.episode import run_episode
-from collector.realtime import host, mahimahi
-from collector.realtime.endpoint import Specification
-from collector.realtime.host import run_on_host, why_not
-from collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
-from collector.realtime.process import Program, endpoint_command
-from collector.realtime.record import LinkLog, rate_capacity
-from schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
-from schemas.errors import SageccError
-from schemas.raw import RAW_SCHEMA
+from sagecc.collector.episode import run_episode
+from sagecc.collector.realtime import host, mahimahi
+from sagecc.collector.realtime.endpoint import Specification
+from sagecc.collector.realtime.host import run_on_host, why_not
+from sagecc.collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
+from sagecc.collector.realtime.process import Program, endpoint_command
+from sagecc.collector.realtime.record import LinkLog, rate_capacity
+from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
 
 from .conftest import network
@@ -290,7 +290,7 @@ def test_an_episode_through_a_link_that_follows_mahimahis_rules(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     code = (
         "import json; from tests.collector.conftest import network;"
-        "from collector.realtime.mahimahi import run_mahimahi;"
+        "from sagecc.collector.realtime.mahimahi import run_mahimahi;"
         "e = run_mahimahi(network(12, 20, 1, duration_s=4), 'reno');"
         "f, last = e.flows[0], e.rows.slice(e.rows.num_rows - 1).to_pylist()[0];"
         "print(json.dumps([f.goodput_mbps, f.delay_mean_ms, f.lost_packets, last]))"
@@ -342,7 +342,7 @@ def test_two_flows_and_a_step_on_the_hosts_kernel() -> None:
 
 @on_host
 def test_a_killed_run_leaves_no_process_and_no_namespace(tmp_path: Path) -> None:
-    code = "from tests.collector.conftest import network; from collector.realtime.host import run_on_host;"
+    code = "from tests.collector.conftest import network; from sagecc.collector.realtime.host import run_on_host;"
     code += "run_on_host(network(12, 20, 1, duration_s=60), 'cubic')"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.reward import friendliness, power
+from sagecc.collector.reward import friendliness, power
 
 
 def r1(rate: float, loss: float, capacity: float, rtt_rate: float) -> float:

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 
-from collector.lab import run_guest
-from collector.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
-from schemas import wire
-from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
-from schemas.errors import SageccError
+from sagecc.collector.lab import run_guest
+from sagecc.collector.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
+from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from sagecc.schemas.errors import SageccError
 from tests.schemas.strategies import chain, environments
 
 from .conftest import network

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.episode import jain_index, run_episode
-from collector.lab import Recording, run_guest
-from collector.schemes import OTHERS, SCHEMES
-from collector.spec import episode_spec
-from schemas import wire
-from schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
+from sagecc.collector.episode import jain_index, run_episode
+from sagecc.collector.lab import Recording, run_guest
+from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.collector.spec import episode_spec
+from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
 
 from .conftest import Play
 

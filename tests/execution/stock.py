@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.realtime.process import Program
-from collector.realtime.record import SAMPLES
-from execution import libbpf
-from execution.kernel_scheme import SCHEME, why_not
-from learner.artefact import Control, NetworkSizes, write
-from learner.scaling import Scaling
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.collector.realtime.process import Program
+from sagecc.collector.realtime.record import SAMPLES
+from sagecc.execution import libbpf
+from sagecc.execution.kernel_scheme import SCHEME, why_not
+from sagecc.learner.artefact import Control, NetworkSizes, write
+from sagecc.learner.scaling import Scaling
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
 HERE = why_not("CAP_NET_ADMIN")

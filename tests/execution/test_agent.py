@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.features import Windows, derive
-from execution.agent import PolicyAgent, policy_controller
-from learner.artefact import OBSERVATION_SOURCE, Control, NetworkSizes, PolicyArtefact, write
-from learner.scaling import Scaling
-from schemas import wire
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES, POOL_VERSION
+from sagecc.collector.features import Windows, derive
+from sagecc.execution.agent import PolicyAgent, policy_controller
+from sagecc.learner.artefact import OBSERVATION_SOURCE, Control, NetworkSizes, PolicyArtefact, write
+from sagecc.learner.scaling import Scaling
+from sagecc.schemas import wire
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 from tests.collector.synthetic import samples, trajectory
 
 Floats = npt.NDArray[np.float32]

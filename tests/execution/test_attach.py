@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from execution import libbpf
-from execution.driver import Driver
-from execution.kernel_scheme import Scheme
-from execution.shared import STALL_NS, Shared
-from learner.artefact import Control, NetworkSizes, write
-from learner.scaling import Scaling
-from schemas.pool import FEATURE_NAMES
+from sagecc.execution import libbpf
+from sagecc.execution.driver import Driver
+from sagecc.execution.kernel_scheme import Scheme
+from sagecc.execution.shared import STALL_NS, Shared
+from sagecc.learner.artefact import Control, NetworkSizes, write
+from sagecc.learner.scaling import Scaling
+from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
 from .stock import (
@@ -223,7 +223,7 @@ def test_an_agent_needs_no_capability_once_the_scheme_is_loaded(tmp_path: Path, 
         assert second.stderr == f"sagecc: another agent drives the flows of {pins}: end it first\n"
     code = (
         "import os, sys; from contextlib import closing; from pathlib import Path;"
-        "from execution.kernel_scheme import pinned; from execution.shared import Shared;"
+        "from sagecc.execution.kernel_scheme import pinned; from sagecc.execution.shared import Shared;"
         f"os.setgid(65534); os.setuid(65534); d = pinned(Path({str(pins)!r}));"
         "print(Shared(d).observe(10**6).tolist())"
     )

@@ -23,21 +23,21 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 from pettingzoo.test import parallel_api_test
 
-from collector.episode import run_episode
-from collector.features import derive
-from collector.grid import profile_environments
-from collector.reward import friendliness, power
-from execution.agent import PolicyAgent
-from execution.environments import ID
-from execution.environments.congestion import CongestionEnv
-from execution.environments.networks import DEFAULT, networks
-from execution.environments.parallel import CongestionParallelEnv
-from execution.environments.vector import CongestionVectorEnv
-from learner import exact, runtime
-from learner.artefact import PolicyArtefact
-from schemas.environment import CrossFlow, Environment, Flow
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.collector.episode import run_episode
+from sagecc.collector.features import derive
+from sagecc.collector.grid import profile_environments
+from sagecc.collector.reward import friendliness, power
+from sagecc.execution.agent import PolicyAgent
+from sagecc.execution.environments import ID
+from sagecc.execution.environments.congestion import CongestionEnv
+from sagecc.execution.environments.networks import DEFAULT, networks
+from sagecc.execution.environments.parallel import CongestionParallelEnv
+from sagecc.execution.environments.vector import CongestionVectorEnv
+from sagecc.learner import exact, runtime
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.schemas.environment import CrossFlow, Environment, Flow
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 from tests.collector.conftest import network
 from tests.collector.test_lab import alive, guests
 

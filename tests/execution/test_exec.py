@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from execution import libbpf
-from execution.cgroup import PREFIX
+from sagecc.execution import libbpf
+from sagecc.execution.cgroup import PREFIX
 from tests.conftest import ROOT
 
 from .stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from execution.environments.networks import DEFAULT
+from sagecc.execution.environments.networks import DEFAULT
 from tests.conftest import ROOT
 from tests.test_project import code_behind, imported
 

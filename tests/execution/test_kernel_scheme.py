@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collector.realtime.host import run_on_host
-from collector.realtime.host import why_not as why_no_host
-from execution import kernel_scheme, libbpf, shared
-from execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
-from execution.shared import MODES, STALL_NS, Shared
-from schemas.errors import SageccError
-from schemas.raw import COUNTERS
+from sagecc.collector.realtime.host import run_on_host
+from sagecc.collector.realtime.host import why_not as why_no_host
+from sagecc.execution import kernel_scheme, libbpf, shared
+from sagecc.execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
+from sagecc.execution.shared import MODES, STALL_NS, Shared
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.raw import COUNTERS
 from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
 
@@ -307,7 +307,7 @@ def test_sockets_outlive_the_scheme() -> None:
 @on_stock_kernel
 def test_another_user_may_choose_it_but_not_load_it(scheme: Scheme) -> None:
     code = (
-        "import os, socket; from execution.kernel_scheme import why_not;"
+        "import os, socket; from sagecc.execution.kernel_scheme import why_not;"
         "os.setgid(65534); os.setuid(65534); s = socket.socket();"
         f"s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, {NAME.encode()!r});"
         "print(why_not())"

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from collector.collect import collect
-from collector.engines import Results, local
-from collector.lab import Guest
-from collector.spec import BASE_MEMORY_MB
-from collector.task import Finished, Result, Task, attempt
-from execution import lockstep as module
-from execution.agent import PolicyAgent, policy_controller, policy_drive
-from execution.lockstep import Table, lockstep
-from learner.artefact import Control, PolicyArtefact, write
-from schemas.errors import SageccError
+from sagecc.collector.collect import collect
+from sagecc.collector.engines import Results, local
+from sagecc.collector.lab import Guest
+from sagecc.collector.spec import BASE_MEMORY_MB
+from sagecc.collector.task import Finished, Result, Task, attempt
+from sagecc.execution import lockstep as module
+from sagecc.execution.agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.execution.lockstep import Table, lockstep
+from sagecc.learner.artefact import Control, PolicyArtefact, write
+from sagecc.schemas.errors import SageccError
 from tests.collector.conftest import network
 from tests.collector.test_collect import hashes
 from tests.collector.test_lab import alive, guests

@@ -13,19 +13,19 @@ import numpy.typing as npt
 import pytest
 
 import sagecc.cli as entry
-from collector.episode import Episode, run_episode
-from collector.spec import Drive
-from collector.store import partition, read_table
-from execution.agent import PolicyAgent, policy_controller, policy_drive
-from leagues.league import lab_runner
-from learner import artefact
-from learner.artefact import PolicyArtefact
-from learner.mlp import Mlp
-from learner.orca import CONTROL, OBSERVATIONS, SOURCE
-from learner.orca_import import import_checkpoint
-from learner.scaling import Scaling
-from schemas import wire
-from schemas.errors import SageccError
+from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.spec import Drive
+from sagecc.collector.store import partition, read_table
+from sagecc.execution.agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.leagues.league import lab_runner
+from sagecc.learner import artefact
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.learner.mlp import Mlp
+from sagecc.learner.orca import CONTROL, OBSERVATIONS, SOURCE
+from sagecc.learner.orca_import import import_checkpoint
+from sagecc.learner.scaling import Scaling
+from sagecc.schemas import wire
+from sagecc.schemas.errors import SageccError
 from tests.collector.conftest import network
 from tests.learner.checkpoints import PUBLISHED, needs_published
 

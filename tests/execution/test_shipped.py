@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collector.episode import run_episode
-from execution.agent import PolicyAgent, policy_controller
-from learner import runtime
-from learner.artefact import PolicyArtefact
+from sagecc.collector.episode import run_episode
+from sagecc.execution.agent import PolicyAgent, policy_controller
+from sagecc.learner import runtime
+from sagecc.learner.artefact import PolicyArtefact
 from tests.collector.conftest import network
 from tests.collector.synthetic import samples, trajectory
 from tests.conftest import ROOT

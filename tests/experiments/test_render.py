@@ -9,7 +9,7 @@ import pytest
 
 from experiments.render import PAPERS_FOUR, fill, grid_part, main, read_results, runs_part
 from experiments.run import RESULT_VERSION
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 
 
 def standing(rank: int, rate: float, reno: float) -> dict[str, Any]:

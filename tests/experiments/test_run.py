@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 import experiments.run as harness
-from collector.store import partition
 from experiments.runs import KeepBest, Plan, Run
-from leagues.candidate import MEAN_RATE
-from leagues.league import League
-from learner.config import load
-from learner.evaluation import Evaluation
-from schemas.environment import Environment
-from schemas.errors import SageccError
+from sagecc.collector.store import partition
+from sagecc.leagues.candidate import MEAN_RATE
+from sagecc.leagues.league import League
+from sagecc.learner.config import load
+from sagecc.learner.evaluation import Evaluation
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.run import RUNS
 from experiments.runs import KeepBest, Plan, Run, read_plan
-from learner.config import load
-from schemas.errors import SageccError
+from sagecc.learner.config import load
+from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
 
 PLAN = """

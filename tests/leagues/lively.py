@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from collector.pool import build_pool
-from schemas.environment import Environment
-from schemas.raw import COUNTERS, RAW_SCHEMA
+from sagecc.collector.pool import build_pool
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
 from tests.leagues.synthetic import write
 
 

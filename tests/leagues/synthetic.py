@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.store import partition
-from schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
-from schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+from sagecc.collector.store import partition
+from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 KERNEL = "ab" * 32
 PACKET_BYTES = 1500

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-import leagues.candidate
-from leagues.candidate import CandidateLeague
-from schemas.errors import SageccError
+import sagecc.leagues.candidate
+from sagecc.leagues.candidate import CandidateLeague
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
@@ -31,10 +31,10 @@ class Lab:
 @pytest.fixture
 def lab(monkeypatch):
     lab = Lab()
-    monkeypatch.setattr(leagues.candidate, "collect", lab.collect)
-    monkeypatch.setattr(leagues.candidate, "lab_runner", lab.runner)
-    monkeypatch.setattr(leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)
-    monkeypatch.setattr(leagues.candidate, "kernel_identity", lambda kernel, schemes: " ".join(sorted(schemes)))
+    monkeypatch.setattr(sagecc.leagues.candidate, "collect", lab.collect)
+    monkeypatch.setattr(sagecc.leagues.candidate, "lab_runner", lab.runner)
+    monkeypatch.setattr(sagecc.leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)
+    monkeypatch.setattr(sagecc.leagues.candidate, "kernel_identity", lambda kernel, schemes: " ".join(sorted(schemes)))
     return lab
 
 

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import leagues.neighbours
-import leagues.transitions
 import sagecc.analysis
 import sagecc.commands.distance as distance_command
-from collector.features import Windows
-from leagues.distance import (
+import sagecc.leagues.neighbours
+import sagecc.leagues.transitions
+from sagecc.collector.features import Windows
+from sagecc.leagues.distance import (
     DISTANCE_SCHEMA,
     NONE,
     Query,
@@ -24,11 +24,11 @@ from leagues.distance import (
     nearest,
     summary,
 )
-from leagues.neighbours import in_index, prepare
-from leagues.scores import find_episodes, read_rows
-from leagues.trajectories import query
-from leagues.transitions import SIZE, STATE, PoolTransitions, pool_rows, unit
-from schemas.errors import SageccError
+from sagecc.leagues.neighbours import in_index, prepare
+from sagecc.leagues.scores import find_episodes, read_rows
+from sagecc.leagues.trajectories import query
+from sagecc.leagues.transitions import SIZE, STATE, PoolTransitions, pool_rows, unit
+from sagecc.schemas.errors import SageccError
 from tests.leagues.lively import lively, make_pool
 from tests.leagues.synthetic import set_one, set_two
 
@@ -96,7 +96,7 @@ def test_no_transition_crosses_from_one_episode_to_the_next(pool):
 
 
 def test_blocks_are_the_rows_vectors(pool, monkeypatch):
-    monkeypatch.setattr(leagues.transitions, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(sagecc.leagues.transitions, "BLOCK_ROWS", 100)
     for rows, vectors in pool.blocks(150, 777):
         assert rows.min() >= 150
         assert rows.max() < 777
@@ -148,8 +148,8 @@ def test_a_sample_of_all_is_exact_and_less_is_farther(folders, pool):
 
 
 def test_index_finds_nearly_the_nearest_and_never_its_own(folders, pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(leagues.neighbours, "SHARD_ROWS", 500)
-    monkeypatch.setattr(leagues.neighbours, "CANDIDATES", 20)
+    monkeypatch.setattr(sagecc.leagues.neighbours, "SHARD_ROWS", 500)
+    monkeypatch.setattr(sagecc.leagues.neighbours, "CANDIDATES", 20)
     own = query(pool, episode(folders, *LAB))
     folder = prepare(pool, tmp_path)
     assert len(list(folder.glob("shard-*.faiss"))) == -(-pool.pool.rows // 500)
@@ -162,7 +162,7 @@ def test_index_finds_nearly_the_nearest_and_never_its_own(folders, pool, tmp_pat
 
 
 def test_index_goes_on_where_it_was_killed(pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(leagues.neighbours, "SHARD_ROWS", 500)
+    monkeypatch.setattr(sagecc.leagues.neighbours, "SHARD_ROWS", 500)
     folder = prepare(pool, tmp_path)
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
     (folder / "shard-001.faiss").unlink()

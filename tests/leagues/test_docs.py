@@ -5,17 +5,17 @@ import re
 
 import pytest
 
-from collector.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
-from leagues.distance import DISTANCE_SCHEMA
-from leagues.hidden import MAP_SCHEMA, NEIGHBOURS
-from leagues.league import LEAGUE_VERSION, Rules
-from leagues.neighbours import CANDIDATES, DIMENSIONS
-from leagues.presets import PRESETS
-from leagues.scores import SCORE_SCHEMA
-from leagues.similarity import SIMILARITY_SCHEMA
-from leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENCE, MARGINS, STANDINGS_COLUMNS
-from leagues.transitions import LIMIT, SIZE, STATE
+from sagecc.collector.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
 from sagecc.commands.distance import SAMPLE
+from sagecc.leagues.distance import DISTANCE_SCHEMA
+from sagecc.leagues.hidden import MAP_SCHEMA, NEIGHBOURS
+from sagecc.leagues.league import LEAGUE_VERSION, Rules
+from sagecc.leagues.neighbours import CANDIDATES, DIMENSIONS
+from sagecc.leagues.presets import PRESETS
+from sagecc.leagues.scores import SCORE_SCHEMA
+from sagecc.leagues.similarity import SIMILARITY_SCHEMA
+from sagecc.leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENCE, MARGINS, STANDINGS_COLUMNS
+from sagecc.leagues.transitions import LIMIT, SIZE, STATE
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/leagues.md").read_text()

@@ -12,15 +12,15 @@ from click.testing import CliRunner
 
 import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
-from collector.episode import run_episode
-from execution.agent import PolicyAgent, policy_controller
-from leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
-from learner import artefact
-from learner.artefact import PolicyArtefact
-from learner.mlp import Mlp
-from learner.scaling import Scaling
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.collector.episode import run_episode
+from sagecc.execution.agent import PolicyAgent, policy_controller
+from sagecc.leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
+from sagecc.learner import artefact
+from sagecc.learner.artefact import PolicyArtefact
+from sagecc.learner.mlp import Mlp
+from sagecc.learner.scaling import Scaling
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 from tests.collector.conftest import network
 from tests.conftest import ROOT
 from tests.leagues.lively import lively

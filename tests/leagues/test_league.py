@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
-from collector.collect import EpisodesFailedError
-from collector.store import SPOOL, partition
-from leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
-from schemas.errors import SageccError
+from sagecc.collector.collect import EpisodesFailedError
+from sagecc.collector.store import SPOOL, partition
+from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))

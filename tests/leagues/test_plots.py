@@ -5,10 +5,19 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from leagues.plots import INK, Track, label, plane_figure, plot_episode, standings_figure, to_svg, trajectory_figure
-from leagues.scores import find_episodes, score
-from leagues.standings import mark_winners, standings
-from schemas.errors import SageccError
+from sagecc.leagues.plots import (
+    INK,
+    Track,
+    label,
+    plane_figure,
+    plot_episode,
+    standings_figure,
+    to_svg,
+    trajectory_figure,
+)
+from sagecc.leagues.scores import find_episodes, score
+from sagecc.leagues.standings import mark_winners, standings
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
 POLICY = "policy:models/sage"

@@ -5,9 +5,9 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
-from collector.schemes import OTHERS, SCHEMES
-from leagues.presets import PRESETS, preset_schemes
-from schemas.errors import SageccError
+from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.leagues.presets import PRESETS, preset_schemes
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 from tests.leagues.test_league import Lab
 

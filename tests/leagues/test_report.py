@@ -19,15 +19,15 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from leagues.league import contents_of, play, save
-from leagues.report.contents import in_order
-from leagues.report.folder import load
-from leagues.report.page import render
-from leagues.report.pictures import analysis_picture, example, friendliness, training_figure
-from leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
-from leagues.scores import find_episodes
 from sagecc.commands.report import command
-from schemas.errors import SageccError
+from sagecc.leagues.league import contents_of, play, save
+from sagecc.leagues.report.contents import in_order
+from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.page import render
+from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, training_figure
+from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
+from sagecc.leagues.scores import find_episodes
+from sagecc.schemas.errors import SageccError
 from tests.leagues.lively import lively
 from tests.leagues.synthetic import rows, set_one, set_two, write
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leagues.scores import SCORE_SCHEMA, find_episodes, read_rows, score
-from schemas.errors import SageccError
+from sagecc.leagues.scores import SCORE_SCHEMA, find_episodes, read_rows, score
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
 

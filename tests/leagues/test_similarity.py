@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import sagecc.analysis
 import sagecc.commands.similarity as similarity_command
-from leagues.distance import Query
-from leagues.similarity import SIMILARITY_SCHEMA, similarities
-from leagues.trajectories import choose
-from leagues.transitions import unit
-from schemas.errors import SageccError
+from sagecc.leagues.distance import Query
+from sagecc.leagues.similarity import SIMILARITY_SCHEMA, similarities
+from sagecc.leagues.trajectories import choose
+from sagecc.leagues.transitions import unit
+from sagecc.schemas.errors import SageccError
 from tests.leagues.lively import lively, make_pool
 from tests.leagues.synthetic import set_one, set_two
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leagues.scores import SCORE_SCHEMA
-from leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
-from schemas.errors import SageccError
+from sagecc.leagues.scores import SCORE_SCHEMA
+from sagecc.leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
+from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import set_one, set_two
 
 

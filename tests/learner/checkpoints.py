@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from learner.tensorflow_runtime import tf
+from sagecc.learner.tensorflow_runtime import tf
 from tests.conftest import ROOT
 
 v1 = tf.compat.v1

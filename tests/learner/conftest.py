@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
 
 GOOD, BAD = 0.5, -0.5
 """log2 of the two actions in the pool where srtt is low; where it is high they change places."""

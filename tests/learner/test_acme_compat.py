@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from learner import acme_compat
-from learner.tensorflow_runtime import tf
-from schemas.errors import SageccError
+from sagecc.learner import acme_compat
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.errors import SageccError
 
 
 def test_what_the_learner_and_its_tests_need_is_there() -> None:

@@ -14,13 +14,13 @@ import pytest
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from learner import artefact, config, exact, networks, runtime
-from learner.artefact import Control, NetworkSizes, PolicyArtefact
-from learner.export import export
-from learner.scaling import Scaling
-from learner.tensorflow_runtime import tf
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner import artefact, config, exact, networks, runtime
+from sagecc.learner.artefact import Control, NetworkSizes, PolicyArtefact
+from sagecc.learner.export import export
+from sagecc.learner.scaling import Scaling
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 
 SMALL = config.Config(
     width=24, gru=20, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, residual_blocks=2, min_scale=0.01
@@ -171,7 +171,7 @@ def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path
 def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     code = (
-        "import sys; from learner.artefact import PolicyArtefact; from learner import runtime; "
+        "import sys; from sagecc.learner.artefact import PolicyArtefact; from sagecc.learner import runtime; "
         f"policy = PolicyArtefact.load({str(folder)!r}); "
         "import numpy as np; x = np.zeros((1, 69), np.float32); "
         "[runtime.load(policy, name)(x, policy.initial_state()) for name in ('exact', 'numpy', 'litert', 'onnx')]; "

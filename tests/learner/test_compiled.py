@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from learner import compiled as module
-from learner.compiled import CompiledPool, compile_pool, discounted_returns, identity, pool_files
-from learner.selection import Selection
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner import compiled as module
+from sagecc.learner.compiled import CompiledPool, compile_pool, discounted_returns, identity, pool_files
+from sagecc.learner.selection import Selection
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 from tests.learner.conftest import PoolMaker, episode, write_part
 
 
@@ -238,7 +238,7 @@ def test_a_full_disk_is_said_before_it_is_full(
     assert left_in(tmp_path / "cache") == []
 
 
-COMPILE = "import sys; from pathlib import Path; from learner.compiled import compile_pool; "
+COMPILE = "import sys; from pathlib import Path; from sagecc.learner.compiled import compile_pool; "
 COMPILE += "print(compile_pool(Path(sys.argv[1]), Path(sys.argv[2])).rows)"
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from learner.artefact import NetworkSizes
-from learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
 from sagecc.commands.train import command as train
-from schemas.errors import SageccError
-from schemas.pool import FEATURE_NAMES
+from sagecc.learner.artefact import NetworkSizes
+from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.pool import FEATURE_NAMES
 
 SMALLEST = {
     "width": 8,

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.compiled import CompiledPool, compile_pool
-from learner.data import Prefetch, WindowSampler
-from learner.scaling import Scaling
-from learner.selection import Selection
-from schemas.errors import SageccError
+from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner.data import Prefetch, WindowSampler
+from sagecc.learner.scaling import Scaling
+from sagecc.learner.selection import Selection
+from sagecc.schemas.errors import SageccError
 from tests.learner.conftest import PoolMaker
 
 AS_IS = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)

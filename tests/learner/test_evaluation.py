@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from learner.artefact import NetworkSizes, PolicyArtefact, write
-from learner.compiled import compile_pool
-from learner.config import Config
-from learner.evaluation import Candidates, Evaluation
-from learner.scaling import Floats, Scaling
-from learner.train import CURVE_ROWS, _claim, thinned, train
-from schemas.errors import SageccError
+from sagecc.learner.artefact import NetworkSizes, PolicyArtefact, write
+from sagecc.learner.compiled import compile_pool
+from sagecc.learner.config import Config
+from sagecc.learner.evaluation import Candidates, Evaluation
+from sagecc.learner.scaling import Floats, Scaling
+from sagecc.learner.train import CURVE_ROWS, _claim, thinned, train
+from sagecc.schemas.errors import SageccError
 from tests.learner.conftest import PoolMaker
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ class Hook:
 def scenario(pool: Path, folder: Path) -> None:
     """Train without and with an evaluation, the latter killed twice; print what the hook saw each time."""
     # Only this process may load it: TensorFlow must be set up before it is used.
-    from learner.journal import Journal
+    from sagecc.learner.journal import Journal
 
     def one(name: str, evaluation: Evaluation | None = None) -> Any:
         logs, cache = folder / f"{name}-logs", folder / "cache"

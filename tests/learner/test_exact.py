@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner import exact
-from learner.artefact import NetworkSizes
-from learner.exact import ExactOps
-from learner.inference import forward
-from learner.scaling import Floats, Scaling
+from sagecc.learner import exact
+from sagecc.learner.artefact import NetworkSizes
+from sagecc.learner.exact import ExactOps
+from sagecc.learner.inference import forward
+from sagecc.learner.scaling import Floats, Scaling
 
 BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
 """Of all that `network` computes; trajectories of policies that are kept or published hang on it."""

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
-from learner.crr import METRICS
-from learner.journal import Journal
-from learner.tensorflow_runtime import tf
-from schemas.errors import SageccError
+from sagecc.learner.crr import METRICS
+from sagecc.learner.journal import Journal
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.errors import SageccError
 
 
 class Steps:

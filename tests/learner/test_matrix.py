@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learner.matrix import COLUMNS, Layer, product
-from learner.scaling import Floats
+from sagecc.learner.matrix import COLUMNS, Layer, product
+from sagecc.learner.scaling import Floats
 
 
 def in_order(x: Floats, w: Floats, b: Floats) -> Floats:

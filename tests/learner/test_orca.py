@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import sagecc.cli as entry
-from learner import exact, runtime
-from learner.artefact import HUNDREDTHS_MAP, PolicyArtefact, add_exports
-from learner.export import export
-from learner.orca_import import import_checkpoint
-from schemas.errors import SageccError
+from sagecc.learner import exact, runtime
+from sagecc.learner.artefact import HUNDREDTHS_MAP, PolicyArtefact, add_exports
+from sagecc.learner.export import export
+from sagecc.learner.orca_import import import_checkpoint
+from sagecc.schemas.errors import SageccError
 from tests.learner.checkpoints import (
     PUBLISHED,
     Values,
@@ -183,7 +183,7 @@ def test_a_folder_of_something_else_stays_as_it_is(checkpoint: Path, tmp_path: P
 def test_without_tensorflow_one_line(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "learner.tensorflow_runtime", None)
+    monkeypatch.setitem(sys.modules, "sagecc.learner.tensorflow_runtime", None)
     with pytest.raises(SystemExit) as status:
         entry.main(["import", "orca", str(checkpoint), "--out", str(tmp_path / "orca")])
     assert status.value.code == 2

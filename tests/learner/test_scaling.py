@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.scaling import Moments, symlog
+from sagecc.learner.scaling import Moments, symlog
 
 DATA = np.random.default_rng(0).lognormal(0, 2, (5000, 3)).astype(np.float32)
 DATA[:, 2] = 4

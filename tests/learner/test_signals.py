@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from learner.signals import HeldSignals
+from sagecc.learner.signals import HeldSignals
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from learner import crr
-from learner.config import Config
-from learner.strategy import (
+from sagecc.learner import crr
+from sagecc.learner.config import Config
+from sagecc.learner.strategy import (
     SLURM_PORT_BLOCKS,
     SLURM_PORTS,
     SLURM_TASKS,
@@ -27,8 +27,8 @@ from learner.strategy import (
     expand_hosts,
     expand_tasks,
 )
-from learner.tensorflow_runtime import tf
-from schemas.errors import SageccError
+from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.errors import SageccError
 from tests.learner.conftest import episode, write_part
 from tests.learner.test_train import ROOT, command, curve
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from learner import exact
-from learner.artefact import Control, PolicyArtefact
-from learner.crr import METRICS
+from sagecc.learner import exact
+from sagecc.learner.artefact import Control, PolicyArtefact
+from sagecc.learner.crr import METRICS
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
 SIGNALLING = """
 import os, signal, sys
 import sagecc.cli
-from learner.journal import Journal
+from sagecc.learner.journal import Journal
 
 at, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 add = Journal.add

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schemas.environment import (
+from sagecc.schemas.environment import (
     INTERVAL_MS,
     MAX_LINKS,
     TARGET_MS,

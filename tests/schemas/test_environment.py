@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from schemas.environment import (
+from sagecc.schemas.environment import (
     CrossFlow,
     DelayStep,
     Environment,
@@ -19,7 +19,7 @@ from schemas.environment import (
     dumbbell,
     queue_bytes,
 )
-from schemas.errors import SageccError
+from sagecc.schemas.errors import SageccError
 from tests.schemas.strategies import chain, environments
 
 FLAT = Link((RateStep(0, 48),), 20, 240_000)

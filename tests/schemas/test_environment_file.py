@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
-from schemas.environment_file import EnvironmentPart, json_schema, load_environment
-from schemas.errors import SageccError
+from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from sagecc.schemas.environment_file import EnvironmentPart, json_schema, load_environment
+from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
 from tests.schemas.strategies import environments
 
@@ -130,7 +130,9 @@ def test_what_the_examples_say() -> None:
 
 def test_the_schema_file_is_up_to_date() -> None:
     written = (EXAMPLES / "schema.json").read_text()
-    assert written == json_schema(), "python -m schemas.environment_file > docs/examples/environments/schema.json"
+    assert written == json_schema(), (
+        "python -m sagecc.schemas.environment_file > docs/examples/environments/schema.json"
+    )
 
 
 def test_the_documentation_has_every_field_and_no_other() -> None:

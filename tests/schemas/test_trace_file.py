@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import SageccError
-from schemas.trace_file import read_trace
+from sagecc.schemas.errors import SageccError
+from sagecc.schemas.trace_file import read_trace
 from tests.conftest import ROOT
 
 TRACES = ROOT.parent / "shared" / "traces"
