@@ -30,6 +30,7 @@ LAYERS = {
 """What each package may import beside itself."""
 
 PLUMBING = {
+    "collector/crash.py",
     "collector/engines.py",
     "collector/identity.py",
     "collector/machine.py",

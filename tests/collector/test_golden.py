@@ -24,6 +24,8 @@ GOLDEN = Path(__file__).with_name("golden.json")
 ENVIRONMENTS = dict(zip((*SCHEMES, *OTHERS, POLICY), cycle(profile_environments("smoke")), strict=False))
 """Each scheme in one environment of the profile smoke, in turn."""
 
+OF_ALL = [scheme for scheme in ENVIRONMENTS if scheme not in {"cubic", "bbr", POLICY}]
+
 
 def digest(kernel: Path, scheme: str) -> str:
     """Run a scheme's episode; return the SHA-256 of its samples."""
@@ -51,6 +53,16 @@ def test_a_schemes_bytes_are_those_of_this_lab_version(kernel: Path, scheme: str
         "the same specification gives other bytes: where that is meant, raise LAB_VERSION (for a module of ours alone, "
         "its source says so already), then run: python -m tests.collector.test_golden"
     )
+
+
+@pytest.mark.parametrize("xstate", ["none", "larger"])
+@pytest.mark.parametrize("scheme", ["cubic", "bbr", POLICY, *(pytest.param(s, marks=pytest.mark.slow) for s in OF_ALL)])
+def test_the_same_bytes_on_every_processor(kernel: Path, tmp_path: Path, scheme: str, xstate: str) -> None:
+    """As on one without XSAVE, and one whose floating-point state is larger than the guest keeps (AMX)."""
+    script = tmp_path / "linux"
+    script.write_text(f'#!/bin/sh\nexec {kernel} "$@" xstate={xstate}\n')
+    script.chmod(0o755)
+    assert digest(script, scheme) == json.loads(GOLDEN.read_text())["sha256"][scheme]
 
 
 def write() -> None:
