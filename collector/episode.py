@@ -53,7 +53,7 @@ class FlowSummary:
 
     delay: one way over the links of its path, data packets (queue, transmission, propagation).
     sent, lost: data packets that its links took and dropped.
-    limits: of a flow in real time; the lab's buffers limit nothing.
+    limits: in real time; in the lab buffers are forced and programs take no time.
     """
 
     scheme: str
