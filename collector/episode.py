@@ -43,7 +43,7 @@ class Limits:
         bound = {name: share for name, share in asdict(self).items() if share > BOUND_SHARE}
         if not bound:
             return None
-        whats = " and ".join(f"its {name.replace('_', ' ')} ({share:.0%} of its life)" for name, share in bound.items())
+        whats = ", ".join(f"its {name.replace('_', ' ')} ({share:.0%} of its life)" for name, share in bound.items())
         return f"bound by {whats}: {', '.join(_REMEDIES[name] for name in bound)}"
 
 

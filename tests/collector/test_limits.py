@@ -76,7 +76,7 @@ def test_a_notice_names_each_bound_and_its_remedy() -> None:
     assert Limits(BOUND_SHARE, BOUND_SHARE, BOUND_SHARE).notice is None
     assert Limits(0.972, 0, 0).notice == "bound by its receive window (97% of its life): raise net.ipv4.tcp_rmem"
     assert Limits(0, 0.5, 0.06).notice == (
-        "bound by its send buffer (50% of its life) and its application (6% of its life): "
+        "bound by its send buffer (50% of its life), its application (6% of its life): "
         "raise net.ipv4.tcp_wmem, leave its sender a processor"
     )
 
