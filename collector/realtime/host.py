@@ -42,7 +42,7 @@ from sagecc.collector.realtime.record import (
     unsupported,
 )
 from sagecc.schemas.environment import MTU_BYTES, Environment, episode_id
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.wire import FIRST_PORT
 
@@ -137,7 +137,7 @@ def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun
     name = episode_id(environment.id, scheme, seed)
     reason = why_not()
     if reason:
-        raise SageccError(f"episode {name}: {reason}")
+        raise SageccError(f"episode {name}: {reason}; {SEE_DOCTOR}")
     check_host_scheme(scheme)
     unsupported(environment, "the host's tbf", ("rates", "queue_bytes"))
     if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:

@@ -202,7 +202,7 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_mahimahi_one_line_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_on_path(tmp_path / "bin", monkeypatch, "mm-delay")
-    with pytest.raises(SageccError, match=r"^mm-link not on the PATH: install Mahimahi .*ip_forward=1'$"):
+    with pytest.raises(SageccError, match=r"^mm-link not on the PATH: install Mahimahi .*ip_forward=1'; 'sagecc doc"):
         run_mahimahi(network(), "cubic")
 
 
