@@ -46,10 +46,11 @@ ON_REQUEST = {
     "collector/pool_check.py",
     "leagues/candidate.py",
     "leagues/presets.py",
+    "leagues/report/files.py",
     "sagecc/exports/export.py",
 }
 """Code, with all behind it, that only an option reaches which no stage gives: `sagecc pool check` and `export`,
-`sagecc train --evaluate-every`, `sagecc league --preset`."""
+`sagecc train --evaluate-every`, `sagecc league --preset` and `--report` (the chain's league has it off)."""
 
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
@@ -138,6 +139,21 @@ def test_imports_go_downwards_only(layer: str) -> None:
         if package(name) in LAYERS.keys() - LAYERS[layer] - {layer} and source(name).exists()
     }
     assert not upwards
+
+
+def test_a_league_knows_no_report() -> None:
+    """It writes tables; the page and its pictures are made of them by whoever wants them."""
+    drawn = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules("leagues")
+        for name in imported(file)
+        if name.startswith("sagecc.leagues.report") and not file.is_relative_to(ROOT / "leagues" / "report")
+    }
+    assert not drawn
+    reached = code_behind(ROOT / "leagues" / "league.py", set()) | code_behind(
+        ROOT / "leagues" / "trajectories.py", set()
+    )
+    assert ROOT / "leagues" / "plots.py" not in reached
 
 
 @pytest.mark.parametrize("layer", LAYERS)

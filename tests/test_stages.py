@@ -29,7 +29,10 @@ class Project:
             f"datasets/{path}"
             for path in (*raw, "pool/a", "compiled.json", *(f"full/{path}" for path in raw), "full/pool/a")
         ]
-        outs += [f"leagues/{path}" for path in ("results/metrics.json", "report.html")]
+        tables = ("breakdown.parquet", "league.json", "metrics.json", "robustness.parquet", "scores.parquet")
+        pictures = ("example-I.png", "example-II.png", "plane.png", "standings.png")
+        outs += [f"leagues/results/{name}" for name in (*tables, *pictures, "standings.csv", "raw/policies.json")]
+        outs += ["leagues/report.html"]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
