@@ -22,7 +22,7 @@ from sagecc.leagues.plots import save_png
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.trajectories import choose, episodes_of
 from sagecc.leagues.transitions import PoolTransitions
-from sagecc.learner.config import InputTransform
+from sagecc.learner.scaling import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.schemas.environment import Environment
 

@@ -156,6 +156,24 @@ def test_a_league_knows_no_report() -> None:
     assert ROOT / "leagues" / "plots.py" not in reached
 
 
+@pytest.mark.parametrize("module", ["execution/agent.py", "execution/lockstep.py", "learner/runtime.py"])
+def test_a_policy_at_work_knows_nothing_of_how_it_was_trained(module: str) -> None:
+    reached = {str(file.relative_to(ROOT)) for file in code_behind(ROOT / module, set())}
+    assert "learner/artefact.py" in reached
+    assert not reached & {f"learner/{name}.py" for name in ("compiled", "config", "crr", "data", "selection", "train")}
+
+
+def test_no_module_is_behind_itself() -> None:
+    behind = {file: code_behind(file, set()) for layer in LAYERS for file in modules(layer)}
+    circles = {
+        f"{file.relative_to(ROOT)} and {other.relative_to(ROOT)}"
+        for file, reached in behind.items()
+        for other in reached - {file}
+        if file in behind.get(other, ())
+    }
+    assert not circles
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_every_package_is_imported_under_one_name(layer: str) -> None:
     """Installed, nothing of ours but `sagecc` lies in site-packages; twice imported, a class would be two."""
