@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc pool check` alone, which is no stage.
 """Holds a pool against its contract: every byte, row and episode, in memory that does not grow with it.
 
 Each finding names a file and says what is wrong with it:
