@@ -14,7 +14,6 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import struct
 import sys
@@ -32,7 +31,7 @@ from tqdm import tqdm
 from sagecc.learner.scaling import Floats, Moments, symlog
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sync
+from sagecc.schemas.files import parquet_digest, sync
 from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     FEATURE_NAMES,
@@ -191,12 +190,7 @@ def pool_files(pool: Path) -> list[PoolFile]:
 
 def _check(path: Path, pool: Path) -> PoolFile:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8))
-            (footer_length,) = struct.unpack("<I", file.read(8)[:4])
-            file.seek(max(0, size - 8 - footer_length))
-            footer = file.read(footer_length)
+        digest = parquet_digest(path, path.relative_to(pool).as_posix())
         parquet = pq.ParquetFile(path)
     except (OSError, struct.error, pa.ArrowException) as error:
         raise _damaged(path, error) from error
@@ -208,8 +202,6 @@ def _check(path: Path, pool: Path) -> PoolFile:
     for name in _READ:
         if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
             raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
-    text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    digest = hashlib.sha256(text + footer).hexdigest()
     return PoolFile(path, *partition_of(path), rows, digest, said.get(WINDOWS_KEY, b"").decode())
 
 
