@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: what a machine lacks ends a run, and changes none.
 """What a guest needs of the host: x86-64, room for its memory that may be executed, and leave to trace a process."""
 
 from __future__ import annotations

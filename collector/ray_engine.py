@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: where episodes run changes none of them (a test holds it).
 """The engine of many machines: episodes as tasks of a Ray cluster, whose nodes have the same sagecc installed."""
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def train(
     )
     value_range = config.value_range or compiled.value_range(config.discount, config.period_ticks)
     observations = config.observations
-    sizes = artefact.NetworkSizes.of(config, len(observations))
+    sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
     control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
     provenance = {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,16 +16,15 @@ from matplotlib.figure import Figure
 
 from sagecc.collector.grid import PROFILES, profile_environments
 from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
-from sagecc.leagues.report.contents import ANALYSIS_VERSION
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.trajectories import choose, episodes_of
 from sagecc.leagues.transitions import PoolTransitions
-from sagecc.learner.config import InputTransform
+from sagecc.learner.scaling import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -138,10 +136,6 @@ def named_schemes(schemes: str, policies: tuple[str, ...]) -> tuple[str, ...]:
 
 def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object], figure: Figure) -> None:
     """Write out/name.parquet, .json and .png, each whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    with write_atomically(out / f"{name}.parquet") as beside:
-        table.write_parquet(beside, compression="zstd", metadata={"sagecc.analysis_version": ANALYSIS_VERSION})
-    with write_atomically(out / f"{name}.json") as beside:
-        beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")
+    analysis.save(out, name, table, summary)
     save_png(figure, out / f"{name}.png")
     click.echo(f"files: {out / name}.parquet, .json, .png")

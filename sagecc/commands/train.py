@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagecc.learner.artefact import NetworkSizes
 from sagecc.learner.config import load, shipped
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.errors import SageccError
@@ -140,7 +139,7 @@ def command(
     given = {"steps": steps, "precision": precision, "xla": xla or None}
     config = load(name, **{field: value for field, value in given.items() if value is not None})
     if count_parameters:
-        click.echo(NetworkSizes.of(config, len(config.observations)).parameters)
+        click.echo(config.sizes(len(config.observations)).parameters)
         return
     if keep == "best" and evaluate_every is None:
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")

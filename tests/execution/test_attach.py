@@ -21,7 +21,8 @@ from sagecc.execution import libbpf
 from sagecc.execution.driver import Driver
 from sagecc.execution.kernel_scheme import Scheme
 from sagecc.execution.shared import STALL_NS, Shared
-from sagecc.learner.artefact import Control, NetworkSizes, write
+from sagecc.learner.artefact import Control, write
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Scaling
 from sagecc.schemas.errors import SEE_DOCTOR
 from sagecc.schemas.pool import FEATURE_NAMES
