@@ -38,8 +38,11 @@ PLUMBING = {
     "collector/schemes.py",
     "schemas/errors.py",
     "schemas/files.py",
+    "schemas/optional.py",
+    "schemas/shipped.py",
 }
-"""Code that decides no byte of a stage's output: names of schemes, engines (tested), what a machine lacks. Identities
+"""Code that decides no byte of a stage's output: names of schemes, engines (tested), what a machine lacks, where things
+lie. Identities
 do, but the kernel's stage writes them into files on which the others depend."""
 
 ON_REQUEST = {

@@ -12,7 +12,6 @@ from tqdm import tqdm
 from sagecc.analysis import Setting, named_schemes, options, save
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.analysis_plots import map_figure
-from sagecc.leagues.hidden import Layer, draw_map, last_hidden
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
 
@@ -36,6 +35,8 @@ def command(setting: Setting, policies: tuple[str, ...], count: int, set_name: s
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point a decision, a panel a policy.
     """
+    from sagecc.leagues.hidden import Layer, draw_map, last_hidden  # scikit-learn: an extra
+
     schemes = named_schemes("", policies)
     environments = setting.choose(count, set_name)
     episodes = setting.episodes(environments, schemes)
