@@ -236,7 +236,10 @@ class PolicyArtefact:
         folder = shipped.policy(path)
         card_path, weights_path = folder / "card.json", folder / WEIGHTS
         if not folder.is_dir():
-            raise SageccError(f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train'")
+            raise SageccError(
+                f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train', or name"
+                " sagecc-1, which comes with sagecc"
+            )
         try:
             card = json.loads(card_path.read_text())
             version = str(card["format_version"])

@@ -144,13 +144,11 @@ class Trial:
         for name in CALLED:
             if found := shutil.which(name):
                 (self.tools / name).symlink_to(found)
-        python = (self.bin / "python").resolve()
-        others = all(folder.stat().st_mode & stat.S_IXOTH for folder in python.parents)
-        self.user = NOBODY if os.geteuid() == 0 and others else None
+        self.user = NOBODY if os.geteuid() == 0 and for_all(self.bin / "python") else None
         if self.user is not None:
             os.chown(self.work, self.user, self.user)
         elif os.geteuid() == 0:
-            print(f"note: as root, for no other user may run {python}", flush=True)
+            print(f"note: as root, for no other user may run {(self.bin / 'python').resolve()}", flush=True)
 
     def try_step(self, step: Step) -> None:
         """Run a step, and note whether it did what it must."""
@@ -174,7 +172,7 @@ class Trial:
             return
         self.failed.append(line)
         if done:
-            print(f"exit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}", flush=True)
+            print(f"exit {done.returncode}\n{done.stdout[-800:]}{done.stderr[-800:]}", flush=True)
 
     def run(self, command: Iterable[str], path: str = "", root: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment in the folder to work in, with nothing of this process's environment."""
@@ -198,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheel", type=Path, help="Default: the one in dist/.")
     parser.add_argument("--extras", default="", help=f"Comma-separated, of {', '.join(EXTRAS)}; or all.")
-    parser.add_argument("--python", type=Path, default=Path(sys.executable))
+    parser.add_argument("--python", type=Path, default=a_python(), help="Default: this one, or one that all may run.")
     parser.add_argument(
         "--versions",
         choices=("locked", "newest", "lowest"),
@@ -222,6 +220,21 @@ def main() -> None:
             try_rebuild(trial)
     print(f"wheel: {trial.passed} passed, {len(trial.failed)} failed")
     sys.exit(bool(trial.failed))
+
+
+def a_python() -> Path:
+    """Return this Python, or where root runs it and no other user may, the system's if that will do."""
+    system = Path("/usr/bin/python3")
+    if os.geteuid() or for_all(Path(sys.executable)) or not system.exists():
+        return Path(sys.executable)
+    fits = "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))"
+    done = subprocess.run([system, "-c", fits], capture_output=True)
+    return Path(sys.executable) if done.returncode else system
+
+
+def for_all(program: Path) -> bool:
+    """Tell whether any user may run a program."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in (program.resolve(), *program.resolve().parents))
 
 
 def try_bytes(trial: Trial) -> None:

@@ -15,7 +15,9 @@ SAMPLE = 1_000_000
 
 
 @click.command()
-@click.option("--policy", "policies", multiple=True, metavar="PATH", help="A policy: models/sagecc-1 (repeatable).")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="PATH", help="A policy: a folder, or sagecc-1 (repeatable)."
+)
 @click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
 @click.option(
     "--search",

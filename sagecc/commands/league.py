@@ -33,7 +33,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy that plays too: models/sage (repeatable).",
+    help="A policy that plays too: a folder, or sagecc-1, which comes with sagecc (repeatable).",
 )
 @click.option(
     "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
