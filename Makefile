@@ -35,7 +35,14 @@ kernel: setup ## Build or verify the virtual-time kernel
 
 .PHONY: bpf
 bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); what is shipped needs none of them
-	@scripts/bpf
+	@execution/bpf/compile
+
+.PHONY: wheel wheel-test
+wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the kernel inside
+	@python -m scripts.wheel
+
+wheel-test: wheel ## Install the wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
+	@python -m scripts.try_wheel $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
 test: kernel ## Run the tests, less those that take minutes

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from sagecc.schemas.errors import SEE_DOCTOR, SageccError
+from sagecc.schemas.limits import memory_bytes
 
 MIB = 1 << 20
 
@@ -54,11 +55,15 @@ def memory_folder(memory_mb: int) -> str:
 def room_mb(memory_mb: int) -> int:
     """Return how much memory (MiB) guests can have at once, where one of `memory_mb` would have its own.
 
-    Of what is free there and of what the machine has available, the smaller: /dev/shm is memory too.
+    Of what is free there, what the machine has available and what this process may use: /dev/shm is memory too.
     """
     available_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    free_mb = _free_mb(os.statvfs(memory_folder(memory_mb)))
-    return min(free_mb, int(available_kb[1]) // 1024) if available_kb else free_mb
+    found = [_free_mb(os.statvfs(memory_folder(memory_mb)))]
+    if available_kb:
+        found.append(int(available_kb[1]) // 1024)
+    if (limit_bytes := memory_bytes()) is not None:
+        found.append(limit_bytes // MIB)
+    return min(found)
 
 
 def _free_mb(found: os.statvfs_result) -> int:

@@ -35,6 +35,7 @@ from sagecc.leagues.standings import (
     sets,
     standings,
 )
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
@@ -235,7 +236,7 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms
 
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files (names and bytes) so that a retrained one is not taken for its trajectories' author."""
-    path = Path(scheme.removeprefix(POLICY_PREFIX))
+    path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")

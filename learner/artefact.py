@@ -26,6 +26,7 @@ from sagecc.learner.inference import Network, NumpyOps
 from sagecc.learner.mlp import Mlp
 from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Floats, InputTransform, Scaling
+from sagecc.schemas import shipped
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
@@ -154,14 +155,17 @@ class PolicyArtefact:
 
     @classmethod
     def load(cls, path: Path | str) -> PolicyArtefact:
-        """Read and check the artefact in folder `path`.
+        """Read and check the artefact in folder `path`, or the one of that name that comes with sagecc.
 
         Raises SageccError, naming the file, where it is missing, damaged, of another version, or inconsistent.
         """
-        folder = Path(path)
+        folder = shipped.policy(path)
         card_path, weights_path = folder / "card.json", folder / WEIGHTS
         if not folder.is_dir():
-            raise SageccError(f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train'")
+            raise SageccError(
+                f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train', or name"
+                " sagecc-1, which comes with sagecc"
+            )
         try:
             card = json.loads(card_path.read_text())
             version = str(card["format_version"])

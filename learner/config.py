@@ -232,7 +232,7 @@ class Config:
 
 def shipped() -> tuple[str, ...]:
     """Return the names of the configurations that come with the package."""
-    folder = resources.files("learner") / "configs"
+    folder = resources.files("sagecc.learner") / "configs"
     return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
@@ -267,7 +267,7 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
 def _read(name: str) -> dict[str, Any]:
     """Return the fields that one file names."""
     if name in shipped():
-        text = (resources.files("learner") / "configs" / f"{name}.yaml").read_text()
+        text = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_text()
     elif Path(name).is_file():
         text = Path(name).read_text()
     else:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -25,6 +24,7 @@ from sagecc.leagues.transitions import PoolTransitions
 from sagecc.learner.scaling import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.limits import usable_cores
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         ),
         click.option("--out", type=click.Path(path_type=Path), default=f"leagues/analysis/{name}", show_default=True),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
-        click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time."),
+        click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
         kernel_option(),
     )
 

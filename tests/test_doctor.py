@@ -25,11 +25,12 @@ from sagecc.collector.realtime import host, mahimahi
 from sagecc.collector.schemes import OTHERS, SCHEMES
 from sagecc.collector.spec import BASE_MEMORY_MB
 from sagecc.commands.doctor import command
-from sagecc.doctor import around, extras, lab, learning, limits, own_kernel
+from sagecc.doctor import around, extras, lab, learning, own_kernel
 from sagecc.doctor.finding import GOLDEN, Check, Finding, State, fails, refuses, unneeded, works
 from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
 from sagecc.doctor.tracing import Trial, trial
 from sagecc.execution import cgroup, kernel_scheme, libbpf, supervisor
+from sagecc.schemas import limits
 from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from tests.collector.seccomp import DOCKER_RULES, PTRACE
 from tests.collector.test_machine import SECCOMP, mounted
@@ -207,7 +208,7 @@ def test_guests_share_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(machine, "memory_folder", answer("/dev/shm"))
     monkeypatch.setattr(machine, "room_mb", answer(4000))
     for limit_mib, room in ((None, 4000), (8000, 4000), (1000, 1000)):
-        monkeypatch.setattr(limits, "memory_bytes", answer(limit_mib and limit_mib << 20))
+        monkeypatch.setattr(machine, "memory_bytes", answer(limit_mib and limit_mib << 20))
         assert lab.memory() == works(f"/dev/shm, {room:,} MiB: room for {room // lab.GUEST_MB} guests at once")
 
 

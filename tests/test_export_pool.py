@@ -400,7 +400,7 @@ def test_a_missing_library_is_one_line(pool: Path, tmp_path: Path, form: str, pa
     )
     assert done.returncode == 2
     assert done.stderr.endswith(
-        f"sagecc: --to {form} needs another library (no package '{package}'): pip install 'sagecc[{form}]'\n"
+        f"sagecc: this needs another library (No module named '{package}'): pip install 'sagecc[{form}]'\n"
     )
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()

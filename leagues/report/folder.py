@@ -19,6 +19,7 @@ from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import Episode, find_episodes
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 
@@ -112,4 +113,4 @@ def _check_kernel(episodes: Iterable[Episode], kernel: str, raw: Path) -> None:
 
 
 def _unchanged(policy: str, sha256: str) -> bool:
-    return Path(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256
+    return shipped.policy(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256

@@ -20,7 +20,9 @@ CHECK_S = 0.05
 
 
 @click.command()
-@click.option("--policy", type=click.Path(path_type=Path), help="Folder of the policy, such as models/sagecc-1.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), help="Folder of the policy, or sagecc-1, which comes with sagecc."
+)
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=1024, show_default=True, help="Most sockets at once.")
 @click.option("--load-only", is_flag=True, help="Load the scheme and end; an agent attached later drives it.")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
+from sagecc.schemas.limits import usable_cores
 
 
 @click.command()
@@ -33,7 +33,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy that plays too: models/sage (repeatable).",
+    help="A policy that plays too: a folder, or sagecc-1, which comes with sagecc (repeatable).",
 )
 @click.option(
     "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
@@ -51,7 +51,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    default=os.cpu_count(),
+    default=usable_cores,
     help="Processes that run policies' episodes (default: a CPU each).",
 )
 @click.option(

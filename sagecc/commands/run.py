@@ -26,7 +26,7 @@ from sagecc.schemas.raw import RAW_VERSION
 
 
 @click.command()
-@click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes') or policy:PATH.")
+@click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes'), or policy:PATH, or policy:sagecc-1.")
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from sagecc.collector import crash, identity, machine
 from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.doctor import limits, tracing
+from sagecc.doctor import tracing
 from sagecc.doctor.finding import GOLDEN, REPORT, Check, Finding, fails, plain, refuses, unneeded, works
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file
@@ -75,7 +74,7 @@ def memory() -> Finding:
     """Is there a folder for guests' memory, and for how many at once?"""
     try:
         folder = machine.memory_folder(GUEST_MB)
-        room_mb = min(machine.room_mb(GUEST_MB), (limits.memory_bytes() or sys.maxsize) >> 20)
+        room_mb = machine.room_mb(GUEST_MB)
     except SageccError as error:
         return fails(plain(error).removesuffix(f"; {machine.ELSEWHERE}"), machine.ELSEWHERE)
     return works(f"{folder}, {room_mb:,} MiB: room for {room_mb // GUEST_MB:,} guests at once")

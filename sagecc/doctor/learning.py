@@ -9,9 +9,11 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from sagecc.doctor import extras, limits
+from sagecc.doctor import extras
 from sagecc.doctor.extras import FOUND, asked, has_module, look_at, version
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
+from sagecc.schemas import limits
+from sagecc.schemas.limits import usable_cores
 
 GB, MB = 10**9, 10**6
 
@@ -112,13 +114,6 @@ def cores() -> Finding:
         f"{usable} of {there} may be used, by affinity and control groups",
         f"give --jobs {usable} to commands that have it: by themselves they start {there}",
     )
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may keep busy: by its affinity and its control groups."""
-    allowed = len(os.sched_getaffinity(0))
-    quota = limits.cpus()
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
 def packages(everything: bool) -> Finding:

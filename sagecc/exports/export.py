@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sagecc.exports.about import library
 from sagecc.exports.episodes import Choice, open_pool
 from sagecc.exports.folder import refuse_existing, write_folder_atomically
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import FEATURE_NAMES
 
 PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets"}

@@ -20,8 +20,9 @@ from gymnasium import spaces
 
 from sagecc.execution.environments import ID
 from sagecc.execution.environments.flows import observation_space
-from sagecc.exports.about import AUTHOR, NAME, SUMMARY, conventions, library
+from sagecc.exports.about import AUTHOR, NAME, SUMMARY, conventions
 from sagecc.exports.episodes import Episode, Source
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import RATIOS
 
 

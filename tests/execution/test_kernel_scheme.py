@@ -102,7 +102,7 @@ def test_the_shipped_objects_belong_to_the_sources() -> None:
 
 
 def test_a_rebuild_gives_the_same_objects(tmp_path: Path) -> None:
-    built = subprocess.run([ROOT / "scripts" / "bpf", tmp_path], capture_output=True, text=True)
+    built = subprocess.run([OBJECTS / "compile", tmp_path], capture_output=True, text=True)
     if built.returncode == 2 and "make bpf: needs" in built.stderr:
         pytest.skip(built.stderr.strip())
     assert built.returncode == 0, built.stderr
@@ -117,7 +117,7 @@ def test_make_bpf_says_what_is_missing(tmp_path: Path) -> None:
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
     bash = str(shutil.which("bash"))
-    done = subprocess.run([bash, ROOT / "scripts" / "bpf"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run([bash, OBJECTS / "compile"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.match(r"make bpf: needs: apt-get install --no-install-recommends clang llvm", done.stderr)
 

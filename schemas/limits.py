@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What control groups allow this process: a container's share of its machine, by cgroup v2 and v1."""
+# Not followed as an import: how many at once changes none of them (a test holds it).
+"""What this process may use of its machine: a container's share by control groups (v2 and v1), its affinity."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 UNLIMITED_BYTES = 1 << 60
 """cgroup v1 says "no limit" with a number: one above this."""
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may keep busy."""
+    allowed, quota = len(os.sched_getaffinity(0)), cpus()
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
 def cpus(process: Path = Path("/proc/self")) -> float | None:
