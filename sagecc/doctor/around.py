@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from sagecc.collector.kernel.build import TOOLS
+from sagecc.collector.kernel.build import missing_packages
 from sagecc.collector.realtime import host, mahimahi
 from sagecc.doctor.extras import RAY, has_module, look_at
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
@@ -56,7 +56,7 @@ def chain() -> Finding:
 
 def kernel_tools(kernel: Path) -> Finding:
     """Is what builds the virtual-time kernel there?"""
-    missing = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
+    missing = missing_packages()
     if not missing:
         return works("gcc, make, flex, bison and the rest, for 'sagecc kernel'")
     install = f"apt-get install {' '.join(missing)}"
