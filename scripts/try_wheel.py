@@ -78,6 +78,17 @@ print("reward", last[1])
 from sagecc.execution.environments.parallel import CongestionParallelEnv
 """
 
+RAY = """
+from sagecc.cli import main
+cluster = []
+try:
+    from ray.cluster_utils import Cluster
+    cluster = ["--ray-address", Cluster(initialize_head=True, head_node_args={"num_cpus": 1}).address]
+except ImportError:
+    pass
+main(["collect", "--profile", "smoke", "--schemes", "bbr2", "--out", "ray", "--engine", "ray", *cluster])
+"""
+
 STEPS = (
     sagecc("--help"),
     sagecc("kernel"),
@@ -107,7 +118,7 @@ STEPS = (
     ),
     sagecc("train --config tiny --steps 5 --out models/tried", "train"),
     *(sagecc(f"pool export {form} --to {form} --limit 1", form) for form in ("minari", "rlds", "huggingface")),
-    sagecc("collect --profile smoke --schemes bbr2 --engine ray --out ray", "ray"),
+    Step(("-c", RAY), "ray", "episodes on a Ray cluster"),
 )
 
 

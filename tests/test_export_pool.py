@@ -90,7 +90,8 @@ def same(found: Any, expected: Any) -> None:
 
 def test_minari_reads_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     minari = pytest.importorskip("minari")
-    export(tmp_path / "out", "minari", pool, progress=False)
+    monkeypatch.chdir(tmp_path)  # relative paths are what people type
+    export(Path("out"), "minari", pool, progress=False)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "out"))
     dataset = minari.load_dataset("sagecc-pool-v1")
     expected, listing = rows_of(pool), listing_of(pool)

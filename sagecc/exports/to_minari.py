@@ -33,7 +33,7 @@ def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str
     buffer = library("minari.data_collector.episode_buffer", "minari").EpisodeBuffer
     version = source.about["pool_version"].split(".")[0]
     name = f"{NAME}-v{version}"
-    data = folder / name / "data"
+    data = folder.resolve() / name / "data"  # Minari joins a relative one twice
     data.mkdir(parents=True)
     storage = storage_of.new(
         data,
