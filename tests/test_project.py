@@ -38,9 +38,10 @@ PLUMBING = {
     "collector/schemes.py",
     "schemas/errors.py",
     "schemas/files.py",
+    "schemas/tables.py",
 }
-"""Code that decides no byte of a stage's output: names of schemes, engines (tested), what a machine lacks. Identities
-do, but the kernel's stage writes them into files on which the others depend."""
+"""Code that decides no byte of a stage's output: names of schemes, engines (tested), what a machine lacks, what tables
+must have. Identities do, but the kernel's stage writes them into files on which the others depend."""
 
 ON_REQUEST = {
     "collector/pool_check.py",
