@@ -12,7 +12,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -29,7 +29,7 @@ from tqdm import tqdm
 from sagecc.collector.derived import is_noted, write_note
 from sagecc.collector.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.collector.reward import friendliness, power
-from sagecc.collector.store import EPISODES, KERNEL, read_table
+from sagecc.collector.store import EPISODES, KERNEL, read_episodes, reading
 from sagecc.schemas import code
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
@@ -52,12 +52,13 @@ from sagecc.schemas.pool import (
     partition,
     pool_schema,
 )
-from sagecc.schemas.raw import RAW_SCHEMA, RAW_VERSION
+from sagecc.schemas.raw import RAW_SCHEMA
+from sagecc.schemas.tables import UNREADABLE, chosen
 
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
-_VERSION = b"sagecc.raw_version"
+_RAW_SCHEMA = chosen(RAW_SCHEMA, _RAW_COLUMNS)
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
     {
         "step": "DELTA_BINARY_PACKED",
@@ -163,7 +164,9 @@ class _Partition:
         listing = raw / EPISODES
         if not listing.exists():
             raise SageccError(f"{raw} has no {EPISODES}: its collection is not finished; run 'sagecc collect' again")
-        self.episodes = sorted(read_table(listing).to_pylist(), key=lambda row: row["episode_id"])
+        self.episodes = sorted(
+            read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
+        )
         self.folder = out / _folder_of(listing, self.episodes)
         self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
@@ -184,7 +187,7 @@ class _Partition:
         try:
             if not parts or any(_metadata(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
                 return False
-        except (pa.ArrowException, OSError):
+        except UNREADABLE:
             return False
         if not is_noted(self._note, parts, self._derivation):
             return False
@@ -261,19 +264,8 @@ class _Partition:
     def _checked_parts(self) -> Sequence[Path]:
         """Return the raw files after a look at their versions and columns."""
         for path in self._parts:
-            with _reading(path):
-                schema = pq.read_schema(path)
-            version = (schema.metadata or {}).get(_VERSION, b"none").decode()
-            if version.split(".")[0] != RAW_VERSION.split(".")[0]:
-                raise SageccError(
-                    f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again"
-                )
-            for name in _RAW_COLUMNS:
-                if name not in schema.names:
-                    raise SageccError(f"{path} has no column '{name}': it is not a raw trajectory; collect it again")
-                if schema.field(name).type != RAW_SCHEMA.field(name).type:
-                    found, expected = schema.field(name).type, RAW_SCHEMA.field(name).type
-                    raise SageccError(f"{path}: column '{name}' holds {found}, not {expected}; collect it again")
+            with reading(path, _RAW_SCHEMA):
+                pass
         return self._parts
 
     def _whole_episodes(self) -> Iterator[tuple[Path, pa.Table]]:
@@ -281,20 +273,17 @@ class _Partition:
         rest: list[pa.Table] = []
         path = self._raw
         for path in self._parts:
-            with _reading(path):
-                file = pq.ParquetFile(path)
-                groups = file.num_row_groups
-            for group in range(groups):
-                with _reading(path):
+            with reading(path, _RAW_SCHEMA) as file:
+                for group in range(file.num_row_groups):
                     table = file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
-                if not table.num_rows:
-                    continue
-                last = _Runs(table["episode_id"]).starts[-1]
-                whole = pa.concat_tables([*rest, table.slice(0, last)])
-                if last or (rest and rest[-1]["episode_id"][0] != table["episode_id"][0]):
-                    yield path, whole
-                    rest = []
-                rest.append(table.slice(last))
+                    if not table.num_rows:
+                        continue
+                    last = _Runs(table["episode_id"]).starts[-1]
+                    whole = pa.concat_tables([*rest, table.slice(0, last)])
+                    if last or (rest and rest[-1]["episode_id"][0] != table["episode_id"][0]):
+                        yield path, whole
+                        rest = []
+                    rest.append(table.slice(last))
         if rest:
             yield path, pa.concat_tables(rest)
 
@@ -421,16 +410,6 @@ class _Writer:
         self._close()
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn pyarrow's complaints about a damaged file into one line that names it."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise SageccError(f"{path} cannot be read ({reason}): remove its folder and collect again") from error
-
-
 def _metadata(path: Path) -> dict[bytes, bytes]:
     return dict(pq.read_schema(path).metadata or {})
 
@@ -438,9 +417,9 @@ def _metadata(path: Path) -> dict[bytes, bytes]:
 def _environment(listing: Path, row: Mapping[str, Any]) -> Environment:
     try:
         return Environment.from_json(row["environment"])
-    except (KeyError, TypeError, ValueError) as error:
+    except SageccError as error:
         raise SageccError(
-            f"{listing}: the environment of episode {row.get('episode_id')} cannot be read; collect it again"
+            f"{listing}: the environment of episode {row['episode_id']} cannot be read; collect it again"
         ) from error
 
 

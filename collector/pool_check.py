@@ -59,6 +59,7 @@ from sagecc.schemas.pool import (
     pool_columns,
     pool_schema,
 )
+from sagecc.schemas.tables import UNREADABLE, column_fault, first_line
 
 GRIDS = PROFILES
 """What a pool can be held against."""
@@ -175,8 +176,8 @@ def _refuse_other_versions(pool: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         path = pool / EPISODES_FILE
         try:
-            version = (pq.read_schema(path).metadata or {}).get(VERSION_KEY, b"").decode()
-        except (pa.ArrowException, OSError):
+            version = (pq.read_schema(path).metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        except UNREADABLE:
             return  # damaged: a finding
     if version:
         check_version(path, version)
@@ -187,7 +188,7 @@ def _rows(parts: Sequence[Path]) -> int:
     for path in parts:
         try:
             rows += pq.read_metadata(path).num_rows
-        except (pa.ArrowException, OSError):
+        except UNREADABLE:
             continue  # a finding later
     return rows
 
@@ -215,7 +216,7 @@ def _frame(pool: Path, manifest: Manifest | None) -> tuple[_Frame, list[Finding]
     else:
         try:
             meta = pq.read_schema(pool / EPISODES_FILE).metadata or {}
-        except (pa.ArrowException, OSError):
+        except UNREADABLE:
             meta = {}
         about = {key: meta[key] for key in (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY) if key in meta}
     source = MANIFEST if manifest is not None else EPISODES_FILE
@@ -253,13 +254,9 @@ def _schema_findings(name: str, schema: pa.Schema, expected: pa.Schema, frame: _
             found.append(Finding(name, f"{key.decode()} is {told}, the pool's is {value.decode()}"))
     version = meta.get(VERSION_KEY, b"").decode(errors="replace")
     for wanted in expected:
-        if wanted.name not in schema.names:
-            found.append(Finding(name, f"has no column '{wanted.name}'"))
-            continue
-        column = schema.field(wanted.name)
-        if column.type != wanted.type:
-            found.append(Finding(name, f"column '{wanted.name}' holds {column.type}, not {wanted.type}"))
-        elif version == POOL_VERSION and column.metadata != wanted.metadata:
+        if fault := column_fault(schema, pa.schema([wanted])):
+            found.append(Finding(name, fault))
+        elif version == POOL_VERSION and schema.field(wanted.name).metadata != wanted.metadata:
             found.append(Finding(name, f"column '{wanted.name}' is described otherwise than in schemas/pool.py"))
     if version == POOL_VERSION:
         extra = [column for column in schema.names if column not in expected.names]
@@ -297,7 +294,7 @@ def _value_findings(notes: _Notes, columns: Sequence[Column], table: pa.Table, w
 
 
 def _reading_failed(name: str, error: Exception) -> Finding:
-    return Finding(name, f"cannot be read ({(str(error).splitlines() or [type(error).__name__])[0]})")
+    return Finding(name, f"cannot be read ({first_line(error)})")
 
 
 Listing = dict[str, list[dict[str, Any]]]
@@ -314,11 +311,11 @@ def _listing(pool: Path, frame: _Frame) -> tuple[Listing, list[Finding]]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             found += _schema_findings(EPISODES_FILE, file.schema_arrow, POOL_EPISODE_SCHEMA, frame)
-            table = file.read(columns=[c for c in POOL_EPISODE_SCHEMA.names if c in file.schema_arrow.names])
-    except (pa.ArrowException, OSError) as error:
+            if column_fault(file.schema_arrow, POOL_EPISODE_SCHEMA):
+                return {}, found  # said already
+            table = file.read(columns=POOL_EPISODE_SCHEMA.names)
+    except UNREADABLE as error:
         return {}, [*found, _reading_failed(EPISODES_FILE, error)]
-    if table.schema.names != POOL_EPISODE_SCHEMA.names or table.schema.types != POOL_EPISODE_SCHEMA.types:
-        return {}, found  # said already
     notes = _Notes(EPISODES_FILE)
     ids = table["episode_id"]
     _value_findings(notes, EPISODE_COLUMNS, table, lambda row: f"in episode {ids[row]}")
@@ -326,6 +323,8 @@ def _listing(pool: Path, frame: _Frame) -> tuple[Listing, list[Finding]]:
     seen: set[str] = set()
     environments: dict[str, str] = {}
     for row in table.to_pylist():
+        if None in row.values():
+            continue  # said already
         _check_episode(notes, row, seen, environments)
         listing.setdefault(partition(str(row["set"]), str(row["scheme"])), []).append(row)
     return listing, [*found, *notes.findings()]
@@ -344,7 +343,7 @@ def _check_episode(notes: _Notes, row: Mapping[str, Any], seen: set[str], enviro
     if text not in environments:
         try:
             environments[text] = Environment.from_json(text).id
-        except (KeyError, TypeError, ValueError, SageccError):
+        except SageccError:
             environments[text] = ""
     if environments[text] != row["environment_id"] or not row["environment_id"].startswith(f"{row['set']}-"):
         notes.add("episodes of other environments", f"episode {name}: its environment is not {row['environment_id']}")
@@ -362,7 +361,7 @@ def _dictionary_findings(pool: Path, frame: _Frame) -> list[Finding]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read().replace_schema_metadata(None)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         return [*found, _reading_failed(COLUMNS_FILE, error)]
     if frame.about.get(VERSION_KEY) == POOL_VERSION.encode() and not table.equals(dictionary(frame.windows.ticks)):
         found.append(Finding(COLUMNS_FILE, "is not the dictionary of schemas/pool.py"))
@@ -424,7 +423,7 @@ class _PartitionCheck:
                 found += _file_findings(self._pool, path, self._frame)
                 try:
                     readable = self._check_file(path, name, notes, found)
-                except (pa.ArrowException, OSError) as error:
+                except UNREADABLE as error:
                     found.append(_reading_failed(name, error))
             if not readable:
                 self._lose()
@@ -465,8 +464,7 @@ class _PartitionCheck:
             self._kernel = kernel
             found += wrong
             names = [column.name for column in self._columns]
-            types = [schema.field(column).type for column in names if column in schema.names]
-            if not is_same_major(version) or types != self._schema.types:
+            if not is_same_major(version) or column_fault(schema, self._schema):
                 return False
             for group in range(file.num_row_groups):
                 if self._stop.is_set():

@@ -23,6 +23,7 @@ from sagecc.collector.episode import Episode
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import naming, sync, write_atomically
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 24 * ROW_GROUP_ROWS
@@ -101,7 +102,7 @@ class Partition:
         table = read_table(path)
         if (table.schema.metadata or {}).get(KERNEL) != self._kernel or "spec_sha256" not in table.column_names:
             return {}
-        return {row["episode_id"]: row for row in table.to_pylist()}
+        return {row["episode_id"]: row for row in checked_episodes(path, table).to_pylist()}
 
     def stored(self) -> dict[str, str]:
         """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
@@ -192,9 +193,9 @@ def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
     """Yield (id, rows) of each episode in a partition's files; holds no more than two row groups."""
     for path in sorted(folder.glob("part-*.parquet")):
         rest = RAW_SCHEMA.empty_table()
-        with _reading(path) as file:
+        with reading(path, RAW_SCHEMA) as file:
             for index in range(file.num_row_groups):
-                rest = pa.concat_tables([rest, file.read_row_group(index).cast(RAW_SCHEMA)])
+                rest = pa.concat_tables([rest, file.read_row_group(index, RAW_SCHEMA.names).cast(RAW_SCHEMA)])
                 *whole, rest = _split(rest)
                 for rows in whole:
                     yield rows["episode_id"][0].as_py(), rows
@@ -270,21 +271,42 @@ class _Parts:
             self._writer.close()
 
 
+def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
+    """Read a partition's EPISODES, or some of its columns; a damaged one is a SageccError that names it."""
+    with reading(path, chosen(EPISODE_SCHEMA, columns)) as file:
+        return checked_episodes(path, file.read(columns), columns)
+
+
+def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
+    """Return the table of EPISODES at `path`; SageccError where it lacks a column or a value that it must have."""
+    fault = column_fault(table.schema, chosen(EPISODE_SCHEMA, columns))
+    fault = fault or next((f"misses values of '{name}'" for name in columns if table[name].null_count), None)
+    if fault:
+        raise SageccError(f"{path} {fault}: remove its folder and collect it again")
+    return table
+
+
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one raw Parquet file; a damaged one, or one of another major version, is a SageccError that names it."""
-    with _reading(path) as file:
+    with reading(path) as file:
         return file.read(columns=columns)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[pq.ParquetFile]:
+def reading(path: Path, wanted: pa.Schema | None = None) -> Iterator[pq.ParquetFile]:
+    """Open a raw Parquet file, with its pages' checksums. wanted: columns that it must have.
+
+    A file that is damaged or has not these columns, or is of another major version, is a SageccError that names it.
+    """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode()
+            version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode(errors="replace")
             if version.split(".")[0] != RAW_VERSION.split(".")[0]:
                 raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
+            if fault := wanted and column_fault(file.schema_arrow, wanted):
+                raise SageccError(f"{path} {fault}: remove its folder and collect it again")
             yield file
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise SageccError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}): remove it and collect again"
+            f"{path} cannot be read ({first_line(error)}): remove its folder and collect it again"
         ) from error

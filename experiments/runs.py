@@ -77,10 +77,10 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SageccError(f"{path}: there is no such file of runs") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SageccError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "runs": dict})
     if lacking := [name for name in ("base", "pool", "leagues", "runs") if not values.get(name)]:

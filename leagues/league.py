@@ -39,9 +39,10 @@ from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.schemas.manifest import digest
 
-LEAGUE_VERSION = "1.1"
-"""Of league.json and the tables beside it."""
+LEAGUE_VERSION = "1.2"
+"""Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own."""
 
 POLICIES_FILE = "policies.json"
 
@@ -267,7 +268,9 @@ def save(league: League, out: Path) -> None:
     _write_table(out / "scores.parquet", league.wins.sort("set", "environment_id", "window", "scheme"))
     _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
     _write_table(out / "robustness.parquet", league.robustness)
-    _write_text(out / "league.json", _json(_summary(league)))
+    hashes = {name: sha256_file(out / name) for name in ("scores.parquet", "breakdown.parquet", "robustness.parquet")}
+    summary = json.loads(_json({**_summary(league), "files": hashes}))
+    _write_text(out / "league.json", _json(summary | {"sha256": digest(summary)}))
     _write_text(out / "metrics.json", _json(_metrics(league)))
     columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
     _write_text(out / "standings.csv", league.standings.select(columns).write_csv(float_precision=4))
@@ -342,13 +345,16 @@ def _demand(
 
 def _one_kernel(episodes: Iterable[Episode]) -> str:
     """Return the identity of what all episodes ran on (collector.identity)."""
-    kernels: dict[str, str] = {}
+    kernels: dict[str, Episode] = {}
     for episode in episodes:
-        kernels.setdefault(episode.kernel, episode.scheme)
+        kernels.setdefault(episode.kernel, episode)
     try:
         return join_identities(kernels)
     except SageccError:
-        ran = ", ".join(f"{scheme} on {kernel or 'an unknown one'}" for kernel, scheme in sorted(kernels.items()))
+        ran = ", ".join(
+            f"{kernels[kernel].scheme} on {kernel or 'an unknown one'} in {kernels[kernel].folder}"
+            for kernel in sorted(kernels)
+        )
         raise SageccError(
             f"league: the schemes ran on different kernels ({ran}); run 'sagecc collect' with one kernel"
         ) from None

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.store import EPISODES, KERNEL, read_table
+from sagecc.collector.store import EPISODES, KERNEL, read_episodes, reading
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.raw import TICK_S
+from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
+from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 SCORE_SCHEMA = {
     "set": pl.String,
@@ -37,6 +38,7 @@ SCORE_SCHEMA = {
 packets in the window); `metric` is `power` (S_p, bigger is better) or `friendliness` (S_fr, smaller is better)."""
 
 _COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_bytes")
+_MEASURED = ["episode_id", "t_s", *_COUNTERS]
 _CLOCK_SLACK_S = 1e-6  # ticks are whole nanoseconds, window edges decimal fractions of a second
 _TAIL_SLACK_S = 2 * TICK_S  # the last tick may fall just before the episode's end
 _BYTES_S_PER_MBPS = 125_000
@@ -44,7 +46,10 @@ _BYTES_S_PER_MBPS = 125_000
 
 @dataclass(frozen=True)
 class Episode:
-    """One trajectory on disk: whose it is, its kernel's identity, and the folder whose part files hold its rows."""
+    """One trajectory on disk: whose it is, its kernel's identity, and the folder whose part files hold its rows.
+
+    rows: how many it must have.
+    """
 
     id: str
     environment: Environment
@@ -52,6 +57,7 @@ class Episode:
     seed: int
     kernel: str
     folder: Path
+    rows: int
 
 
 def find_episodes(
@@ -64,23 +70,40 @@ def find_episodes(
     wanted, found = {e.id: e for e in environments}, {}
     for root in roots:
         for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
-            table = read_table(path, ["episode_id", "environment_id", "scheme", "seed"])
-            kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode()
+            table = read_episodes(path, ["episode_id", "environment_id", "scheme", "seed", "rows"])
+            kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
                 environment = wanted.get(row["environment_id"])
                 if environment and row["scheme"] in schemes and row["seed"] == seed:
-                    episode = Episode(row["episode_id"], environment, row["scheme"], seed, kernel, path.parent)
+                    episode = Episode(
+                        row["episode_id"], environment, row["scheme"], seed, kernel, path.parent, row["rows"]
+                    )
                     found[environment.id, episode.scheme] = episode
     return found
 
 
 def read_rows(episode: Episode) -> pa.Table:
-    """Return the raw rows of one episode (schemas.raw.RAW_SCHEMA), in order of time."""
+    """Return the raw rows of one episode (schemas.raw.RAW_SCHEMA), in order of time.
+
+    Raises SageccError where they cannot be read, or are not as many as they must be.
+    """
+    parts, own = _parts(episode.folder), [("episode_id", "=", episode.id)]
     try:
-        rows = pq.read_table(_parts(episode.folder), filters=[("episode_id", "=", episode.id)], partitioning=None)
-    except (OSError, pa.ArrowException) as error:
-        raise SageccError(f"{episode.folder}: cannot read {episode.id} ({_line(error)}); collect it again") from error
+        rows = pq.read_table(parts, filters=own, partitioning=None, page_checksum_verification=True)
+    except (*UNREADABLE, ValueError) as error:
+        why = f"cannot read {episode.id} ({first_line(error)})"
+        raise SageccError(f"{episode.folder}: {why}; collect it again") from error
+    if fault := column_fault(rows.schema, RAW_SCHEMA):
+        raise SageccError(f"{episode.folder}: episode {episode.id} {fault}; collect it again")
+    _demand_rows(episode, len(rows))
     return rows.sort_by("step")
+
+
+def _demand_rows(episode: Episode, rows: int) -> None:
+    if rows != episode.rows:
+        raise SageccError(
+            f"{episode.folder}: episode {episode.id} has {rows} rows, {EPISODES} says {episode.rows}; collect it again"
+        )
 
 
 def score(
@@ -101,9 +124,11 @@ def score(
     Rows that stop before a window ends (by more than two ticks) count as no rows at all.
     """
     plan = _plan(environments, schemes, episodes)
-    folders = sorted({e.folder for e in episodes.values()})
-    bar = tqdm(folders, desc="score", unit="partition", disable=None, leave=False)
-    measured = pl.concat([_no_measures(), *(_measure(folder, plan) for folder in bar)])
+    by_folder: dict[Path, list[Episode]] = {}
+    for episode in episodes.values():
+        by_folder.setdefault(episode.folder, []).append(episode)
+    bar = tqdm(sorted(by_folder.items()), desc="score", unit="partition", disable=None, leave=False)
+    measured = pl.concat([_no_measures(), *(_measure(folder, of, plan) for folder, of in bar)])
     table = (
         plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
         .with_columns(
@@ -173,15 +198,14 @@ def _no_measures() -> pl.DataFrame:
     return pl.DataFrame(schema=_MEASURES)
 
 
-def _measure(folder: Path, plan: pl.DataFrame) -> pl.DataFrame:
+def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> pl.DataFrame:
     """Measure every planned window of one folder's episodes: one pass over its part files, needed columns only.
 
     A window's figures are differences of counters between the last tick at or before each edge. A flow that starts
     within the window has no tick at the first edge: its own counters were zero there, and the link's capacity is
     taken from its first tick on.
     """
-    parts = _parts(folder)
-    rows = pl.scan_parquet(parts, hive_partitioning=False, glob=False).select("episode_id", "t_s", *_COUNTERS)
+    rows = _rows(folder, episodes).lazy()
     edges = plan.filter(pl.col("episode_id").is_not_null()).select("episode_id", "window", "from_s", "to_s")
     times = pl.col("t_s")
     per_window = []
@@ -206,11 +230,21 @@ def _measure(folder: Path, plan: pl.DataFrame) -> pl.DataFrame:
         )
     if not per_window:
         return _no_measures()
-    try:
-        table = pl.concat(pl.collect_all(per_window, engine="streaming"))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise SageccError(f"{folder}: cannot read the raw trajectories ({_line(error)}); collect them again") from error
-    return _rates(table)
+    return _rates(pl.concat(pl.collect_all(per_window, engine="streaming")))
+
+
+def _rows(folder: Path, episodes: Sequence[Episode]) -> pl.DataFrame:
+    """Return what is measured of a folder's rows, read with their checksums, each episode's whole."""
+    tables = []
+    for path in _parts(folder):
+        with reading(path, chosen(RAW_SCHEMA, _MEASURED)) as file:
+            tables.append(file.read(_MEASURED))
+    table = pa.concat_tables(tables)
+    frame = pl.DataFrame({name: table[name] for name in _MEASURED})
+    there = dict(frame.group_by("episode_id").len().iter_rows())
+    for episode in episodes:
+        _demand_rows(episode, there.get(episode.id, 0))
+    return frame
 
 
 def _rates(table: pl.DataFrame) -> pl.DataFrame:
@@ -240,8 +274,3 @@ def _parts(folder: Path) -> list[Path]:
     if not parts:
         raise SageccError(f"{folder}: episodes.parquet lists episodes but there is no part file; collect them again")
     return parts
-
-
-def _line(error: BaseException) -> str:
-    """First line of an error's text."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -33,7 +33,8 @@ from sagecc.learner.scaling import Floats, Moments, symlog
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
 from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import parquet_digest, sync
+from sagecc.schemas.files import parquet_digest, sha256_file, sync
+from sagecc.schemas.manifest import MANIFEST, Manifest
 from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     FEATURE_NAMES,
@@ -44,6 +45,7 @@ from sagecc.schemas.pool import (
     check_version,
     partition_of,
 )
+from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
@@ -193,22 +195,24 @@ def _check(path: Path, pool: Path) -> PoolFile:
     try:
         digest = parquet_digest(path, path.relative_to(pool).as_posix())
         parquet = pq.ParquetFile(path)
-    except (OSError, struct.error, pa.ArrowException) as error:
+        with parquet:
+            schema = parquet.schema_arrow
+            rows = parquet.metadata.num_rows
+        said = schema.metadata or {}
+        check_version(path, said.get(VERSION_KEY, b"").decode())
+        fault = column_fault(schema, chosen(POOL_SCHEMA, _READ))
+        windows = said.get(WINDOWS_KEY, b"").decode()
+    except (*UNREADABLE, struct.error) as error:
         raise _damaged(path, error) from error
-    with parquet:
-        schema = parquet.schema_arrow
-        rows = parquet.metadata.num_rows
-    said = schema.metadata or {}
-    check_version(path, said.get(VERSION_KEY, b"").decode())
-    for name in _READ:
-        if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
-            raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
-    return PoolFile(path, *partition_of(path), rows, digest, said.get(WINDOWS_KEY, b"").decode())
+    if fault:
+        raise SageccError(f"{path} {fault}: not a sagecc pool")
+    return PoolFile(path, *partition_of(path), rows, digest, windows)
 
 
 def _damaged(path: Path, error: Exception) -> SageccError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return SageccError(f"{path} is truncated or corrupt ({reason}): derive the pool again with 'sagecc pool'")
+    return SageccError(
+        f"{path} is truncated or corrupt ({first_line(error)}): derive the pool again with 'sagecc pool'"
+    )
 
 
 def identity(files: list[PoolFile]) -> str:
@@ -271,6 +275,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
             f"{folder.parent} has {free / 1e9:.1f} GB left, the compiled pool takes {needed / 1e9:.1f} GB: make room "
             "or choose another place with --cache"
         )
+    _hold_against_manifest(pool, files)
     beside.mkdir()
     try:
         _compile(files, key, code_id, beside)
@@ -287,6 +292,24 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
         raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _hold_against_manifest(pool: Path, files: list[PoolFile]) -> None:
+    """Raise SageccError where a pool's files are not those of its manifest, if it has one; a pulled part has none."""
+    if not (pool / MANIFEST).exists():
+        return
+    listed = {name: entry.sha256 for name, entry in Manifest.read(pool).files.items() if "/" in name}
+    there = {file.path.relative_to(pool).as_posix(): file.path for file in files}
+    for name in sorted(listed.keys() | there.keys()):
+        if name not in there:
+            raise SageccError(
+                f"{pool / name} is missing: derive the pool again with 'sagecc pool', or remove {pool / MANIFEST} to "
+                "learn from a part of it"
+            )
+        if listed.get(name) != sha256_file(there[name]):
+            raise SageccError(
+                f"{there[name]} is not the file that {MANIFEST} describes: derive the pool again with 'sagecc pool'"
+            )
 
 
 def _open(folder: Path, key: str) -> CompiledPool:
@@ -307,8 +330,9 @@ def _open(folder: Path, key: str) -> CompiledPool:
         )
         ids, sets, schemes = (np.array(episodes[name].to_pylist()) for name in ("episode_id", "set", "scheme"))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise SageccError(f"{folder} is damaged ({reason}): remove it, it is made again from the pool") from error
+        raise SageccError(
+            f"{folder} is damaged ({first_line(error)}): remove it, it is made again from the pool"
+        ) from error
     trajectories = Trajectories(ids, sets, schemes, mean_rewards)
     return CompiledPool(folder, starts, lengths, np.ones(len(starts)), trajectories, sums, counted, key)
 
@@ -405,7 +429,7 @@ def _unframed() -> SageccError:
 def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
     """Read one Parquet file in blocks of rows [n, 71], with their episodes' ids, first and last flags."""
     try:
-        with pq.ParquetFile(file.path, read_dictionary=["episode_id"]) as parquet:
+        with pq.ParquetFile(file.path, read_dictionary=["episode_id"], page_checksum_verification=True) as parquet:
             for batch in parquet.iter_batches(BLOCK_ROWS, columns=_READ):
                 rows = np.empty((batch.num_rows, COLUMNS), np.float32)
                 for i, name in enumerate((*FEATURE_NAMES, "action", "reward")):
@@ -422,5 +446,5 @@ def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.b
                     batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_first", "is_last")
                 )
                 yield rows, batch.column("episode_id"), is_first, is_last
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise _damaged(file.path, error) from error

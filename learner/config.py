@@ -244,7 +244,7 @@ def load(name: str, **overrides: Any) -> Config:
     overrides: fields that replace the file's. Raises SageccError where the file is missing or not YAML, or where
     a field is unknown, missing, of another type or out of its range.
     """
-    first, *others = [name] if Path(name).is_file() else name.split("+")
+    first, *others = [name] if Path(name).exists() else name.split("+")
     values = _with_base(first, ())
     for other in others:
         values |= _read(other)
@@ -259,22 +259,22 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of a configuration and of what it is based on."""
     if name in above:
         raise SageccError(f"training configuration {name} is its own base: {' -> '.join((*above, name))}")
-    values = _read(name)
+    values = _read(name, f", the base of {above[-1]}" if above else "")
     base = values.pop("base", None)
     return values if base is None else {**_with_base(str(base), (*above, name)), **values}
 
 
-def _read(name: str) -> dict[str, Any]:
-    """Return the fields that one file names."""
+def _read(name: str, whose: str = "") -> dict[str, Any]:
+    """Return the fields that one file names. whose: what asked for it, for the error where there is none."""
     if name in shipped():
-        text = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_text()
+        data = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_bytes()
     elif Path(name).is_file():
-        text = Path(name).read_text()
+        data = Path(name).read_bytes()
     else:
-        raise SageccError(f"no training configuration '{name}': give a file or one of {', '.join(shipped())}")
+        raise SageccError(f"no training configuration '{name}'{whose}: give a file or one of {', '.join(shipped())}")
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        values = yaml.safe_load(data.decode())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SageccError(f"training configuration {name} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise SageccError(f"training configuration {name}: expected 'field: value' lines")
@@ -285,7 +285,7 @@ def from_dict(values: dict[str, Any]) -> Config:
     """Build a Config, with an error for what is unknown, missing or of another type."""
     types = get_type_hints(Config)
     known = fields(Config)
-    unknown = sorted(set(values) - set(types))
+    unknown = sorted(str(name) for name in values.keys() - types.keys())
     missing = [f.name for f in known if f.default is MISSING and f.name not in values]
     if unknown:
         raise SageccError(f"training configuration: unknown field {', '.join(unknown)}; known are {', '.join(types)}")

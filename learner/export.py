@@ -72,7 +72,7 @@ def litert(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> by
     with quietly():
         signature = [tf.TensorSpec([None, n], tf.float32, name) for name, n in _inputs(sizes).items()]
         module = tf.Module()
-        module.step = tf.function(network, input_signature=signature)
+        module.step = tf.function(network, input_signature=signature, autograph=False)
         converter = tf.lite.TFLiteConverter.from_concrete_functions([module.step.get_concrete_function()], module)
         if int8:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]

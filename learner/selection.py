@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.tables import UNREADABLE, first_line
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,15 @@ def _winners(league: Path, found: Trajectories) -> npt.NDArray[np.bool_]:
     path = league / "scores.parquet" if league.is_dir() else league
     columns = ["environment_id", "scheme", "seed", "win"]
     try:
-        table = pq.read_table(path, columns=columns, partitioning=None)
+        table = pq.read_table(path, columns=columns, partitioning=None, page_checksum_verification=True)
         wins: dict[str, dict[str, int]] = {}
         for environment, scheme, seed, win in zip(*(table[name].to_pylist() for name in columns), strict=True):
             of = wins.setdefault(environment, {})
             name = f"{environment}.{scheme}.{seed}"
             of[name] = of.get(name, 0) + bool(win)
-    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+    except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
         raise SageccError(
-            f"data.winners_of: {path} is no league's scores ({reason}); play one with 'sagecc league'"
+            f"data.winners_of: {path} is no league's scores ({first_line(error)}); play one with 'sagecc league'"
         ) from error
     ours = set(found.ids.tolist())
     best = []

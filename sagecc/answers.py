@@ -72,6 +72,8 @@ def one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
             if isinstance(error, duckdb.CatalogException) and f"name {view} does not exist" in text:
                 raise SageccError(f"there is no view '{view}': {advice}") from error
         lines = [line.strip() for line in text.splitlines() if line.strip(" ^")]
+        if type(error) is duckdb.Error:  # of a Parquet file's own structures: DuckDB says of no file
+            lines = [f"a file is damaged ({'; '.join(lines)})", "'sagecc pool check' says which"]
         raise SageccError("; ".join(lines)) from error
 
 

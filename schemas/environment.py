@@ -355,16 +355,19 @@ class Environment:
 
     @classmethod
     def from_json(cls, text: str) -> Environment:
-        """Rebuild an Environment from `to_json` text."""
-        raw: dict[str, Any] = json.loads(text)
-        return cls(
-            links=tuple(_link(link) for link in raw.pop("links")),
-            return_links=tuple(_link(link) for link in raw.pop("return_links")),
-            windows_s=tuple((float(a), float(b)) for a, b in raw.pop("windows_s")),
-            cross=tuple(CrossFlow(c["scheme"], _flow(c.get("flow", {}))) for c in raw.pop("cross", ())),
-            flow=_flow(raw.pop("flow", {})),
-            **raw,
-        )
+        """Rebuild an Environment from `to_json` text. Raises SageccError for any other."""
+        try:
+            raw: dict[str, Any] = json.loads(text)
+            return cls(
+                links=tuple(_link(link) for link in raw.pop("links")),
+                return_links=tuple(_link(link) for link in raw.pop("return_links")),
+                windows_s=tuple((float(a), float(b)) for a, b in raw.pop("windows_s")),
+                cross=tuple(CrossFlow(c["scheme"], _flow(c.get("flow", {}))) for c in raw.pop("cross", ())),
+                flow=_flow(raw.pop("flow", {})),
+                **raw,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SageccError(f"environment: not its JSON ({type(error).__name__}: {error})") from error
 
 
 def dumbbell(

@@ -47,7 +47,7 @@ class Manifest:
         """Write `pool`/manifest.json, whole or not at all."""
         rest = self._plain()
         with write_atomically(pool / MANIFEST) as beside:
-            beside.write_text(json.dumps(rest | {"sha256": _digest(rest)}, indent=1, sort_keys=True) + "\n")
+            beside.write_text(json.dumps(rest | {"sha256": digest(rest)}, indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, pool: Path) -> Manifest:
@@ -62,7 +62,7 @@ class Manifest:
             raise SageccError(f"{path} is missing: derive the pool again with 'sagecc pool'") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SageccError(f"{path} is damaged ({error}): derive the pool again with 'sagecc pool'") from error
-        if found != _digest(rest):
+        if found != digest(rest):
             raise SageccError(f"{path} is damaged (its own hash does not hold): derive the pool again")
         return cls(about, files)
 
@@ -70,5 +70,6 @@ class Manifest:
         return {"about": dict(self.about), "files": {name: asdict(entry) for name, entry in self.files.items()}}
 
 
-def _digest(rest: Mapping[str, Any]) -> str:
+def digest(rest: Mapping[str, Any]) -> str:
+    """Return the hash that a JSON object holds of all the rest of it."""
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
+from sagecc.schemas.tables import UNREADABLE, first_line
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
 """What every pool has."""
@@ -38,7 +38,8 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
     if not listing.exists():
         raise SageccError(f"no pool at {pool}: it has no episodes.parquet; make it with 'sagecc pool'")
     check_version(
-        listing, _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode()
+        listing,
+        _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode(errors="replace"),
     )
     if raw is not None:
         _check_raw(raw)
@@ -80,7 +81,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: s
     try:
         connection.execute((_SQL / file).read_text())
     except duckdb.Error as error:
-        raise SageccError(f"the {what} at {folder} cannot be opened ({str(error).splitlines()[0]}): {again}") from error
+        raise SageccError(f"the {what} at {folder} cannot be opened ({first_line(error)}): {again}") from error
 
 
 def _check_raw(raw: Path) -> None:
@@ -88,7 +89,7 @@ def _check_raw(raw: Path) -> None:
     if not listings or not has_raw(raw):
         raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
     for path in listings:
-        version = _metadata(path, "collect again").get(_RAW_VERSION_KEY, b"none").decode()
+        version = _metadata(path, "collect again").get(_RAW_VERSION_KEY, b"none").decode(errors="replace")
         if version.split(".")[0] != RAW_VERSION.split(".")[0]:
             raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again")
 
@@ -96,5 +97,5 @@ def _check_raw(raw: Path) -> None:
 def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
     try:
         return dict(pq.read_schema(path).metadata or {})
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise SageccError(f"{path} is truncated or corrupt: {again}") from error

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from sagecc.collector.identity import join_identities
 from sagecc.collector.schemes import POLICY_PREFIX
-from sagecc.collector.store import EPISODES, read_table
+from sagecc.collector.store import EPISODES, read_episodes
 from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
@@ -22,6 +21,11 @@ from sagecc.leagues.scores import Episode, find_episodes
 from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.files import sha256_file
+from sagecc.schemas.manifest import digest
+from sagecc.schemas.tables import UNREADABLE, first_line
+
+TABLES = ("scores", "breakdown")
 
 
 def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
@@ -35,7 +39,8 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     _check(league / "league.json", summary, LEAGUE_VERSION, again)
     if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
         raise SageccError(f"{league / 'league.json'}: parts of the league are missing; {again}")
-    wins, classes = (_table(league / f"{name}.parquet", again) for name in ("scores", "breakdown"))
+    _check_hashes(league, summary, again)
+    wins, classes = (_table(league / f"{name}.parquet", again) for name in TABLES)
     roots = (raw, league / "raw")
     environments = _environments(roots, set(wins["environment_id"]))
     schemes = [row["scheme"] for row in summary["ranking"]]
@@ -58,10 +63,13 @@ def _environments(roots: Iterable[Path], ids: set[str]) -> list[Environment]:
     found: dict[str, Environment] = {}
     for root in roots:
         for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
-            table = read_table(path, ["environment_id", "environment"])
+            table = read_episodes(path, ["environment_id", "environment"])
             for row in table.to_pylist():
                 if row["environment_id"] in ids and row["environment_id"] not in found:
-                    found[row["environment_id"]] = Environment.from_json(row["environment"])
+                    try:
+                        found[row["environment_id"]] = Environment.from_json(row["environment"])
+                    except SageccError as error:
+                        raise SageccError(f"{path}: {error}; remove its folder and collect it again") from error
     return list(found.values())
 
 
@@ -93,12 +101,23 @@ def _check(path: Path, summary: Mapping[str, Any], known: str, advice: str) -> N
         raise SageccError(f"{path}: its version is {version}, this program reads {major}.x; {advice}")
 
 
+def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None:
+    """Hold that league.json and the tables are as they were written, together; leagues before 1.2 do not say."""
+    if summary["version"] in ("1.0", "1.1"):
+        return
+    path = league / "league.json"
+    if summary.get("sha256") != digest({name: value for name, value in summary.items() if name != "sha256"}):
+        raise SageccError(f"{path}: is damaged (its own hash does not hold); {advice}")
+    for table in (league / f"{name}.parquet" for name in TABLES):
+        if not table.is_file() or sha256_file(table) != summary["files"][table.name]:
+            raise SageccError(f"{table}: is not the file that {path} describes; {advice}")
+
+
 def _table(path: Path, advice: str) -> pl.DataFrame:
     try:
         return pl.read_parquet(path, hive_partitioning=False)
-    except (OSError, pl.exceptions.PolarsError, pa.ArrowException) as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SageccError(f"{path}: cannot be read ({line}); {advice}") from error
+    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
+        raise SageccError(f"{path}: cannot be read ({first_line(error)}); {advice}") from error
 
 
 def _check_kernel(episodes: Iterable[Episode], kernel: str, raw: Path) -> None:

@@ -21,11 +21,14 @@ from sagecc.schemas.pool import (
     EPISODES_FILE,
     FEATURE_NAMES,
     INPUT_KEY,
+    POOL_EPISODE_SCHEMA,
+    POOL_SCHEMA,
     VERSION_KEY,
     WINDOWS_KEY,
     check_version,
     partition,
 )
+from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 Floats = npt.NDArray[np.float32]
 
@@ -126,8 +129,9 @@ class Source:
         """Yield runs of rows of one episode each; an episode may come in several, one after another."""
         for path in sorted(folder.glob("part-*.parquet")):
             try:
-                file = pq.ParquetFile(path)
+                file = pq.ParquetFile(path, page_checksum_verification=True)
                 check_version(path, (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode())
+                _refuse_columns(path, file.schema_arrow, chosen(POOL_SCHEMA, _READ))
                 for group in range(file.num_row_groups):
                     table = file.read_row_group(group, columns=list(_READ))
                     runs = pc.run_end_encode(table["episode_id"].combine_chunks())
@@ -135,9 +139,10 @@ class Source:
                     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
                         yield name, table.slice(begin, end - begin)
                         begin = end
-            except (pa.ArrowException, OSError, KeyError) as error:
-                reason = str(error).splitlines()[0]
-                raise SageccError(f"{path} cannot be read ({reason}); look with 'sagecc pool check'") from error
+            except UNREADABLE as error:
+                raise SageccError(
+                    f"{path} cannot be read ({first_line(error)}); look with 'sagecc pool check'"
+                ) from error
 
     def _episode(self, folder: Path, about: Mapping[str, Any], table: pa.Table) -> Episode:
         if not np.array_equal(table["step"].to_numpy(), np.arange(len(table))):
@@ -163,23 +168,28 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> Source:
     """
     listing = pool / EPISODES_FILE
     try:
-        table = pq.read_table(listing)
+        table = pq.read_table(listing, page_checksum_verification=True)
+        version = (table.schema.metadata or {}).get(VERSION_KEY, b"").decode()
     except FileNotFoundError:
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'") from None
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise SageccError(f"{listing} cannot be read ({reason}); look with 'sagecc pool check'") from error
-    meta = table.schema.metadata or {}
-    check_version(listing, meta.get(VERSION_KEY, b"").decode())
-    rows = table.to_pylist()
+    except UNREADABLE as error:
+        raise SageccError(f"{listing} cannot be read ({first_line(error)}); look with 'sagecc pool check'") from error
+    check_version(listing, version)
+    _refuse_columns(listing, table.schema, POOL_EPISODE_SCHEMA)
+    meta, rows = table.schema.metadata or {}, table.to_pylist()
     _refuse_unknown("set", choice.sets, rows)
     _refuse_unknown("scheme", choice.schemes, rows)
     chosen = _choose(rows, choice)
     if not chosen:
         raise SageccError(f"{pool} has no episode of the chosen schemes in the chosen sets")
     keys = (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, INPUT_KEY)
-    about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode() for key in keys}
+    about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode(errors="replace") for key in keys}
     return Source(pool, action, about, chosen)
+
+
+def _refuse_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
+    if fault := column_fault(found, wanted):
+        raise SageccError(f"{path} {fault}; look with 'sagecc pool check'")
 
 
 def _refuse_unknown(what: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

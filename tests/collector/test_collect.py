@@ -374,7 +374,9 @@ def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(SageccError, match=r"episodes\.parquet cannot be read .* remove it and collect again"):
+    with pytest.raises(
+        SageccError, match=r"episodes\.parquet cannot be read .* remove its folder and collect it again"
+    ):
         collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(1), progress=False)
 
 

@@ -72,6 +72,12 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
     assert len(others - {fingerprint(run)}) == 7
 
 
+def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs.yaml").write_bytes(PLAN.encode() + b"\xff")
+    with pytest.raises(SageccError, match=r"runs\.yaml is not YAML: 'utf-8' codec can't decode"):
+        read_plan(tmp_path / "runs.yaml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [

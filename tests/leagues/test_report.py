@@ -355,6 +355,34 @@ def test_command(league, tmp_path):
     assert all((tmp_path / "drawn" / name).read_bytes() == (Path("out") / name).read_bytes() for name in names)
 
 
+def as_text(change):
+    def spoil(folder):
+        path = folder / "league.json"
+        path.write_text(change(path.read_text()))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (as_text(lambda text: text.replace('"rank": 1', '"rank": 2', 1)), "league.json: is damaged"),
+        (as_text(lambda text: text.replace('"sha256"', '"sha257"')), "league.json: is damaged"),
+        (
+            lambda folder: shutil.copy(folder / "robustness.parquet", folder / "breakdown.parquet"),
+            "breakdown.parquet: is",
+        ),
+    ],
+)
+def test_a_league_that_is_not_as_it_was_written_is_refused(league, place, tmp_path, change, says):
+    """A bit, or tables of one league beside another's summary, as a kill between them leaves them."""
+    folder = tmp_path / "out"
+    shutil.copytree(place[0] / "out", folder)
+    change(folder)
+    with pytest.raises(SageccError, match=re.escape(says)):
+        load(folder, place[0] / "raw", tmp_path / "analysis")
+
+
 def spoil(folder, name, text):
     (folder / name).write_text(text)
 
@@ -368,8 +396,8 @@ def spoil(folder, name, text):
         ("league.json", '{"profile": "small"}', "its version is unknown, this program reads 1.x"),
         ("league.json", '{"version": "2.0"}', "its version is 2.0"),
         ("league.json", '{"version": "1.0"}', "parts of the league are missing"),
-        ("scores.parquet", "x", "scores.parquet: cannot be read"),
-        ("breakdown.parquet", None, "breakdown.parquet: cannot be read"),
+        ("scores.parquet", "x", "scores.parquet: is not the file that"),
+        ("breakdown.parquet", None, "breakdown.parquet: is not the file that"),
     ],
 )
 def test_a_damaged_league_is_one_line(league, place, tmp_path, name, text, says):

@@ -95,11 +95,20 @@ def test_a_missing_field_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("a: [", "is not YAML"), ("just words", "expected 'field: value' lines")]
+    ("data", "message"),
+    [
+        (b"a: [", r"bad\.yaml is not YAML"),
+        (b"just words", r"bad\.yaml: expected 'field: value' lines"),
+        (b"gru: 3\xc3", r"bad\.yaml is not YAML: 'utf-8' codec can't decode"),
+        (b"gru: 2024-13-01", r"bad\.yaml is not YAML: month must be in 1\.\.12"),
+        (b"a: " + b"[" * 2000, r"bad\.yaml is not YAML"),
+        (b"base: paper\n1: 2\nnull: 3", r"bad\.yaml: training configuration: unknown field 1, None; known are"),
+        (b"base: huge", r"no training configuration 'huge', the base of .*bad\.yaml: give a file"),
+    ],
 )
-def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_configuration(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "bad.yaml"
-    path.write_text(text)
+    path.write_bytes(data)
     with pytest.raises(SageccError, match=message):
         load(str(path))
 
