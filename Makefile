@@ -86,6 +86,11 @@ bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in rea
 	python -m benchmarks.fidelity
 	$(RENDER)
 
+.PHONY: bench-mahimahi
+bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/fidelity.md
+	python -m benchmarks.mahimahi
+	$(RENDER)
+
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
 	python -m benchmarks.policy_fidelity

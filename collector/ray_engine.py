@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: where episodes run changes none of them (a test holds it).
 """The engine of many machines: episodes as tasks of a Ray cluster, whose nodes have the same sagecc installed."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sagecc.collector.engines import AHEAD, Engine, Results
+from sagecc.collector.engines import Engine, Results
 from sagecc.collector.task import Result, Task, attempt
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
@@ -22,6 +23,9 @@ from sagecc.schemas.optional import brought_by
 
 RETRIES = 5
 """How often an episode is run again after the worker or the node under it has died."""
+
+AHEAD = 2
+"""Tasks handed out per CPU: one runs, one waits. Not all of them, so that results never pile up."""
 
 KNOCK_S = 10.0
 

@@ -7,20 +7,17 @@ A guest's virtual time stands still until it is answered, a flow's bits do not d
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
-from multiprocessing.connection import Connection, wait
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.engines import WORKER_KILLED, WORTH_S, Engine, Results, die_with_parent
+from sagecc.collector.engines import WORTH_S, Engine, Numbered, Results, in_processes
 from sagecc.collector.episode import finished
 from sagecc.collector.lab import WATCHDOG_S, Guest
 from sagecc.collector.machine import room_mb
@@ -33,8 +30,6 @@ from sagecc.schemas.errors import SageccError
 
 BATCH = 16
 """Guests in step in a process: more share an inference and hold memory (docs/benchmarks.md has the gain)."""
-
-Numbered = Generator[tuple[int, Result], None, None]
 
 
 def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:
@@ -50,7 +45,11 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
         guests, memory_mb = min(batch, -(-len(tasks) // workers)), room_mb(BASE_MEMORY_MB) // workers
         table = Table(kernel, ordered, guests, memory_mb, sample, watchdog_s)
-        results = table.play(iter(range(len(ordered)))) if workers == 1 else _in_processes(table, workers)
+        if workers == 1:
+            results = table.play(iter(range(len(ordered))))
+        else:
+            cores = sorted(os.sched_getaffinity(0))
+            results = in_processes(table.play, len(ordered), [cores[at % len(cores)] for at in range(workers)])
         with closing(results):
             for number, result in results:
                 yield ordered[number], result
@@ -169,63 +168,3 @@ class Table:
         return attempt(
             self.kernel, replace(task, factory=lambda scheme: policy_controller(scheme, drawn)), self.watchdog_s
         )
-
-
-def _in_processes(table: Table, workers: int) -> Numbered:
-    """Run a table in each of several processes, which take the tasks one by one as their guests end."""
-    context = multiprocessing.get_context("spawn")
-    taken = context.Value("q", 0)
-    processes = []
-    ours: list[Connection] = []
-    try:
-        cores = sorted(os.sched_getaffinity(0))
-        for worker in range(workers):
-            receive, send = context.Pipe(duplex=False)
-            core = cores[worker % len(cores)]
-            process = context.Process(target=_work, args=(table, taken, send, core), daemon=True)
-            process.start()
-            send.close()
-            processes.append(process)
-            ours.append(receive)
-        while ours:
-            ready = wait(ours)
-            for connection in [end for end in ours if end in ready]:
-                try:
-                    message = connection.recv()
-                except EOFError:
-                    raise SageccError(WORKER_KILLED) from None
-                if message is None:
-                    ours.remove(connection)
-                elif isinstance(message, BaseException):
-                    raise message
-                else:
-                    yield message
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-
-
-def _work(table: Table, taken: Synchronized[int], send: Connection, core: int) -> None:
-    """Play a table in a process of its own; send each result, then None, or the exception that ended it.
-
-    Its guests inherit the core: they and the host take turns, and where one has just run the caches are warm.
-    """
-    die_with_parent()
-    os.sched_setaffinity(0, {core})
-    try:
-        for numbered in table.play(_numbers(taken, len(table.tasks))):
-            send.send(numbered)
-        send.send(None)
-    except Exception as error:  # the collector raises it: there it is seen
-        send.send(error)
-
-
-def _numbers(taken: Synchronized[int], count: int) -> Iterator[int]:
-    while True:
-        with taken.get_lock():
-            number = taken.value
-            taken.value += 1
-        if number >= count:
-            return
-        yield number

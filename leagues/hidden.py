@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from sagecc.collector.features import RAW_NEEDED
 from sagecc.execution.agent import PolicyAgent
-from sagecc.learner.artefact import NetworkSizes, PolicyArtefact
+from sagecc.learner.artefact import PolicyArtefact
 from sagecc.learner.exact import ExactOps, scaled
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Floats
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.optional import brought_by

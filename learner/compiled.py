@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool compiled for random reading: one row-major file and an index of its episodes, made once.
 
-Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places.
-So the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian)
-with an index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled
-once; another pool never meets the first one's rows. Compiling takes the memory of one block of rows, whatever the
-pool's size. One process at a time compiles a pool, others wait for it; what a killed one left is made anew.
+Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So
+the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian) with an
+index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
+by other code (schemas.code); another pool never meets the first one's rows. Compiling takes the memory of one block
+of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one left
+is made anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import struct
 import sys
@@ -31,8 +31,9 @@ from tqdm import tqdm
 
 from sagecc.learner.scaling import Floats, Moments, symlog
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
+from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sync
+from sagecc.schemas.files import parquet_digest, sync
 from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     FEATURE_NAMES,
@@ -44,7 +45,6 @@ from sagecc.schemas.pool import (
     partition_of,
 )
 
-COMPILED_VERSION = 2
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
 """Rows of an episode between those that count for the features' moments; the first one does."""
@@ -191,12 +191,7 @@ def pool_files(pool: Path) -> list[PoolFile]:
 
 def _check(path: Path, pool: Path) -> PoolFile:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8))
-            (footer_length,) = struct.unpack("<I", file.read(8)[:4])
-            file.seek(max(0, size - 8 - footer_length))
-            footer = file.read(footer_length)
+        digest = parquet_digest(path, path.relative_to(pool).as_posix())
         parquet = pq.ParquetFile(path)
     except (OSError, struct.error, pa.ArrowException) as error:
         raise _damaged(path, error) from error
@@ -208,8 +203,6 @@ def _check(path: Path, pool: Path) -> PoolFile:
     for name in _READ:
         if name not in schema.names or schema.field(name).type != POOL_SCHEMA.field(name).type:
             raise SageccError(f"{path} lacks column '{name}' of type {POOL_SCHEMA.field(name).type}: not a sagecc pool")
-    text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    digest = hashlib.sha256(text + footer).hexdigest()
     return PoolFile(path, *partition_of(path), rows, digest, said.get(WINDOWS_KEY, b"").decode())
 
 
@@ -237,14 +230,24 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
             "derive it again with 'sagecc pool'"
         )
     key = identity(files)
-    name = f"v{COMPILED_VERSION}-{key[:16]}"
-    folder = cache / name
-    if not (folder / "index.json").exists():
+    code_id = code.identity("sagecc.learner.compiled")
+    folder = cache / key[:16]
+    if not _is_made(folder, code_id):
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache / f".lock-{name}"):
-            if not (folder / "index.json").exists():
-                _make(pool, files, key, folder)
+        with _alone(cache / f".lock-{folder.name}"):
+            if not _is_made(folder, code_id):
+                _make(pool, files, key, code_id, folder)
     return replace(_open(folder, key), windows=windows[0])
+
+
+def _is_made(folder: Path, code_id: str) -> bool:
+    """Tell whether this code compiled what is in `folder`; what is damaged there is for who opens it to say."""
+    try:
+        return bool(json.loads((folder / "index.json").read_text())["code"] == code_id)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
 
 
 @contextmanager
@@ -259,7 +262,7 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
+def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
     beside = folder.with_name(f".tmp-{folder.name}")
     shutil.rmtree(beside, ignore_errors=True)
     needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
@@ -270,7 +273,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
         )
     beside.mkdir()
     try:
-        _compile(files, key, beside)
+        _compile(files, key, code_id, beside)
         if identity(pool_files(pool)) != key:
             raise SageccError(f"the pool at {pool} changed while it was compiled: start again")
         shutil.rmtree(folder, ignore_errors=True)
@@ -294,7 +297,6 @@ def _open(folder: Path, key: str) -> CompiledPool:
         sizes = [(folder / name).stat().st_size for name in ("rows.f32", "rewards.f32")]
         whole = (
             index["identity"] == key
-            and index["version"] == COMPILED_VERSION
             and sizes == [index["rows"] * ROW_BYTES, index["rows"] * 4]
             and len(episodes) == index["episodes"] == len(sums)
         )
@@ -311,7 +313,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
     return CompiledPool(folder, starts, lengths, np.ones(len(starts)), trajectories, sums, counted, key)
 
 
-def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
+def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
     """Write rows.f32, rewards.f32, the episodes and their sums and, last, index.json."""
     episodes = _Episodes()
     with (
@@ -329,7 +331,7 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
         raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
     episodes.write(folder)
     index = {
-        "version": COMPILED_VERSION,
+        "code": code_id,
         "identity": key,
         "rows": episodes.rows,
         "episodes": len(episodes.found),

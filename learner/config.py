@@ -12,13 +12,14 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
+from sagecc.learner.sage import NetworkSizes
+from sagecc.learner.scaling import InputTransform
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
 
 Filter = Literal["exp", "binary", "identity"]
-InputTransform = Literal["none", "linear", "symlog"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -203,6 +204,18 @@ class Config:
             for name, value in asdict(self).items()
             if name not in LATER or value != getattr(type(self), name)
         }
+
+    def sizes(self, inputs: int) -> NetworkSizes:
+        """Return the sizes of the policy that is trained, which sees so many features."""
+        return NetworkSizes(
+            inputs,
+            self.width,
+            self.gru,
+            self.residual_blocks,
+            self.mixture,
+            self.min_scale,
+            self.second_encoder,
+        )
 
     @property
     def period_ticks(self) -> int:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: what is missing ends a run, and changes none.
 """Libraries that only some commands need, and the extra of `sagecc` (setup.cfg) that brings each."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: where a kernel or a policy lies is no part of what it does.
 """What comes with sagecc beside its code: the lab's kernel, a policy, environments to begin with.
 
 An installation has it in the package's folder `shipped`, where `make wheel` puts it; in a checkout it lies where the

@@ -2,7 +2,7 @@
 """`make wheel-test`: install the wheel as a user would, far from the checkout, and use it there.
 
 The environment is empty but for the wheel and what it asks for. Where root runs this, an ordinary user uses it, if the
-Python is one that others may run. In PATH there is neither compiler nor apt nor git, only what the lab itself calls. A
+Python is one that others may run. In PATH there is nothing but the environment: neither compiler nor apt nor git. A
 command that needs an extra must work where the extra is installed, and else name it in one line and exit with 2.
 """
 
@@ -12,7 +12,6 @@ import argparse
 import configparser
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -25,9 +24,6 @@ from pathlib import Path
 from sagecc.schemas.files import sha256_file
 
 ROOT = Path(__file__).resolve().parents[1]
-CALLED = ("setpriv", "setarch")
-"""The programs of the host (util-linux) that the lab calls."""
-
 NOBODY = 65534
 MOST_BYTES = 900_000_000
 """Of an installation without extras."""
@@ -131,7 +127,7 @@ class Trial:
 
     def __init__(self, folder: Path, wheel: Path, extras: Sequence[str]) -> None:
         self.folder, self.wheel, self.extras = folder, wheel, frozenset(extras)
-        self.bin, self.work, self.tools = folder / "venv" / "bin", folder / "work", folder / "tools"
+        self.bin, self.work = folder / "venv" / "bin", folder / "work"
         self.user: int | None = None
         self.failed: list[str] = []
         self.passed = 0
@@ -148,13 +144,9 @@ class Trial:
         return _bytes(self.folder / "venv") - before
 
     def prepare(self) -> None:
-        """Make the folder to work in, and the only one in PATH beside the environment's; choose who works there."""
+        """Make the folder to work in; choose who works there."""
         self.folder.chmod(0o755)
-        for path in (self.work, self.tools):
-            path.mkdir()
-        for name in CALLED:
-            if found := shutil.which(name):
-                (self.tools / name).symlink_to(found)
+        self.work.mkdir()
         self.user = NOBODY if os.geteuid() == 0 and for_all(self.bin / "python") else None
         if self.user is not None:
             os.chown(self.work, self.user, self.user)
@@ -192,7 +184,7 @@ class Trial:
         return subprocess.run(
             [str(self.bin / first), *rest],
             cwd=self.work,
-            env={"PATH": path or f"{self.bin}:{self.tools}", "HOME": str(self.work), "LC_ALL": "C.UTF-8"},
+            env={"PATH": path or str(self.bin), "HOME": str(self.work), "LC_ALL": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -143,10 +143,14 @@ def _identity() -> str:
 def _check_tools() -> None:
     if os.uname().machine != "x86_64":
         raise SageccError(f"the lab needs an x86-64 machine, this one is {os.uname().machine}")
-    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **FETCHING}
-    missing = sorted(package for tool, package in needed.items() if shutil.which(tool) is None)
-    if missing:
+    if missing := missing_packages():
         raise SageccError(f"building the kernel needs: apt-get install {' '.join(missing)}")
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages of which a build of the kernel lacks programs here."""
+    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **FETCHING}
+    return sorted(package for tool, package in needed.items() if shutil.which(tool) is None)
 
 
 def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:

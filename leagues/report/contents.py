@@ -17,9 +17,6 @@ from sagecc.schemas.environment import Environment
 
 CURVES = "curves.csv"
 
-ANALYSIS_VERSION = "1.0"
-"""Of the tables and JSON files that `sagecc distance`, `similarity` and `tsne` write."""
-
 
 @dataclass(frozen=True)
 class Analysis:

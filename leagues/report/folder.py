@@ -14,8 +14,9 @@ import pyarrow as pa
 from sagecc.collector.identity import join_identities
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.collector.store import EPISODES, read_table
+from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
-from sagecc.leagues.report.contents import ANALYSIS_VERSION, Analysis, Contents, in_order, training_curves
+from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import Episode, find_episodes
 from sagecc.schemas import shipped
@@ -23,7 +24,7 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 
 
-def load(league: Path, raw: Path, analysis: Path) -> Contents:
+def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     """Read a league's folder, its trajectories (`raw` and league/raw), and analysis/{distance,similarity,tsne}.
 
     Curves are those of policies whose files are still the ones that played. Raises SageccError where there is no
@@ -48,7 +49,7 @@ def load(league: Path, raw: Path, analysis: Path) -> Contents:
         environments=in_order(environments),
         episodes=episodes,
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
-        analyses={name: found for name in ANALYSES if (found := _analysis(analysis / name, name))},
+        analyses={name: found for name in ANALYSES if analysis and (found := _analysis(analysis / name, name))},
     )
 
 

@@ -14,7 +14,7 @@ from sagecc.execution import kernel_scheme
 from sagecc.execution.shared import Descriptors, Shared
 from sagecc.execution.supervisor import Supervisor
 from sagecc.options import log_to_stderr, runtime_option
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 CHECK_S = 0.05
 
@@ -60,7 +60,7 @@ def _drive(policy: Path, runtime: str, flows: int, pins: Path) -> None:
         else:
             reason = kernel_scheme.why_not()
             if reason:
-                raise SageccError(reason)
+                raise SageccError(f"{reason}; {SEE_DOCTOR}")
             supervisor = stack.enter_context(Supervisor(policy, runtime, flows))
             _load(flows, pins, None)
             descriptors, shared = stack.enter_context(_opened(pins))

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from sagecc.collector.kernel.build import ensure_kernel, shipped_kernel
 from sagecc.schemas import shipped
+from sagecc.schemas.limits import usable_cores
 
 
 @click.command()
@@ -19,7 +19,7 @@ from sagecc.schemas import shipped
     help=f"Where it is built.  [default: {shipped.BUILT}; where sagecc came with a kernel, that one is verified]",
 )
 @click.option("--build-dir", type=click.Path(path_type=Path), default=Path("build/kernel"), show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Compilers at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
 def command(output: Path | None, build_dir: Path, jobs: int) -> None:
     """Build or verify the virtual-time kernel.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc pool export` alone, which is no stage.
 """Takes a pool, or part of it, to another ecosystem's form."""
 
 from __future__ import annotations

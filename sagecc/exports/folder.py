@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sync
+from sagecc.schemas.files import beside_of, left_beside, sync
 
 
 @contextmanager
@@ -21,8 +20,9 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     """
     refuse_existing(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _clear_leftovers(path)
-    beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    for left in left_beside(path):
+        shutil.rmtree(left)
+    beside = beside_of(path)
     beside.mkdir()
     try:
         yield beside
@@ -40,11 +40,3 @@ def refuse_existing(path: Path) -> None:
     """Raise SageccError where there is something at `path`."""
     if path.exists() or path.is_symlink():
         raise SageccError(f"{path} is there already: choose another path, or remove it first")
-
-
-def _clear_leftovers(path: Path) -> None:
-    prefix, suffix = ".tmp-", f"-{path.name}"
-    for folder in path.parent.iterdir():
-        pid = folder.name.removeprefix(prefix).removesuffix(suffix)
-        if folder.name == f"{prefix}{pid}{suffix}" and pid.isdecimal() and not Path("/proc", pid).exists():
-            shutil.rmtree(folder)

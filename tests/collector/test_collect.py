@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -240,6 +241,26 @@ def test_a_killed_worker_costs_the_running_episodes_only(kernel: Path, tmp_path:
     assert len(ran) == 12 - kept
     collect(environments, ("cubic",), tmp_path / "undisturbed", kernel, local(2), progress=False)
     assert hashes(tmp_path / "raw") == hashes(tmp_path / "undisturbed")
+
+
+@pytest.mark.usefixtures("processes")
+def test_workers_have_no_file_that_a_kill_of_all_would_leave(kernel: Path, tmp_path: Path) -> None:
+    """A named semaphore, such as a queue's or a lock's, is mapped from /dev/shm, and stays there."""
+
+    def shared(pid: int | str) -> set[str]:
+        return set(re.findall(r"/dev/shm/\S+", Path(f"/proc/{pid}/maps").read_text()))
+
+    before, seen = shared("self"), list[set[str]]()
+
+    def watched(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for found in local(2)(kernel, tasks):
+            seen.append(shared("self") - before)
+            seen.extend(shared(worker.pid or 0) for worker in multiprocessing.active_children())
+            yield found
+
+    environments = [network(12, 20 + i, 1, 3) for i in range(4)]
+    collect(environments, ("cubic",), tmp_path / "raw", kernel, watched, progress=False)
+    assert len(seen) > 4 and not set().union(*seen)
 
 
 def test_a_guest_that_hangs_is_named_and_the_others_are_kept(kernel: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from sagecc.collector.realtime.host import why_not as why_no_host
 from sagecc.execution import kernel_scheme, libbpf, shared
 from sagecc.execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.shared import MODES, STALL_NS, Shared
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import COUNTERS
 from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
@@ -331,7 +331,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch) -> str:
     assert reason is not None and "\n" not in reason
     with pytest.raises(SageccError) as raised:
         Scheme(4, NAME)
-    assert str(raised.value) == reason
+    assert str(raised.value) == f"{reason}; {SEE_DOCTOR}"
     return reason
 
 
@@ -368,7 +368,7 @@ def test_the_object_for_the_other_form_is_refused_and_nothing_stays(monkeypatch:
     with libbpf.kernel_btf() as btf:
         fits = btf.arguments(btf.members("tcp_congestion_ops")["cong_control"][0])
     [other] = FORMS.keys() - {fits}
-    monkeypatch.setattr(kernel_scheme, "_form", lambda: OBJECTS / FORMS[other])
+    monkeypatch.setattr(kernel_scheme, "fitting_object", lambda: OBJECTS / FORMS[other])
     with pytest.raises(SageccError, match=rf"{FORMS[other]} is refused by Linux"):
         Scheme(4, NAME)
     assert not scheme_in_use(NAME)

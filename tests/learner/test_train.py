@@ -18,7 +18,10 @@ from safetensors.numpy import load_file
 
 from sagecc.learner import exact
 from sagecc.learner.artefact import Control, PolicyArtefact
+from sagecc.learner.config import from_dict
 from sagecc.learner.crr import METRICS
+from sagecc.learner.train import train
+from sagecc.schemas import code
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
 ROOT = Path(__file__).parents[2]
@@ -251,3 +254,16 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
 def test_count_parameters() -> None:
     done = run([sys.executable, "-m", "sagecc", "train", "--config", "paper", "--count-parameters"])
     assert done.stdout == "4550415\n"
+
+
+def test_other_code_trains_anew_and_the_card_does_not_say_so(
+    make_pool: PoolMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, places = from_dict({**CONFIG, "steps": 3}), (make_pool(), tmp_path / "a", tmp_path / "logs")
+    assert train(config, *places, tmp_path / "cache").trained_steps == 3
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    assert train(config, *places, tmp_path / "cache").trained_steps == 0
+    monkeypatch.setattr(code, "identity", lambda *modules: "other code")
+    assert train(config, *places, tmp_path / "cache").trained_steps == 3
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+    assert len(list((tmp_path / "logs").glob("earlier-*/checkpoint.safetensors"))) == 1
