@@ -41,8 +41,9 @@ bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); wh
 wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the kernel inside
 	@python -m scripts.wheel
 
-wheel-test: wheel ## Install the wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
-	@python -m scripts.try_wheel $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
+wheel-test: kernel ## Install a wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
+	@python -m scripts.wheel --for-test --out build/dist
+	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
 test: kernel ## Run the tests, less those that take minutes
