@@ -109,14 +109,22 @@ class Partition:
         return {name: row["spec_sha256"] for name, row in self._stored.items()}
 
     def spooled(self) -> dict[str, str]:
-        """Return id -> spec_sha256 of finished episodes that wait to be assembled; drop those of another kernel."""
+        """Return id -> spec_sha256 of finished episodes that wait to be assembled.
+
+        Those of another kernel are dropped, and those that the disk has damaged: they are run again.
+        """
         found = {}
         for path in self._spool.glob("[!.]*.arrow"):
-            with pa.memory_map(str(path)) as source:
-                meta = pa.ipc.open_file(source).schema.metadata or {}
-            if meta.get(KERNEL) == self._kernel:
-                summary = json.loads(meta[SUMMARY])
-                found[summary["episode_id"]] = summary["spec_sha256"]
+            try:
+                with pa.memory_map(str(path)) as source:
+                    table = pa.ipc.open_file(source).read_all()
+                summary = json.loads(table.schema.metadata[SUMMARY])
+                own = table.schema.metadata[KERNEL] == self._kernel and len(table) == summary["rows"]
+                name, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
+            except (*UNREADABLE, ValueError, KeyError, TypeError):
+                own = False
+            if own:
+                found[name] = spec_sha256
             else:
                 path.unlink()
         return found

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -205,7 +208,9 @@ def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> p
     within the window has no tick at the first edge: its own counters were zero there, and the link's capacity is
     taken from its first tick on.
     """
-    rows = _rows(folder, episodes).lazy()
+    parts = _parts(folder)
+    _look_through(parts, episodes)
+    rows = pl.scan_parquet(parts, hive_partitioning=False, glob=False).select(_MEASURED)
     edges = plan.filter(pl.col("episode_id").is_not_null()).select("episode_id", "window", "from_s", "to_s")
     times = pl.col("t_s")
     per_window = []
@@ -230,21 +235,29 @@ def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> p
         )
     if not per_window:
         return _no_measures()
-    return _rates(pl.concat(pl.collect_all(per_window, engine="streaming")))
+    try:
+        table = pl.concat(pl.collect_all(per_window, engine="streaming"))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        why = f"cannot read the raw trajectories ({first_line(error)})"
+        raise SageccError(f"{folder}: {why}; collect them again") from error
+    return _rates(table)
 
 
-def _rows(folder: Path, episodes: Sequence[Episode]) -> pl.DataFrame:
-    """Return what is measured of a folder's rows, read with their checksums, each episode's whole."""
-    tables = []
-    for path in _parts(folder):
+def _look_through(parts: Sequence[Path], episodes: Sequence[Episode]) -> None:
+    """Hold files against the checksums of their pages, which Polars does not, and episodes against their rows.
+
+    Raises SageccError.
+    """
+    there: Counter[str] = Counter()
+    for path in parts:
         with reading(path, chosen(RAW_SCHEMA, _MEASURED)) as file:
-            tables.append(file.read(_MEASURED))
-    table = pa.concat_tables(tables)
-    frame = pl.DataFrame({name: table[name] for name in _MEASURED})
-    there = dict(frame.group_by("episode_id").len().iter_rows())
+            for batch in file.iter_batches(columns=_MEASURED):
+                runs = pc.run_end_encode(batch["episode_id"])
+                lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)
+                for name, length in zip(runs.values.to_pylist(), lengths.tolist(), strict=True):
+                    there[name] += length
     for episode in episodes:
-        _demand_rows(episode, there.get(episode.id, 0))
-    return frame
+        _demand_rows(episode, there[episode.id])
 
 
 def _rates(table: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import pytest
 
 from sagecc.collector.pool import build_pool
 from sagecc.collector.pool_check import check_pool
-from sagecc.collector.store import Partition
+from sagecc.collector.store import KERNEL, SUMMARY, Partition
 from sagecc.exports.episodes import Choice, open_pool
 from sagecc.leagues.scores import find_episodes, read_rows, score
 from sagecc.learner.compiled import compile_pool
@@ -22,7 +22,7 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.manifest import MANIFEST
 
-from .collector.synthetic import META, network, write_partition
+from .collector.synthetic import META, network, table, trajectory, write_partition
 from .damage import flip_a_value, rewrite
 
 PARTITION = "set=I/scheme=cubic"
@@ -213,3 +213,23 @@ def test_a_pool_that_is_not_its_manifests_is_not_learned_from(words: str, data: 
 def test_a_pulled_part_of_a_pool_has_no_manifest_and_is_learned_from(data: Path) -> None:
     (data / "pool" / MANIFEST).unlink()
     compile_it(data)
+
+
+@pytest.mark.parametrize("size", [0, 300, -8])
+def test_a_finished_episode_that_the_disk_has_damaged_is_run_again(size: int, tmp_path: Path) -> None:
+    kernel = META[b"sagecc.kernel"].decode()
+
+    def packed(name: str) -> bytes:
+        rows = table(name, trajectory(50))
+        summary = {"episode_id": name, "spec_sha256": "ab", "rows": 50}
+        meta = {SUMMARY: json.dumps(summary).encode(), KERNEL: kernel.encode()}
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema.with_metadata(meta)) as writer:
+            writer.write_table(rows.replace_schema_metadata(meta))
+        return bytes(sink.getvalue())
+
+    with Partition(tmp_path, "I", "cubic", kernel) as partition:
+        partition.add("whole", packed("whole"))
+        partition.add("cut", packed("cut")[:size])
+        assert partition.spooled() == {"whole": "ab"}
+        assert [path.stem for path in tmp_path.rglob("*.arrow")] == ["whole"]
