@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sagecc.collector.identity import identity_folder
@@ -189,18 +190,19 @@ def _linux(kernel: Kernel, build_dir: Path, kept: Path) -> Path:
 
 def _libc(kernel: Kernel, kept: Path) -> Path:
     """Return Debian's source of the C library that is in the kernel: its very version, downloaded once."""
-    output = kept / f"{LIBC}_{kernel.libc}.deb"
+    output, wanted = kept / f"{LIBC}_{kernel.libc}.deb", f"{LIBC}={kernel.libc}"
     if not output.exists():
-        with tempfile.TemporaryDirectory(dir=kept) as folder:
-            wanted = f"{LIBC}={kernel.libc}"
-            done = subprocess.run(["apt-get", "download", wanted], cwd=folder, capture_output=True, text=True)
-            found = list(Path(folder).glob("*.deb"))
-            if done.returncode or not found:
-                raise SageccError(
-                    f"apt has no {wanted}, the source of the C library in the kernel: run 'apt-get update' and upgrade"
-                    " libc6-dev, as root, then build the kernel anew"
-                )
-            found[0].rename(output)
+        with (
+            tempfile.TemporaryDirectory(dir=kept) as folder,
+            suppress(FileNotFoundError, subprocess.CalledProcessError),
+        ):
+            subprocess.run(["apt-get", "download", wanted], cwd=folder, capture_output=True, check=True)
+            next(Path(folder).glob("*.deb")).rename(output)
+    if not output.exists():
+        raise SageccError(
+            f"apt has no {wanted}, the source of the C library in the kernel: as root run 'apt-get update' and upgrade"
+            " libc6-dev, then build the kernel anew"
+        )
     return output
 
 

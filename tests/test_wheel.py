@@ -20,6 +20,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sagecc.collector.kernel.build import Kernel
+from sagecc.schemas.errors import SageccError
 from scripts import kernel_source, try_wheel, wheel
 from tests.conftest import ROOT, copy_project
 
@@ -122,6 +124,21 @@ def test_what_is_packed_of_linux_is_what_was_read(tmp_path: Path) -> None:
     assert packed[0] == packed[1]
     with tarfile.open(fileobj=BytesIO(lzma.decompress(packed[0]))) as part:
         assert part.getnames() == sorted(f"linux-source-6.12/{name}" for name in kept)
+
+
+def test_no_wheel_to_pass_on_lacks_the_source_of_the_c_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Debian has had a newer one since: the wheel that is only tried goes without, and says so."""
+    built = Kernel(tmp_path / "sagecc-linux", "0" * 64, "6.12.1", "0.0-no-such-version")
+    (tmp_path / "kernel-identity").mkdir()
+    (tmp_path / "kernel" / "linux-0123456789ab").mkdir(parents=True)
+    monkeypatch.setattr(wheel, "ensure_kernel", lambda *_: built)
+    monkeypatch.setattr(wheel, "_linux", lambda *_: tmp_path / "linux.tar.xz")
+    with pytest.raises(SageccError, match=r"apt has no glibc-source=0\.0-no-such-version"):
+        wheel.kernel_files(tmp_path)
+    assert f"source/{wheel.LIBC}.deb" not in wheel.kernel_files(tmp_path, for_test=True)
+    assert "must not be passed on" in capsys.readouterr().err
 
 
 # ---- what it asks for ----
