@@ -35,7 +35,15 @@ kernel: setup ## Build or verify the virtual-time kernel
 
 .PHONY: bpf
 bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); what is shipped needs none of them
-	@scripts/bpf
+	@execution/bpf/compile
+
+.PHONY: wheel wheel-test
+wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the kernel inside
+	@python -m scripts.wheel
+
+wheel-test: kernel ## Install a wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
+	@python -m scripts.wheel --for-test --out build/dist
+	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
 test: kernel ## Run the tests, less those that take minutes
@@ -76,6 +84,11 @@ bench-distance: kernel ## Measure searches of the full pool for the nearest tran
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
 	python -m benchmarks.fidelity
+	$(RENDER)
+
+.PHONY: bench-mahimahi
+bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/fidelity.md
+	python -m benchmarks.mahimahi
 	$(RENDER)
 
 .PHONY: bench-policy-fidelity bench-attach

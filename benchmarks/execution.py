@@ -33,7 +33,7 @@ LEAST_STEPS, MOST_STEPS, BUDGET_S = 5, 2000, 1.0
 def policy_of(name: str, folder: Path) -> artefact.PolicyArtefact:
     """Write and load a policy of a configuration's size, with random weights, in every format."""
     random = np.random.default_rng(0)
-    sizes = artefact.NetworkSizes.of(config.load(name), len(FEATURE_NAMES))
+    sizes = config.load(name).sizes(len(FEATURE_NAMES))
     weights = {
         key: random.normal(0, 1 / np.sqrt(shape[0]), shape).astype(np.float32) for key, shape in sizes.shapes().items()
     }

@@ -56,10 +56,12 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
     load = os.getloadavg()[0]
     run = run_on_host(environment, scheme, repeat)
     flow = run.episode.flows[0]
+    tell(run.episode)
     result: Run = {
         "goodput_mbps": flow.goodput_mbps,
         "queueing_ms": run.queueing_ms,
         "drops": flow.lost_packets,
+        "notice": flow.notice,
         "stalled_ms": run.stalled_ms,
         "there": asdict(run.there),
         "back": asdict(run.back),
@@ -68,6 +70,13 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
     with write_atomically(path) as beside:
         beside.write_text(json.dumps(result))
     return result
+
+
+def tell(episode: Episode) -> None:
+    """Print a line for each flow of an episode in real time that something else than its window bound."""
+    for flow in episode.flows:
+        if flow.notice:
+            tqdm.write(f"{episode.id}: {flow.scheme} was {flow.notice}")
 
 
 def in_virtual_time(environment: Environment, scheme: str) -> Run:

@@ -31,7 +31,8 @@ from sagecc.collector.task import Task
 from sagecc.execution.agent import policy_controller, policy_drive
 from sagecc.execution.lockstep import BATCH, lockstep
 from sagecc.learner import config
-from sagecc.learner.artefact import Control, NetworkSizes, PolicyArtefact, write
+from sagecc.learner.artefact import Control, PolicyArtefact, write
+from sagecc.learner.sage import NetworkSizes
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
 from sagecc.schemas.raw import TICK_S
@@ -107,7 +108,7 @@ def main() -> None:
     environments = [profile[index * len(profile) // wanted] for index in range(wanted)]
     policies = []
     with tempfile.TemporaryDirectory() as folder:
-        sizes = NetworkSizes.of(config.load("paper"), len(FEATURE_NAMES))
+        sizes = config.load("paper").sizes(len(FEATURE_NAMES))
         wide = widened(PolicyArtefact.load(SHIPPED), sizes, Path(folder) / "wide")
         for name, path in (("sagecc-1", SHIPPED), ("the same, widened", wide)):
             scheme, loaded = f"{POLICY_PREFIX}{path}", PolicyArtefact.load(path)

@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from benchmarks.fidelity import KERNEL, network, queueing_ms
+from benchmarks.fidelity import KERNEL, network, queueing_ms, tell
 from benchmarks.machine import save
 from sagecc.collector.episode import Episode, run_episode
 from sagecc.collector.realtime import host
@@ -66,11 +66,13 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
     supervisor.report()
     run = host.run_on_host(network(*case, DURATION_S), own_name(), repeat)
     timing = supervisor.report()
+    tell(run.episode)
     result: Run = {
         "goodput_mbps": run.episode.flows[0].goodput_mbps,
         "queueing_ms": run.queueing_ms,
         "drops": run.episode.flows[0].lost_packets,
         "cwnd_mean": run.episode.flows[0].cwnd_mean,
+        "notice": run.episode.flows[0].notice,
         "stalled_ms": run.stalled_ms,
         "met": timing["met"] / timing["ticks"],
         "fell_back": shared.count("fell_back") - fell_back,

@@ -119,6 +119,13 @@ def fidelity(result: dict[str, Any]) -> str:
         for q in calmness
     )
     each = ", ".join(f"{scheme} {count}" for scheme, count in within["queueing_ms"].items())
+    notices = "".join(
+        f"- A run of {r['scheme']} at {r['rate_mbps']:g} Mbps, {r['rtt_ms']:g} ms, {r['queue_bdp']:g} BDP was "
+        f"{run['notice']}.\n"
+        for r in result["episodes"]
+        for run in r["host"]
+        if run.get("notice")
+    )
     return f"""## The lab and this machine's own kernel (`make bench-fidelity`)
 
 Flat links for {result["duration_s"]:g} s, in the lab and in real time on the host's kernel (network namespaces, tbf, a
@@ -143,7 +150,7 @@ The same runs in quarters, by how long tbf stalled with packets waiting (pauses 
 - The delay line's error, 99th percentile: {median(p99_us):.0f} microseconds in the median run, {max(p99_us):.0f} in the
   worst. Its longest stall: {median(max_us) / 1000:.0f} ms in the median run, {max(max_us) / 1000:.0f} in the worst.
 - The machine's load average was {min(loads):.1f} to {max(loads):.1f} meanwhile.
-"""
+{notices}"""
 
 
 def profile(result: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: where episodes run changes none of them (a test holds it).
 """Where episodes run. An engine takes tasks and gives back their results as they come, in any order."""
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,33 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
 
+BOUND_SHARE = 0.05
+"""Of its life: a flow held for longer than this by something else than its window tells of that, not of its scheme."""
+
+_REMEDIES = {
+    "receive_window": "raise net.ipv4.tcp_rmem",
+    "send_buffer": "raise net.ipv4.tcp_wmem",
+    "application": "leave its sender a processor",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What held a flow that its congestion window did not: shares of its life."""
+
+    receive_window: float
+    send_buffer: float
+    application: float
+
+    @property
+    def notice(self) -> str | None:
+        """A line that names what bound the flow for more than BOUND_SHARE of its life, and the remedy; or None."""
+        bound = {name: share for name, share in asdict(self).items() if share > BOUND_SHARE}
+        if not bound:
+            return None
+        whats = ", ".join(f"its {name.replace('_', ' ')} ({share:.0%} of its life)" for name, share in bound.items())
+        return f"bound by {whats}: {', '.join(_REMEDIES[name] for name in bound)}"
+
 
 @dataclass(frozen=True)
 class FlowSummary:
@@ -26,6 +53,7 @@ class FlowSummary:
 
     delay: one way over the links of its path, data packets (queue, transmission, propagation).
     sent, lost: data packets that its links took and dropped.
+    limits: in real time; in the lab buffers are forced and programs take no time.
     """
 
     scheme: str
@@ -35,6 +63,12 @@ class FlowSummary:
     sent_packets: int
     lost_packets: int
     cwnd_mean: float
+    limits: Limits | None = None
+
+    @property
+    def notice(self) -> str | None:
+        """What bound the flow besides its window (`Limits.notice`), or None."""
+        return self.limits.notice if self.limits else None
 
     @property
     def loss_rate(self) -> float:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: the kernel's stage writes it into files, on which the others depend.
 """What a scheme's trajectories hang on besides their specification: the lab's version, the module's source.
 
 `sagecc kernel` writes it beside the kernel it built, one small file a scheme; every raw file carries it. A kernel

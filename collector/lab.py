@@ -18,10 +18,11 @@ from typing import IO, Self
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.machine import check_kernel, check_machine, memory_folder, obituary
+from sagecc.collector.crash import explain, keep_console
+from sagecc.collector.machine import check_kernel, check_machine, memory_folder
 from sagecc.collector.spec import EpisodeSpec
 from sagecc.schemas import wire
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 Controller = Callable[[np.void], tuple[int, int]]
 """Takes one wire.SAMPLE, returns (cwnd in packets, pacing rate in bytes/s; 0 for no pacing)."""
@@ -202,8 +203,13 @@ class Guest:
         except _GuestError:
             status = _end(self._process, grace_s=DYING_S)
             self._console.seek(0)
-            words = self._console.read().decode(errors="replace")
-            raise SageccError(f"episode {self._spec.name}: {obituary(words, status, self._folder)}") from None
+            console = self._console.read().decode(errors="replace")
+            crash = explain(console, status, self._folder)
+            text = f"episode {self._spec.name}: {crash.text}"
+            if not crash.known:
+                kept = keep_console(self._spec.name, console)
+                text += f"; the whole console is in {kept}: report it with what 'sagecc doctor' prints"
+            raise SageccError(text) from None
 
 
 def run_guest(
@@ -233,8 +239,8 @@ def _start(command: list[str], theirs: socket.socket, console: IO[bytes], folder
             env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
             start_new_session=True,
         )
-    except FileNotFoundError:
-        raise SageccError(f"{command[0]} is not installed (Debian: util-linux)") from None
+    except OSError as error:
+        raise SageccError(f"{command[0]} cannot be run ({error.strerror}): {SEE_DOCTOR}") from None
 
 
 def _end(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
@@ -248,12 +254,9 @@ def _end(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
 
 
 def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
-    """The command line feeds the guest's random numbers: nothing in it may change from run to run.
-
-    Without address randomisation for the same reason; setpriv makes the guest die with its parent.
-    """
+    """The command line feeds the guest's random numbers: nothing in it may change from run to run."""
     return [
-        *("setpriv", "--pdeathsig", "KILL", "setarch", "x86_64", "-R", str(kernel.resolve())),
+        str(kernel.resolve()),
         *(f"mem={spec.memory_mb}M", "time-travel=inf-cpu", "time-travel-start=1000000", "norandmaps"),
         *(f"seed={spec.seed}", "lab=0", "uml_dir=/dev/null/"),
         *("quiet", "con=null", "con0=null,fd:1", "panic=-1"),

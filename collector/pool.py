@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool from raw trajectories: features, action and reward a tick, one partition a set and scheme.
 
-A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears
-under its name only when it is complete. Each of its files says what it was derived from: a partition
-whose raw files, options and formulas are unchanged is left as it is. The manifest, with every file's hash, comes last.
+A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears under its name
+only when it is complete. Each of its files says what it was derived from, and a note by which code: a partition whose
+raw files, options and code are unchanged is left as it is. The manifest, with every file's hash, comes last.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,16 +26,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-import sagecc.collector.features
-import sagecc.collector.reward
-import sagecc.schemas.pool
+from sagecc.collector.derived import is_noted, write_note
 from sagecc.collector.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.collector.reward import friendliness, power
 from sagecc.collector.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.schemas import code
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import naming, sha256_file, sync, write_atomically
-from sagecc.schemas.manifest import FileEntry, Manifest
+from sagecc.schemas.manifest import NOTES, FileEntry, Manifest
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
@@ -59,15 +57,6 @@ from sagecc.schemas.tables import UNREADABLE, chosen
 
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
-_FORMULAS = tuple(
-    Path(str(file))
-    for file in (
-        sagecc.collector.features.__file__,
-        sagecc.collector.reward.__file__,
-        sagecc.schemas.pool.__file__,
-        __file__,
-    )
-)
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _RAW_SCHEMA = chosen(RAW_SCHEMA, _RAW_COLUMNS)
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
@@ -133,10 +122,10 @@ def build_pool(
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()
-    chosen, code, known = options or PoolOptions(), formulas(), _known_files(out)
+    chosen, derivation, known = options or PoolOptions(), code.identity(__name__), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, chosen, code), folders))
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, chosen, derivation), folders))
             done = list(pool.map(lambda partition: partition.is_done(known), partitions))
             todo = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
             todo.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
@@ -150,7 +139,7 @@ def build_pool(
                 for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
                     task.result()
             removed = _remove_vanished(out, {partition.folder for partition in partitions})
-            files = _write_episodes(out, partitions, chosen, pool, known)
+            files = _write_episodes(out, partitions, chosen, derivation, pool, known)
             _write_manifest(out, partitions, chosen, files)
         except BaseException:
             stop.set()
@@ -161,23 +150,6 @@ def build_pool(
     return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
 
 
-def formulas() -> str:
-    """Return a digest of the code that decides the pool's values; comments and docstrings do not count.
-
-    Not for use in several threads at once: Python 3.11's parser of syntax trees cannot bear it.
-    """
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in _FORMULAS]
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
-    return hashlib.sha256("".join(ast.unparse(tree) for tree in trees).encode()).hexdigest()
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
 class _Partition:
     """One set and scheme: raw files in, pool files out.
 
@@ -185,8 +157,8 @@ class _Partition:
     is done or derived. rows: raw ones.
     """
 
-    def __init__(self, raw: Path, out: Path, options: PoolOptions, code: str) -> None:
-        self._raw, self._pool, self._options = raw, out, options
+    def __init__(self, raw: Path, out: Path, options: PoolOptions, derivation: str) -> None:
+        self._raw, self._pool, self._options, self._derivation = raw, out, options, derivation
         self.files: dict[str, FileEntry] = {}
         self._parts = sorted(raw.glob("part-*.parquet"))
         listing = raw / EPISODES
@@ -196,16 +168,17 @@ class _Partition:
             read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
         )
         self.folder = out / _folder_of(listing, self.episodes)
+        self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
         self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
-        text = repr((hashes, sorted(options.metadata().items()), code))
+        text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
 
     def is_done(self, known: Mapping[str, FileEntry]) -> bool:
-        """Whether the partition's files came from just these raw files and options, and are all there.
+        """Whether the partition's files came from just these raw files, options and code, and are all there.
 
         known: an earlier manifest's files. What it says of them holds, even if their bytes are others now: that is for
         a check to find.
@@ -215,6 +188,8 @@ class _Partition:
             if not parts or any(_metadata(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
                 return False
         except UNREADABLE:
+            return False
+        if not is_noted(self._note, parts, self._derivation):
             return False
         prefix = f"{self.folder.relative_to(self._pool).as_posix()}/"
         mine = {name: e for name, e in known.items() if name.startswith(prefix) and e.input_sha256 == self.identity}
@@ -246,7 +221,9 @@ class _Partition:
                 return
             shutil.rmtree(self.folder, ignore_errors=True)
             self._fresh.rename(self.folder)
-            self._remember(sorted(self.folder.glob("part-*.parquet")))
+            parts = sorted(self.folder.glob("part-*.parquet"))
+            write_note(self._note, parts, self._derivation)
+            self._remember(parts)
         finally:
             shutil.rmtree(self._fresh, ignore_errors=True)
 
@@ -459,6 +436,7 @@ def _remove_vanished(out: Path, keep: set[Path]) -> int:
     vanished = [path for path in out.glob("set=*/scheme=*") if path not in keep]
     for path in vanished:
         shutil.rmtree(path)
+        (out / NOTES / path.relative_to(out)).unlink(missing_ok=True)
     for parent in out.glob("set=*"):
         if not any(parent.iterdir()):
             parent.rmdir()
@@ -485,13 +463,15 @@ def _write_episodes(
     out: Path,
     partitions: Sequence[_Partition],
     options: PoolOptions,
+    derivation: str,
     pool: ThreadPoolExecutor,
     known: Mapping[str, FileEntry],
 ) -> dict[str, FileEntry]:
     """Write the list of episodes and the data dictionary unless they are as the manifest has them; return both."""
     identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
-    listing, columns = out / EPISODES_FILE, out / COLUMNS_FILE
-    if all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns)):
+    listing, columns, note = out / EPISODES_FILE, out / COLUMNS_FILE, out / NOTES / "episodes"
+    kept = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
+    if kept and is_noted(note, (listing, columns), derivation):
         return {path.name: known[path.name] for path in (listing, columns)}
     returns = pool.map(_Partition.returns, partitions)
     found = [
@@ -507,6 +487,7 @@ def _write_episodes(
     for path, table in tables.items():
         with write_atomically(path) as beside:
             pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+    write_note(note, tables, derivation)
     return {path.name: FileEntry.of(path, table.num_rows, identity) for path, table in tables.items()}
 
 

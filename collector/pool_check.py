@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc pool check` alone, which is no stage.
 """Holds a pool against its contract: every byte, row and episode, in memory that does not grow with it.
 
 Each finding names a file and says what is wrong with it:
@@ -36,7 +37,7 @@ from sagecc.collector.grid import PROFILES, profile_environments
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file
-from sagecc.schemas.manifest import MANIFEST, Manifest
+from sagecc.schemas.manifest import MANIFEST, NOTES, Manifest
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
@@ -148,7 +149,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
             raise
     held, grid = _against_grid(listing, profile, wanted)
     everything = [*notes, *more, *listed, *(finding for findings in found for finding in findings), *grid]
-    files = [path for path in pool.rglob("*") if path.is_file()]
+    files = _files(pool)
     return PoolReport(
         findings=tuple(everything),
         files=len(files),
@@ -192,13 +193,18 @@ def _rows(parts: Sequence[Path]) -> int:
     return rows
 
 
+def _files(pool: Path) -> list[Path]:
+    """Return the pool's files, without the notes on what derived them."""
+    return [path for path in pool.rglob("*") if path.is_file() and path.relative_to(pool).parts[0] != NOTES]
+
+
 def _manifest(pool: Path) -> tuple[Manifest | None, list[Finding]]:
     """Return the manifest, if it can be trusted, and which files there are too few and too many."""
     try:
         manifest = Manifest.read(pool)
     except SageccError as error:
         return None, [Finding(MANIFEST, str(error).removeprefix(f"{pool / MANIFEST} "))]
-    there = {path.relative_to(pool).as_posix() for path in pool.rglob("*") if path.is_file()} - {MANIFEST}
+    there = {path.relative_to(pool).as_posix() for path in _files(pool)} - {MANIFEST}
     missing = [Finding(name, "missing") for name in sorted(manifest.files.keys() - there)]
     return manifest, missing + [Finding(name, f"not in {MANIFEST}") for name in sorted(there - manifest.files.keys())]
 

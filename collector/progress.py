@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: what is shown meanwhile is in no file.
 """How far a collection is: a bar for who watches, a line a minute for a log."""
 
 from __future__ import annotations

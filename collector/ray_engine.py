@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: where episodes run changes none of them (a test holds it).
 """The engine of many machines: episodes as tasks of a Ray cluster, whose nodes have the same sagecc installed."""
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sagecc.collector.engines import Engine, Results
 from sagecc.collector.task import Result, Task, attempt
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.schemas.optional import brought_by
 
 RETRIES = 5
 """How often an episode is run again after the worker or the node under it has died."""
@@ -33,10 +35,8 @@ def on_ray(address: str = "auto") -> Engine:
 
     Raises SageccError if Ray is not installed; running it does if there is no such cluster.
     """
-    try:
+    with brought_by("ray"):
         import ray  # heavy, and an extra that most do without
-    except ImportError:
-        raise SageccError("--engine ray needs Ray: pip install 'sagecc[ray]'") from None
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
         if tasks:
@@ -112,7 +112,8 @@ def _attempt_here(sha256: str, shared: Sequence[Any], task: Task) -> Result:
 
 def _kernel_here(sha256: str, reference: Any) -> Path:
     """Return this node's copy of the kernel, written once under its SHA-256."""
-    import ray
+    with brought_by("ray"):
+        import ray
 
     folder = Path(tempfile.gettempdir()) / f"sagecc-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

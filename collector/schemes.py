@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: names; a new one needs nothing of the others made anew.
 """The kernel's congestion-control schemes, by the names the kernel gives them."""
 
 from __future__ import annotations

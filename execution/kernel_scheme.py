@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sagecc.execution import libbpf
 from sagecc.execution.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 OBJECTS = Path(__file__).with_name("bpf")
 FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
@@ -46,19 +46,19 @@ def why_not(*capabilities: str) -> str | None:
 
     capabilities: what is needed beside CAP_BPF and CAP_PERFMON.
     """
-    release = platform.release()
-    version = re.match(r"(\d+)\.(\d+)", release)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
-        return f"Linux {release} is too old: the scheme needs 6.1 or newer"
-    held = _capabilities()
-    missing = [name for name in ("CAP_BPF", "CAP_PERFMON", *capabilities) if not held >> CAPABILITIES[name] & 1]
-    if missing and not (held >> CAP_SYS_ADMIN & 1 and "CAP_NET_ADMIN" not in missing):
-        return f"loading the scheme needs {' and '.join(missing)}: run it as root"
     try:
-        _form()
+        fitting_object()
     except SageccError as error:
         return str(error)
-    return None
+    missing = missing_capabilities(*capabilities)
+    return f"loading the scheme needs {' and '.join(missing)}: run it as root" if missing else None
+
+
+def missing_capabilities(*capabilities: str) -> list[str]:
+    """Return what this process lacks of CAP_BPF, CAP_PERFMON and `capabilities`; CAP_SYS_ADMIN does for those two."""
+    held = _capabilities()
+    loading = () if held >> CAP_SYS_ADMIN & 1 else ("CAP_BPF", "CAP_PERFMON")
+    return [name for name in (*loading, *capabilities) if not held >> CAPABILITIES[name] & 1]
 
 
 def _capabilities() -> int:
@@ -67,20 +67,24 @@ def _capabilities() -> int:
     return int(found[1], 16) if found else 0
 
 
-def _form() -> Path:
-    """Return the object file that fits the running kernel."""
+def fitting_object() -> Path:
+    """Return the object file that fits the running kernel. Raises SageccError where there is none, or no libbpf."""
+    release = platform.release()
+    version = re.match(r"(\d+)\.(\d+)", release)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise SageccError(f"Linux {release} is too old: the scheme needs 6.1 or newer")
     with libbpf.kernel_btf() as btf:
         members = btf.members("tcp_congestion_ops")
         arguments = btf.arguments(members["cong_control"][0]) if "cong_control" in members else 0
         offered = btf.members("bpf_struct_ops_tcp_congestion_ops")
     if not offered:
         raise SageccError(
-            f"Linux {platform.release()} takes no congestion control from BPF: it was built without CONFIG_BPF_JIT or"
+            f"Linux {release} takes no congestion control from BPF: it was built without CONFIG_BPF_JIT or"
             " CONFIG_BPF_SYSCALL"
         )
     if arguments not in FORMS:
         raise SageccError(
-            f"cong_control of Linux {platform.release()} takes {arguments} arguments; there are objects for"
+            f"cong_control of Linux {release} takes {arguments} arguments; there are objects for"
             f" {' and '.join(map(str, FORMS))} only"
         )
     return OBJECTS / FORMS[arguments]
@@ -107,9 +111,9 @@ class Scheme:
         """
         reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
         if reason:
-            raise SageccError(reason)
+            raise SageccError(f"{reason}; {SEE_DOCTOR}")
         self.name = name
-        path = _form()
+        path = fitting_object()
         with _refused(f"{path} is refused by Linux {platform.release()}"):
             self._object = libbpf.Object(_named(path.read_bytes(), name))
             try:
@@ -186,14 +190,14 @@ def _refused(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SageccError(f"{what}: {error.strerror}") from None
+        raise SageccError(f"{what}: {error.strerror}; {SEE_DOCTOR}") from None
 
 
 def _make_folder(folder: Path) -> None:
-    if not _is_bpf(folder.parent):
+    if not is_bpf(folder.parent):
         raise SageccError(
             f"{folder.parent} is no BPF file system: mount one with 'mount -t bpf bpf {folder.parent}', or name another"
-            " with --pins"
+            f" with --pins; {SEE_DOCTOR}"
         )
     try:
         folder.mkdir(0o700)
@@ -201,7 +205,7 @@ def _make_folder(folder: Path) -> None:
         raise SageccError(f"{folder} cannot be made: {error.strerror}") from None
 
 
-def _is_bpf(folder: Path) -> bool:
+def is_bpf(folder: Path) -> bool:
     """Tell whether a folder lies in a BPF file system."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     kinds = {Path(mount[1]): mount[2] for mount in mounts}  # the last mount at a place is the one to be seen
@@ -259,7 +263,7 @@ def remove(folder: Path) -> list[str]:
     """
     removed: list[str] = []
     if folder.exists():
-        if not _is_bpf(folder):
+        if not is_bpf(folder):
             raise SageccError(f"{folder} is in no BPF file system: it is not sagecc's to remove")
         with _refused(f"{folder} cannot be removed"):
             if is_pinned(folder) and _unregister(libbpf.pinned(folder / "scheme")):

@@ -24,6 +24,7 @@ Handle = ctypes.c_void_p
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "libbpf_set_print": (Handle, (Handle,)),
+    "libbpf_version_string": (ctypes.c_char_p, ()),
     "bpf_object__open_mem": (Handle, (ctypes.c_char_p, ctypes.c_size_t, Handle)),
     "bpf_object__load": (ctypes.c_int, (Handle,)),
     "bpf_object__close": (None, (Handle,)),

@@ -24,7 +24,7 @@ from typing import Any
 
 from sagecc.execution.kernel_scheme import CGROUP_CAPABILITIES, Scheme, own_name, why_not
 from sagecc.execution.shared import STALL_NS, Descriptors, Shared
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 LOG = logging.getLogger("sagecc")
 
@@ -226,7 +226,7 @@ def driving(
     """
     reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
     if reason:
-        raise SageccError(reason)
+        raise SageccError(f"{reason}; {SEE_DOCTOR}")
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor(policy, runtime, slots))
         scheme = stack.enter_context(closing(Scheme(slots, name or own_name(), cgroups)))

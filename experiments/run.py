@@ -31,6 +31,7 @@ from sagecc.collector.identity import kernel_identity
 from sagecc.collector.schemes import POLICY_PREFIX, SCHEMES
 from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
 from sagecc.leagues.league import League, lab_runner, play, save
+from sagecc.leagues.report.files import write_beside
 from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
@@ -133,6 +134,7 @@ def carry_out(
             profile, profile_environments(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs)
         )
         save(league, folder / profile)
+        write_beside(folder / profile, raw)
         leagues[profile] = standing(league, scheme)
         result["policy_sha256"] = league.policies[scheme]
     return {

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc train --evaluate-every` alone, which no stage gives.
 """A small league for a policy that still trains: its winning rates over training time (Fig. 7 of the Sage paper)."""
 
 from __future__ import annotations

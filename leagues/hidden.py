@@ -12,16 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-from sklearn.manifold import TSNE
-from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from sagecc.collector.features import RAW_NEEDED
 from sagecc.execution.agent import PolicyAgent
-from sagecc.learner.artefact import NetworkSizes, PolicyArtefact
+from sagecc.learner.artefact import PolicyArtefact
 from sagecc.learner.exact import ExactOps, scaled
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Floats
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.optional import brought_by
+
+with brought_by("analysis"):
+    from sklearn.manifold import TSNE
+    from sklearn.neighbors import NearestNeighbors
+    from threadpoolctl import threadpool_limits
 
 MAP_SCHEMA = {
     "policy": pl.String,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A league: schemes over environments, from trajectories to standings, pictures and a report."""
+"""A league: schemes over environments, from trajectories to tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ from sagecc.collector.spec import Drive
 from sagecc.collector.store import SPOOL, partition
 from sagecc.execution.agent import policy_controller, policy_drive
 from sagecc.execution.lockstep import BATCH, lockstep
-from sagecc.leagues.plots import save_png
-from sagecc.leagues.report.contents import Contents, in_order, training_curves
-from sagecc.leagues.report.page import render
-from sagecc.leagues.report.pictures import league_pictures
 from sagecc.leagues.scores import Episode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
@@ -39,6 +35,7 @@ from sagecc.leagues.standings import (
     sets,
     standings,
 )
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
@@ -240,7 +237,7 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms
 
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files (names and bytes) so that a retrained one is not taken for its trajectories' author."""
-    path = Path(scheme.removeprefix(POLICY_PREFIX))
+    path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
@@ -265,43 +262,18 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
     _write_text(path, _json(dict(policies)))
 
 
-def save(league: League, out: Path) -> Path:
-    """Write a league's tables, pictures and report into `out`; return the report's path.
-
-    The tables are the same bytes for the same trajectories.
-    """
+def save(league: League, out: Path) -> None:
+    """Write a league's tables into `out`: the same bytes for the same trajectories."""
     out.mkdir(parents=True, exist_ok=True)
-    contents = contents_of(league)
-    _write_table(out / "scores.parquet", contents.wins)
-    _write_table(out / "breakdown.parquet", contents.classes)
+    _write_table(out / "scores.parquet", league.wins.sort("set", "environment_id", "window", "scheme"))
+    _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
     _write_table(out / "robustness.parquet", league.robustness)
     hashes = {name: sha256_file(out / name) for name in ("scores.parquet", "breakdown.parquet", "robustness.parquet")}
-    summary = json.loads(_json({**contents.summary, "files": hashes}))
+    summary = json.loads(_json({**_summary(league), "files": hashes}))
     _write_text(out / "league.json", _json(summary | {"sha256": digest(summary)}))
     _write_text(out / "metrics.json", _json(_metrics(league)))
     columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
     _write_text(out / "standings.csv", league.standings.select(columns).write_csv(float_precision=4))
-    pictures = league_pictures(contents)
-    page = render(contents, pictures)  # before the PNG files: drawing a figure again moves its axes a little
-    for picture in pictures:
-        save_png(picture.figure, out / f"{picture.name}.png")
-    for stale in {p.name for p in out.glob("example-*.png")} - {f"{p.name}.png" for p in pictures}:
-        (out / stale).unlink()
-    report = out / "report.html"
-    _write_text(report, page)
-    return report
-
-
-def contents_of(league: League) -> Contents:
-    """Return what the report shows of a league."""
-    return Contents(
-        summary=_summary(league),
-        wins=league.wins.sort("set", "environment_id", "window", "scheme"),
-        classes=breakdown(league.wins, league.environments),
-        environments=in_order(league.environments),
-        episodes=league.episodes,
-        curves=training_curves(list(league.policies)),
-    )
 
 
 def _summary(league: League) -> dict[str, object]:

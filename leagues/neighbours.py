@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 from tqdm import tqdm
 
@@ -26,6 +25,10 @@ from sagecc.leagues.transitions import SIZE, Ints, PoolTransitions
 from sagecc.learner.scaling import Floats
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import write_atomically
+from sagecc.schemas.optional import brought_by
+
+with brought_by("analysis"):
+    import faiss
 
 SHARD_ROWS = 1 << 22
 DIMENSIONS = 64

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc league --preset` alone, which no stage gives.
 """The leagues of the Sage paper, as far as their schemes exist here."""
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 
 from sagecc.collector.features import RAW_NEEDED, Windows, derive
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
-from sagecc.learner.config import InputTransform
 from sagecc.learner.data import RowFile
-from sagecc.learner.scaling import Floats, Scaling, symlog
+from sagecc.learner.scaling import Floats, InputTransform, Scaling, symlog
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 

@@ -15,17 +15,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from sagecc.learner.config import Config, InputTransform
-from sagecc.learner.inference import Network, NumpyOps, Ops, forward
+from sagecc.learner.inference import Network, NumpyOps
 from sagecc.learner.mlp import Mlp
-from sagecc.learner.scaling import Floats, Scaling
+from sagecc.learner.sage import NetworkSizes
+from sagecc.learner.scaling import Floats, InputTransform, Scaling
+from sagecc.schemas import shipped
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
@@ -124,80 +125,6 @@ class Control:
         }
 
 
-@dataclass(frozen=True)
-class NetworkSizes:
-    """Sage's kind of network: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
-
-    kind: ClassVar[str] = "sage"
-
-    inputs: int
-    width: int
-    gru: int
-    residual_blocks: int
-    mixture: int
-    min_scale: float
-    second_encoder: bool = True
-
-    def __post_init__(self) -> None:
-        sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
-        if not all(type(size) is int and size >= 0 for size in sizes) or not self.min_scale > 0:
-            raise ValueError(f"no network has the sizes {sizes} and min_scale {self.min_scale}")
-
-    @classmethod
-    def of(cls, config: Config, inputs: int) -> NetworkSizes:
-        """Return the sizes of the policy that a configuration trains."""
-        return cls(
-            inputs,
-            config.width,
-            config.gru,
-            config.residual_blocks,
-            config.mixture,
-            config.min_scale,
-            config.second_encoder,
-        )
-
-    @property
-    def state(self) -> int:
-        """Size of the hidden state: the GRU's, or without one that of the encoder, whose last output it is."""
-        return self.gru or self.width
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every weight by name."""
-        width, gru = self.width, self.gru
-        shapes: dict[str, tuple[int, ...]] = {}
-
-        def linear(name: str, inputs: int, outputs: int) -> None:
-            shapes.update({f"{name}.w": (inputs, outputs), f"{name}.b": (outputs,)})
-
-        def norm(name: str) -> None:
-            shapes.update({f"{name}.norm.scale": (width,), f"{name}.norm.offset": (width,)})
-
-        linear("encoder", self.inputs, width)
-        norm("encoder")
-        if gru:
-            shapes.update({"gru.w_i": (width, 3 * gru), "gru.w_h": (gru, 3 * gru), "gru.b": (3 * gru,)})
-        if self.second_encoder:
-            linear("encoder2", self.state, width)
-            norm("encoder2")
-        linear("fc", width if self.second_encoder else self.state, width)
-        for i in range(self.residual_blocks):
-            linear(f"residual{i}.linear0", width, width)
-            linear(f"residual{i}.linear1", width, width)
-            norm(f"residual{i}")
-        for part in ("logits", "loc", "scale"):
-            linear(f"head.{part}", width, self.mixture)
-        return shapes
-
-    @property
-    def parameters(self) -> int:
-        """Number of trainable parameters."""
-        return sum(int(np.prod(shape)) for shape in self.shapes().values())
-
-    def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H]."""
-        return forward(self, w, ops, x, hidden)
-
-
 NETWORKS: dict[str, Callable[..., Network]] = {kind.kind: kind for kind in (NetworkSizes, Mlp)}
 """Kinds of networks by the name that a card has for them; called with its other fields."""
 
@@ -228,14 +155,17 @@ class PolicyArtefact:
 
     @classmethod
     def load(cls, path: Path | str) -> PolicyArtefact:
-        """Read and check the artefact in folder `path`.
+        """Read and check the artefact in folder `path`, or the one of that name that comes with sagecc.
 
         Raises SageccError, naming the file, where it is missing, damaged, of another version, or inconsistent.
         """
-        folder = Path(path)
+        folder = shipped.policy(path)
         card_path, weights_path = folder / "card.json", folder / WEIGHTS
         if not folder.is_dir():
-            raise SageccError(f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train'")
+            raise SageccError(
+                f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train', or name"
+                " sagecc-1, which comes with sagecc"
+            )
         try:
             card = json.loads(card_path.read_text())
             version = str(card["format_version"])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool compiled for random reading: one row-major file and an index of its episodes, made once.
 
-Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places.
-So the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian)
-with an index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled
-once; another pool never meets the first one's rows. Compiling takes the memory of one block of rows, whatever the
-pool's size. One process at a time compiles a pool, others wait for it; what a killed one left is made anew.
+Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So
+the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian) with an
+index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
+by other code (schemas.code); another pool never meets the first one's rows. Compiling takes the memory of one block
+of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one left
+is made anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import struct
 import sys
@@ -31,8 +31,9 @@ from tqdm import tqdm
 
 from sagecc.learner.scaling import Floats, Moments, symlog
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
+from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file, sync
+from sagecc.schemas.files import parquet_digest, sha256_file, sync
 from sagecc.schemas.manifest import MANIFEST, Manifest
 from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
@@ -46,7 +47,6 @@ from sagecc.schemas.pool import (
 )
 from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
-COMPILED_VERSION = 2
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
 """Rows of an episode between those that count for the features' moments; the first one does."""
@@ -193,12 +193,7 @@ def pool_files(pool: Path) -> list[PoolFile]:
 
 def _check(path: Path, pool: Path) -> PoolFile:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8))
-            (footer_length,) = struct.unpack("<I", file.read(8)[:4])
-            file.seek(max(0, size - 8 - footer_length))
-            footer = file.read(footer_length)
+        digest = parquet_digest(path, path.relative_to(pool).as_posix())
         parquet = pq.ParquetFile(path)
         with parquet:
             schema = parquet.schema_arrow
@@ -211,8 +206,6 @@ def _check(path: Path, pool: Path) -> PoolFile:
         raise _damaged(path, error) from error
     if fault:
         raise SageccError(f"{path} {fault}: not a sagecc pool")
-    text = f"{path.relative_to(pool).as_posix()} {size} ".encode()
-    digest = hashlib.sha256(text + footer).hexdigest()
     return PoolFile(path, *partition_of(path), rows, digest, windows)
 
 
@@ -241,14 +234,24 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
             "derive it again with 'sagecc pool'"
         )
     key = identity(files)
-    name = f"v{COMPILED_VERSION}-{key[:16]}"
-    folder = cache / name
-    if not (folder / "index.json").exists():
+    code_id = code.identity("sagecc.learner.compiled")
+    folder = cache / key[:16]
+    if not _is_made(folder, code_id):
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache / f".lock-{name}"):
-            if not (folder / "index.json").exists():
-                _make(pool, files, key, folder)
+        with _alone(cache / f".lock-{folder.name}"):
+            if not _is_made(folder, code_id):
+                _make(pool, files, key, code_id, folder)
     return replace(_open(folder, key), windows=windows[0])
+
+
+def _is_made(folder: Path, code_id: str) -> bool:
+    """Tell whether this code compiled what is in `folder`; what is damaged there is for who opens it to say."""
+    try:
+        return bool(json.loads((folder / "index.json").read_text())["code"] == code_id)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
 
 
 @contextmanager
@@ -263,7 +266,7 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
+def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
     beside = folder.with_name(f".tmp-{folder.name}")
     shutil.rmtree(beside, ignore_errors=True)
     needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
@@ -275,7 +278,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
     _hold_against_manifest(pool, files)
     beside.mkdir()
     try:
-        _compile(files, key, beside)
+        _compile(files, key, code_id, beside)
         if identity(pool_files(pool)) != key:
             raise SageccError(f"the pool at {pool} changed while it was compiled: start again")
         shutil.rmtree(folder, ignore_errors=True)
@@ -317,7 +320,6 @@ def _open(folder: Path, key: str) -> CompiledPool:
         sizes = [(folder / name).stat().st_size for name in ("rows.f32", "rewards.f32")]
         whole = (
             index["identity"] == key
-            and index["version"] == COMPILED_VERSION
             and sizes == [index["rows"] * ROW_BYTES, index["rows"] * 4]
             and len(episodes) == index["episodes"] == len(sums)
         )
@@ -335,7 +337,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
     return CompiledPool(folder, starts, lengths, np.ones(len(starts)), trajectories, sums, counted, key)
 
 
-def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
+def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
     """Write rows.f32, rewards.f32, the episodes and their sums and, last, index.json."""
     episodes = _Episodes()
     with (
@@ -353,7 +355,7 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
         raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
     episodes.write(folder)
     index = {
-        "version": COMPILED_VERSION,
+        "code": code_id,
         "identity": key,
         "rows": episodes.rows,
         "episodes": len(episodes.found),

@@ -12,13 +12,14 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
+from sagecc.learner.sage import NetworkSizes
+from sagecc.learner.scaling import InputTransform
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
 
 Filter = Literal["exp", "binary", "identity"]
-InputTransform = Literal["none", "linear", "symlog"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -204,6 +205,18 @@ class Config:
             if name not in LATER or value != getattr(type(self), name)
         }
 
+    def sizes(self, inputs: int) -> NetworkSizes:
+        """Return the sizes of the policy that is trained, which sees so many features."""
+        return NetworkSizes(
+            inputs,
+            self.width,
+            self.gru,
+            self.residual_blocks,
+            self.mixture,
+            self.min_scale,
+            self.second_encoder,
+        )
+
     @property
     def period_ticks(self) -> int:
         """Rows of the pool from one decision to the next."""
@@ -219,7 +232,7 @@ class Config:
 
 def shipped() -> tuple[str, ...]:
     """Return the names of the configurations that come with the package."""
-    folder = resources.files("learner") / "configs"
+    folder = resources.files("sagecc.learner") / "configs"
     return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
@@ -254,7 +267,7 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
 def _read(name: str, whose: str = "") -> dict[str, Any]:
     """Return the fields that one file names. whose: what asked for it, for the error where there is none."""
     if name in shipped():
-        data = (resources.files("learner") / "configs" / f"{name}.yaml").read_bytes()
+        data = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_bytes()
     elif Path(name).is_file():
         data = Path(name).read_bytes()
     else:

@@ -10,14 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from sagecc.learner.artefact import INT8, LITERT, ONNX, Exported
 from sagecc.learner.inference import LAYER_NORM_EPSILON, Network, NumpyOps
 from sagecc.learner.runtime import OUTPUTS, Step, litert_network, onnx_network
 from sagecc.learner.scaling import Floats
 from sagecc.learner.tensorflow_runtime import quietly, tf
+from sagecc.schemas.optional import brought_by
+
+with brought_by("train"):
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
 """The first with LayerNormalization."""

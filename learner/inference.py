@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from sagecc.learner.scaling import Floats
-
-if TYPE_CHECKING:
-    from sagecc.learner.artefact import NetworkSizes
 
 LAYER_NORM_EPSILON = 1e-5
 """Sonnet's."""
@@ -78,27 +75,6 @@ class Network(Protocol):
 
         x [B, F] is scaled already, hidden [B, H] is what the last step gave.
         """
-
-
-def forward(sizes: NetworkSizes, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-    """Run Sage's network: return logits, loc and scale [B, K] and the next hidden state; x [B, F] is scaled already."""
-
-    def linear(x: Any, name: str) -> Any:
-        return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])
-
-    def norm(x: Any, name: str) -> Any:
-        return ops.layer_norm(x, w[f"{name}.norm.scale"], w[f"{name}.norm.offset"])
-
-    x = ops.tanh(norm(linear(x, "encoder"), "encoder"))
-    x = hidden = ops.gru(x, hidden, w["gru.w_i"], w["gru.w_h"], w["gru.b"]) if sizes.gru else x
-    if sizes.second_encoder:
-        x = ops.tanh(norm(linear(x, "encoder2"), "encoder2"))
-    x = linear(x, "fc")
-    for i in range(sizes.residual_blocks):
-        inner = linear(ops.relu(linear(x, f"residual{i}.linear0")), f"residual{i}.linear1")
-        x = norm(ops.add(x, inner), f"residual{i}")
-    scale = ops.softplus(linear(x, "head.scale"), sizes.min_scale)
-    return linear(x, "head.logits"), linear(x, "head.loc"), scale, hidden
 
 
 class NumpyOps:

@@ -17,6 +17,7 @@ from sagecc.learner.artefact import INT8, LITERT, ONNX, PolicyArtefact
 from sagecc.learner.exact import ExactOps, scaled
 from sagecc.learner.scaling import Floats
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.optional import brought_by
 
 Step = Callable[[Floats, Floats], tuple[Floats, Floats, Floats, Floats]]
 """Observation [B, F], unscaled, and hidden state [B, H] -> logits, loc, scale [B, K], next hidden state [B, H]."""
@@ -38,7 +39,8 @@ def exact(policy: PolicyArtefact) -> Step:
 def litert_network(data: bytes) -> Step:
     """Return the network in a LiteRT file's bytes; its observations are scaled already."""
     # Half a second to load, and only who asks for LiteRT needs it.
-    from ai_edge_litert.interpreter import Interpreter
+    with brought_by("litert"):
+        from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=data, num_threads=1)
     run = interpreter.get_signature_runner()
@@ -64,8 +66,8 @@ def litert_network(data: bytes) -> Step:
 
 def onnx_network(data: bytes) -> Step:
     """Return the network in an ONNX file's bytes; its observations are scaled already."""
-    # As LiteRT's.
-    import onnxruntime
+    with brought_by("onnx"):
+        import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

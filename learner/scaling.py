@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.learner.config import InputTransform
+InputTransform = Literal["none", "linear", "symlog"]
+"""What is done to an observation before it is shifted and scaled; `linear` does nothing, `none` not even these."""
 
 Floats = npt.NDArray[np.float32]
 

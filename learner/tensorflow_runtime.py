@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.optional import brought_by
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def quietly() -> Iterator[None]:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Sonnet and TensorFlow Probability speak to Keras 2, which tf-keras keeps alive under TensorFlow 2.21.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-with quietly():
+with quietly(), brought_by("train"):
     import sonnet as snt
     import tensorflow as tf
 

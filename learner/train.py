@@ -23,15 +23,13 @@ from sagecc.learner.config import Config
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.scaling import Floats
+from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import write_atomically
 from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
     from sagecc.learner.strategy import Device, Kind
-
-RUN_VERSION = 2
-"""Part of a run's fingerprint: raised when the same configuration would train another policy."""
 
 CURVES, SCORES = "curves.csv", "scores.csv"
 """Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
@@ -87,7 +85,8 @@ def train(
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
     fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
-    finished = _finished(out, fingerprint, int8)
+    run_id = _run_id(fingerprint)
+    finished = _finished(out, fingerprint, int8) if _described(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
         return _outcome(finished, out, logs, config)
 
@@ -98,7 +97,7 @@ def train(
 
     place = connect(strategy, device, seed)
     place.part(config.batch)
-    done = place.agree(fingerprint, finished is not None)
+    done = place.agree(run_id, finished is not None)
     if done and finished is not None:
         return _outcome(finished, out, logs, config)
     if done:
@@ -111,7 +110,7 @@ def train(
     )
     value_range = config.value_range or compiled.value_range(config.discount, config.period_ticks)
     observations = config.observations
-    sizes = artefact.NetworkSizes.of(config, len(observations))
+    sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
     control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
     provenance = {
@@ -136,9 +135,9 @@ def train(
             follow(config, sampler, value_range, seed, place)
             place.meet()
             return None
-        _claim(logs, fingerprint, config, seed, compiled)
+        _claim(logs, run_id, config, seed, compiled)
         saving = Saving(checkpoint_s, checkpoint_steps)
-        result = run(config, sampler, value_range, seed, logs, fingerprint, place, saving, candidates)
+        result = run(config, sampler, value_range, seed, logs, run_id, place, saving, candidates)
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
     _write_table(_made(out) / CURVES, thinned(result.curve))
@@ -171,10 +170,15 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
 
 
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
-    """Return what two runs share if and only if they train and keep the same policy (on one machine)."""
+    """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     looks = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([RUN_VERSION, config.choices(), seed, pool_identity, *looks], sort_keys=True)
+    text = json.dumps([config.choices(), seed, pool_identity, *looks], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _run_id(fingerprint: str) -> str:
+    """Return a run's fingerprint together with its code's identity: what has both can be gone on with, bit for bit."""
+    return hashlib.sha256(f"{fingerprint} {code.identity('sagecc.learner.train')}".encode()).hexdigest()
 
 
 def thinned(curve: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
@@ -204,17 +208,24 @@ def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefac
     return found if whole and found.card.get("fingerprint") == fingerprint else None
 
 
-def _claim(logs: Path, fingerprint: str, config: Config, seed: int, pool: CompiledPool) -> None:
-    """Make the run's folder; an older run of the same name moves aside into `earlier-<its fingerprint>/`."""
+def _described(logs: Path) -> str | None:
+    """Return the run whose folder this is, if it is one's. Raises SageccError where that cannot be read."""
+    described = logs / "run.json"
+    try:
+        return str(json.loads(described.read_text())["fingerprint"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SageccError(f"{described} is damaged ({error}): remove the folder {logs} and train again") from error
+
+
+def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPool) -> None:
+    """Make the run's folder; an older run of the same name moves aside into `earlier-<its id>/`."""
     described = _made(logs) / "run.json"
     for left in logs.glob(".tmp-*"):
         left.unlink()
-    if described.exists():
-        try:
-            found = str(json.loads(described.read_text())["fingerprint"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise SageccError(f"{described} is damaged ({error}): remove the folder {logs} and train again") from error
-        if found == fingerprint:
+    if found := _described(logs):
+        if found == run_id:
             return
         aside = _made(logs / f"earlier-{found[:12]}")
         for path in list(logs.iterdir()):
@@ -223,7 +234,7 @@ def _claim(logs: Path, fingerprint: str, config: Config, seed: int, pool: Compil
                 path.replace(aside / path.name)
         described.replace(aside / described.name)
     with write_atomically(described) as path:
-        text = {"fingerprint": fingerprint, "seed": seed, "pool": pool.identity, "training": config.choices()}
+        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": config.choices()}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -17,16 +15,16 @@ from matplotlib.figure import Figure
 
 from sagecc.collector.grid import PROFILES, profile_environments
 from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
-from sagecc.leagues.report.contents import ANALYSIS_VERSION
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.trajectories import choose, episodes_of
 from sagecc.leagues.transitions import PoolTransitions
-from sagecc.learner.config import InputTransform
+from sagecc.learner.scaling import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.files import write_atomically
+from sagecc.schemas.limits import usable_cores
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         ),
         click.option("--out", type=click.Path(path_type=Path), default=f"leagues/analysis/{name}", show_default=True),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
-        click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time."),
+        click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
         kernel_option(),
     )
 
@@ -138,10 +136,6 @@ def named_schemes(schemes: str, policies: tuple[str, ...]) -> tuple[str, ...]:
 
 def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object], figure: Figure) -> None:
     """Write out/name.parquet, .json and .png, each whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    with write_atomically(out / f"{name}.parquet") as beside:
-        table.write_parquet(beside, compression="zstd", metadata={"sagecc.analysis_version": ANALYSIS_VERSION})
-    with write_atomically(out / f"{name}.json") as beside:
-        beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")
+    analysis.save(out, name, table, summary)
     save_png(figure, out / f"{name}.png")
     click.echo(f"files: {out / name}.parquet, .json, .png")

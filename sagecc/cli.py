@@ -21,7 +21,7 @@ import click
 from sagecc.schemas.errors import SageccError
 
 COMMANDS = Path(__file__).parent / "commands"
-ORDER = ("schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")
+ORDER = ("doctor", "schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")
 """The order of work, for the help; commands not named here follow by name."""
 
 EXIT_ERROR = 2

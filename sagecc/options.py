@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from sagecc.collector.schemes import SCHEMES, check_scheme
+from sagecc.schemas import shipped
 
-KERNEL = Path("build/sagecc-linux")
 RAW = Path("datasets/raw")
 POOL = Path("datasets/pool")
 LEAGUE = Path("leagues/results")
@@ -23,13 +23,13 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def kernel_option() -> Decorator:
-    """Return --kernel, the built kernel."""
+    """Return --kernel, the kernel to run."""
     return click.option(
         "--kernel",
         type=click.Path(path_type=Path),
-        default=KERNEL,
-        show_default=True,
-        help="The kernel that 'sagecc kernel' built.",
+        default=shipped.kernel,
+        show_default=f"{shipped.BUILT}, else the one that comes with sagecc",
+        help="The virtual-time kernel; 'sagecc kernel' builds or verifies one.",
     )
 
 
@@ -37,7 +37,8 @@ runtime_option = click.option(
     "--runtime",
     default="auto",
     show_default=True,
-    help="What runs the network: litert, onnx, exact, ... (docs/learner.md); auto: litert, or exact without a file.",
+    help="What runs the network: litert, onnx, exact, ... (docs/learner.md); auto: litert where it is installed and"
+    " the policy has such a file, else exact.",
 )
 
 

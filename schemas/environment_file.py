@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import (
     MAX_FLOWS,
     MAX_LINKS,
@@ -151,8 +152,10 @@ class EnvironmentPart(_Part):
 def load_environment(path: Path) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
+    The name alone of one that comes with sagecc (docs/environments.md) will do.
     Raises SageccError, one line naming the file, the place in it and what to do.
     """
+    path = shipped.environment(path)
     document = _parse(path)
     try:
         part = EnvironmentPart.model_validate(document)

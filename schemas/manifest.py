@@ -17,6 +17,8 @@ from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
 
 MANIFEST = "manifest.json"
+NOTES = ".derived"
+"""A folder in the pool of which readers need to know nothing (collector.derived)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: a table that is refused ends a run, and changes none.
 """Parquet files held against what they must be, before anything is made of them."""
 
 from __future__ import annotations

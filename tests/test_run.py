@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from sagecc.collector.episode import Limits, run_episode
 from sagecc.commands.environments import command as environments
 from sagecc.commands.run import command as run
 from sagecc.network import environment_from, network_options
@@ -124,6 +126,26 @@ def test_mahimahi_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SageccError, match="mm-delay and mm-link not on the PATH: install Mahimahi"):
         CliRunner().invoke(run, ["--scheme", "cubic", "--backend", "mahimahi"], catch_exceptions=False)
+
+
+def test_a_flow_that_was_bound_is_told_of_in_one_line(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text and as JSON, for every flow; of flows that nothing bound, and of the lab's, nothing is said."""
+    options = ["--scheme", "cubic", "--bandwidth", "12", "--duration", "1", "--cross", "reno"]
+    episode = run_episode(kernel, network(*options[2:]), "cubic")
+    own, beside = episode.flows
+    free = replace(own, limits=Limits(0.0, 0.0, 0.01))
+    bound = replace(beside, limits=Limits(0.75, 0.0, 0.0))
+    line = "bound by its receive window (75% of its life): raise net.ipv4.tcp_rmem"
+    assert played(kernel, *options)["limits"] is None
+    for flows, notices in (((free, bound), [None, line]), ((own, beside), [None, None]), ((bound, free), [line, None])):
+        monkeypatch.setattr("sagecc.commands.run.run_mahimahi", lambda *_, f=flows: replace(episode, flows=f))
+        found = played(kernel, *options, "--backend", "mahimahi")
+        assert [flow["notice"] for flow in found["flows"]] == notices
+        assert found["notice"] == notices[0]
+        assert found["limits"] == (asdict(flows[0].limits) if flows[0].limits else None)
+        text = CliRunner().invoke(run, [*options, "--backend", "mahimahi"], catch_exceptions=False).output
+        said = [f"notice     {flow.scheme} was {line}" for flow in flows if flow is bound]
+        assert [row for row in text.splitlines() if row.startswith("notice")] == said
 
 
 def test_a_policy_runs_in_the_lab_only() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes DVC collect: a scheme that is new or whose module changed, and no other."""
+"""What makes DVC run a stage: code that it can reach; for collecting, a scheme that is new or whose module changed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import yaml
 
 from sagecc.collector.identity import write_identities
 from sagecc.collector.schemes import SCHEMES
+from sagecc.schemas.errors import SageccError
+from scripts import code
 from tests.conftest import copy_project
 
 
@@ -29,12 +31,16 @@ class Project:
             f"datasets/{path}"
             for path in (*raw, "pool/a", "compiled.json", *(f"full/{path}" for path in raw), "full/pool/a")
         ]
-        outs += [f"leagues/{path}" for path in ("results/metrics.json", "report.html")]
+        tables = ("breakdown.parquet", "league.json", "metrics.json", "robustness.parquet", "scores.parquet")
+        pictures = ("example-I.png", "example-II.png", "plane.png", "standings.png")
+        outs += [f"leagues/results/{name}" for name in (*tables, *pictures, "standings.csv", "raw/policies.json")]
+        outs += ["leagues/report.html"]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
             (folder / out).write_text(out)
         write_identities(folder / "build" / "sagecc-linux")
+        code.write(folder)
         self.dvc("commit", "--force")
 
     def dvc(self, *command: str) -> str:
@@ -46,8 +52,9 @@ class Project:
         return done.stdout
 
     def changed(self, pipeline: str = "dvc.yaml") -> set[str]:
-        """The stages of a pipeline that are not up to date themselves."""
-        return {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))}
+        """The stages of a pipeline that are not up to date themselves, once `code` has run (it always does)."""
+        code.write(self.folder)
+        return {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))} - {"code"}
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +71,38 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     params.write_text(before.replace("hybla]", "hybla, mine]"))
     for file in ("collector/schemes.py", "collector/identity.py", "collector/kernel/modules/tcp_mine.c"):
         with (project.folder / file).open("a") as text:
-            text.write("# mine\n")
+            text.write("MINE = 1\n")
     (project.folder / "build" / "kernel-identity" / "mine").write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
     assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine"}
     assert project.changed("datasets/full/dvc.yaml") == {"collect@I-mine", "collect@II-mine"}
     params.write_text(before)
+    project.dvc("commit", "--force", "code")
     project.dvc("commit", "--force", "kernel")
+
+
+def test_code_runs_the_stages_that_can_reach_it_and_comments_none(project: Project) -> None:
+    file = project.folder / "learner" / "crr.py"
+    before = file.read_text()
+    file.write_text(f"# Said otherwise.\n{before}")
+    assert not project.changed()
+    file.write_text(f"{before}MINE = 1\n")
+    assert project.changed() == {"train"}
+    assert not project.changed("datasets/full/dvc.yaml")
+    file.write_text(before)
+
+
+def test_bytes_that_are_known_to_be_the_same_can_be_accepted(project: Project) -> None:
+    file = project.folder / "collector" / "lab.py"
+    file.write_text(f"{file.read_text()}MINE = 1\n")
+    collect = {f"collect@{name}-{scheme}" for name in ("I", "II") for scheme in SCHEMES}
+    assert project.changed() == {"pool", "league", "distance", "similarity", "tsne", "report", *collect}
+    assert project.changed("datasets/full/dvc.yaml") == {"pool", *collect}
+    assert code.accept(project.folder, "collect") == 2 * len(collect)
+    assert project.changed() == {"pool", "league", "distance", "similarity", "tsne", "report"}
+    assert project.changed("datasets/full/dvc.yaml") == {"pool"}
+    project.dvc("commit", "--force")
+    with pytest.raises(SageccError, match="no stage 'colect': the stages are kernel, collect"):
+        code.accept(project.folder, "colect")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +134,8 @@ def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
 def test_the_default_run_leaves_the_full_pool_alone(project: Project) -> None:
     hybla = project.folder / "datasets" / "full" / "raw" / "set=I" / "scheme=hybla" / "part-000.parquet"
     hybla.unlink()
-    assert not running(project.dvc("repro", "--dry"))
-    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["collect@I-hybla", "pool"]
+    assert running(project.dvc("repro", "--dry")) == ["code"]
+    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["code", "collect@I-hybla", "pool"]
     lock = yaml.safe_load((project.folder / "datasets/full/dvc.lock").read_text())
     assert len(lock["stages"]) == 2 * len(SCHEMES) + 1
 

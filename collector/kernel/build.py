@@ -16,11 +16,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sagecc.collector.identity import forget_identities, write_identities
+from sagecc.collector.machine import check_kernel
+from sagecc.schemas import shipped
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
 from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
+STAMP = "kernel.json"
+"""What a kernel was built from, beside its build; `make wheel` takes it along."""
 TOOLS = {
     "gcc": "gcc",
     "make": "make",
@@ -30,9 +34,10 @@ TOOLS = {
     "xz": "xz-utils",
     "patch": "patch",
     "tar": "tar",
-    "dpkg-deb": "dpkg",
-    "apt-get": "apt",
 }
+FETCHING = {"dpkg-deb": "dpkg", "apt-get": "apt"}
+"""What it takes to have the source from apt, where it does not come with sagecc."""
+
 HERE = Path(__file__).parent
 GUEST = HERE.parent / "guest"
 INIT = "drivers/sagecc/init"
@@ -56,11 +61,12 @@ REPRODUCIBLE = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel: its file, SHA-256, and the apt version of its source."""
+    """A built kernel: its file, SHA-256, and the Debian versions of its source and of the C library inside."""
 
     path: Path
     sha256: str
     source: str
+    libc: str
 
 
 def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
@@ -74,20 +80,33 @@ def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
     return kernel
 
 
+def shipped_kernel() -> Kernel:
+    """Return the kernel that came with an installation; raises SageccError where it is not what was shipped."""
+    known = json.loads((shipped.FOLDER / STAMP).read_text())
+    check_kernel(shipped.KERNEL)
+    found = sha256_file(shipped.KERNEL)
+    if found != known["sha256"]:
+        raise SageccError(
+            f"{shipped.KERNEL} is not the kernel that came with sagecc (its SHA-256 is {found}, not {known['sha256']}):"
+            " install sagecc anew"
+        )
+    return Kernel(shipped.KERNEL, found, known["source"], known["libc"])
+
+
 def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
-    stamp = build_dir / "kernel.json"
+    stamp = build_dir / STAMP
     if output.exists() and stamp.exists():
         known = json.loads(stamp.read_text())
         if known["identity"] == _identity() and known["sha256"] == sha256_file(output):
-            return Kernel(output, known["sha256"], known["source"])
+            return Kernel(output, known["sha256"], known["source"], known["libc"])
     return None
 
 
 def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
-    stamp, identity = build_dir / "kernel.json", _identity()
+    stamp, identity = build_dir / STAMP, _identity()
     _check_tools()
     build_dir.mkdir(parents=True, exist_ok=True)
-    archive, version = _source(build_dir)
+    archive, version = source_archive(build_dir)
     tree = _tree(build_dir, archive, version)
     _add_ours(tree, build_dir)
     _configure(tree, build_dir)
@@ -97,9 +116,10 @@ def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
     with write_atomically(output) as beside:
         _run(["strip", "-o", str(beside), str(tree / "linux")], build_dir)
         beside.chmod(0o755)
-    kernel = Kernel(output, sha256_file(output), version)
+    kernel = Kernel(output, sha256_file(output), version, _version("libc6-dev", build_dir))
+    known = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
     with write_atomically(stamp) as beside:
-        beside.write_text(json.dumps({"identity": identity, "sha256": kernel.sha256, "source": version}, indent=1))
+        beside.write_text(json.dumps(known, indent=1))
     return kernel
 
 
@@ -123,9 +143,14 @@ def _identity() -> str:
 def _check_tools() -> None:
     if os.uname().machine != "x86_64":
         raise SageccError(f"the lab needs an x86-64 machine, this one is {os.uname().machine}")
-    missing = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
-    if missing:
+    if missing := missing_packages():
         raise SageccError(f"building the kernel needs: apt-get install {' '.join(missing)}")
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages of which a build of the kernel lacks programs here."""
+    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **FETCHING}
+    return sorted(package for tool, package in needed.items() if shutil.which(tool) is None)
 
 
 def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
@@ -142,12 +167,20 @@ def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapp
     return done.stdout
 
 
-def _source(build_dir: Path) -> tuple[Path, str]:
-    """Return the source archive and its Debian version: what apt installed, or else what it downloads (no root)."""
+def _version(package: str, build_dir: Path) -> str:
+    """Return the version of an installed Debian package; elsewhere nobody knows one."""
+    if shutil.which("dpkg-query") is None:
+        return "unknown"
+    return _run(["dpkg-query", "-W", "-f", "${Version}", package], build_dir)
+
+
+def source_archive(build_dir: Path) -> tuple[Path, str]:
+    """Return the source archive and its Debian version: what came with sagecc, what apt installed, or downloads now."""
+    if shipped.SOURCE.exists():
+        return shipped.SOURCE, shipped_kernel().source
     installed = Path(f"/usr/src/{PACKAGE}.tar.xz")
     if installed.exists():
-        version = _run(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], build_dir)
-        return installed, version
+        return installed, _version(PACKAGE, build_dir)
     found = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
     if not found:
         try:

@@ -3,8 +3,8 @@
 
 It needs nothing but Python: it may run inside a shell of Mahimahi or another network namespace.
 Started as `endpoint.py send|receive SPECIFICATION` (JSON of `Specification`). It prints "ready", reads from
-standard input when the episode begins (CLOCK_REALTIME, ns), and leaves each flow's TCP_INFO, read
-every tick, in a file. The end of standard input ends it, so that it never outlives its parent.
+standard input when the episode begins (CLOCK_REALTIME, ns), and leaves each flow's TCP_INFO and what its send buffer
+holds, read every tick, in a file. The end of standard input ends it, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ import time
 from dataclasses import dataclass
 
 TCP_INFO_BYTES = 280
-SAMPLE = struct.Struct(f"<QII{TCP_INFO_BYTES}s")
-"""ns since the episode began, flow, bytes of TCP_INFO that the kernel gave, TCP_INFO (padded with zeros)."""
+SAMPLE = struct.Struct(f"<QII{TCP_INFO_BYTES}sII")
+"""ns since the episode began, flow, bytes of TCP_INFO that the kernel gave, TCP_INFO (padded with zeros), bytes of the
+send buffer, of which used."""
 
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_MEMINFO = 32, 33, 55
+MEMINFO = struct.Struct("=9I")
+"""SK_MEMINFO_* of include/uapi/linux/sock_diag.h; the fourth is the send buffer, the sixth what is used of it."""
+
 PAYLOAD_BYTES = 1 << 20
-RECEIVE_WAKE_BYTES = 256 << 10
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 NS_PER_S = 1_000_000_000
 GRACE_NS = NS_PER_S
@@ -55,7 +58,7 @@ class Specification:
 
 
 class Sampler(threading.Thread):
-    """Reads TCP_INFO of every registered socket once a tick."""
+    """Reads TCP_INFO and SO_MEMINFO of every registered socket once a tick."""
 
     def __init__(self, began_ns: int, specification: Specification) -> None:
         super().__init__(daemon=True)
@@ -76,7 +79,10 @@ class Sampler(threading.Thread):
                 time.sleep(left_s)
             for flow, sock in tuple(self.sockets.items()):
                 info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-                self.samples += SAMPLE.pack(time.time_ns() - self._began_ns, flow, len(info), info)
+                memory = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size)
+                _, _, _, buffer, _, used, *_ = MEMINFO.unpack(memory)
+                now_ns = time.time_ns() - self._began_ns
+                self.samples += SAMPLE.pack(now_ns, flow, len(info), info, buffer, used)
 
 
 def wait_for_start() -> int:
@@ -181,7 +187,7 @@ def receive(specification: Specification) -> None:
                 flow, listener = listeners[fd]
                 sock, _ = listener.accept()
                 sock.setblocking(False)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, RECEIVE_WAKE_BYTES)
+                # no SO_RCVLOWAT: tcp_rcv_space_adjust widens the window by bytes read less bytes that wait, 0 in bursts
                 receivers[sock.fileno()] = sampler.sockets[flow] = sock
                 poller.register(sock, select.EPOLLIN)
             elif not discard(receivers[fd], scratch):

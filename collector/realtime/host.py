@@ -42,7 +42,7 @@ from sagecc.collector.realtime.record import (
     unsupported,
 )
 from sagecc.schemas.environment import MTU_BYTES, Environment, episode_id
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.wire import FIRST_PORT
 
@@ -58,6 +58,9 @@ PRIORITY = 40
 """Of the ends: a sender that waits for a processor runs out of data, then sends a burst. Below the delay line's."""
 
 RECEIVE_WINDOW_BYTES = 512 << 20
+BUFFER_LIMIT_BYTES = 1 << 30
+"""Of both ends' tcp_rmem and tcp_wmem."""
+
 BURST_PACKETS, BURST_S = 2, 0.25e-3
 """tbf's bucket, at least: packets, and time at its rate. A smaller one loses rate to each timer that fires late; from a
 larger one more packets leave without transmission time after a pause."""
@@ -134,7 +137,7 @@ def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun
     name = episode_id(environment.id, scheme, seed)
     reason = why_not()
     if reason:
-        raise SageccError(f"episode {name}: {reason}")
+        raise SageccError(f"episode {name}: {reason}; {SEE_DOCTOR}")
     check_host_scheme(scheme)
     unsupported(environment, "the host's tbf", ("rates", "queue_bytes"))
     if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:
@@ -198,7 +201,7 @@ class _Run:
         for node in (sender, receiver):
             self._do(node, "sysctl", "net.ipv4.tcp_no_metrics_save=1")
             for side in ("r", "w"):
-                self._do(node, "sysctl", f"net.ipv4.tcp_{side}mem=4096 131072 1073741824")
+                self._do(node, "sysctl", f"net.ipv4.tcp_{side}mem=4096 131072 {BUFFER_LIMIT_BYTES}")
 
     def _tbf(self, rate_mbps: float) -> str:
         rate, limit = round(rate_mbps * 1e6), self._environment.bottleneck.queue_bytes

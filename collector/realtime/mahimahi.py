@@ -36,7 +36,7 @@ from sagecc.collector.realtime.record import (
     unsupported,
 )
 from sagecc.schemas.environment import MTU_BYTES, Environment, Link, episode_id
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import TICK_S
 
 TOOLS = ("mm-delay", "mm-link")
@@ -55,6 +55,18 @@ SKB_FACTOR = 2.5
 """Kernel memory over payload, at most: TCP's buffer limits count memory."""
 
 
+def why_not() -> str | None:
+    """Return why Mahimahi cannot be run here, as far as it can be seen without running it, or None."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if not missing:
+        return None
+    return (
+        f"{' and '.join(missing)} not on the PATH: install Mahimahi (Ubuntu: apt-get install mahimahi; else from "
+        "source, github.com/ravinet/mahimahi); its tools must be set-user-ID root, run by another user than root, "
+        "with 'sysctl -w net.ipv4.ip_forward=1'"
+    )
+
+
 def run_mahimahi(environment: Environment, scheme: str, seed: int = 0) -> Episode:
     """Run one episode in real time through mm-delay and mm-link.
 
@@ -62,13 +74,9 @@ def run_mahimahi(environment: Environment, scheme: str, seed: int = 0) -> Episod
     nothing. Raises SageccError when Mahimahi is not installed or refuses, when it or this kernel cannot do what is
     asked, and when the flow did not get through.
     """
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise SageccError(
-            f"{' and '.join(missing)} not on the PATH: install Mahimahi (Ubuntu: apt-get install mahimahi; else from "
-            "source, github.com/ravinet/mahimahi); its tools must be set-user-ID root, run by another user than root, "
-            "with 'sysctl -w net.ipv4.ip_forward=1'"
-        )
+    reason = why_not()
+    if reason:
+        raise SageccError(f"{reason}; {SEE_DOCTOR}")
     delay_ms = _check(environment)
     check_host_scheme(scheme)
     name = episode_id(environment.id, scheme, seed)

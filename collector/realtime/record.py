@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sagecc.collector.episode import Episode, FlowSummary, Received, shared_jain_index
 from sagecc.collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
+from sagecc.collector.realtime.limits import limits
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.schemas.environment import Environment, Link, bdp_bytes
 from sagecc.schemas.errors import SageccError
@@ -38,9 +39,11 @@ _FIELDS = (
     ("pacing_rate_bytes_s", "<u8", 104),
     ("bytes_acked", "<u8", 120),
     ("received_bytes", "<u8", 128),
+    ("notsent_bytes", "<u4", 144),
     ("min_rtt_us", "<u4", 148),
     ("data_segs_out", "<u4", 156),
     ("delivery_rate_bytes_s", "<u8", 160),
+    ("rwnd_limited_us", "<u8", 176),
     ("delivered_pkts", "<u4", 192),
     ("bytes_sent", "<u8", 200),
     ("rto_total", "<u2", 240),
@@ -55,13 +58,23 @@ _INFO = np.dtype(
         "itemsize": TCP_INFO_BYTES,
     }
 )
-SAMPLES = np.dtype([("t_ns", "<u8"), ("flow", "<u4"), ("length", "<u4"), ("info", _INFO)])
+SAMPLES = np.dtype(
+    [
+        ("t_ns", "<u8"),
+        ("flow", "<u4"),
+        ("length", "<u4"),
+        ("info", _INFO),
+        ("send_buffer_bytes", "<u4"),
+        ("queued_bytes", "<u4"),
+    ]
+)
 assert SAMPLES.itemsize == SAMPLE.size
 
 APP_LIMITED = 1
 """tcpi_delivery_rate_app_limited: the lowest bit of the byte `flags`."""
 
-_SAME = tuple(name for name, *_ in _FIELDS if name not in ("flags", "received_bytes", "rto_total"))
+_OTHERWISE = {"flags", "received_bytes", "rto_total", "notsent_bytes", "rwnd_limited_us"}
+_SAME = tuple(name for name, *_ in _FIELDS if name not in _OTHERWISE)
 """Columns that TCP_INFO of the sender gives as they are."""
 
 
@@ -177,8 +190,8 @@ def make_episode(
     rows = _rows(name, own, received[received["flow"] == 0], link)
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
-        _summary(flow, scheme_of, stop_s - start_s, sent, received, link)
-        for flow, (scheme_of, (start_s, stop_s)) in enumerate(zip(schemes, lives_s(environment), strict=True))
+        _summary(flow, scheme_of, life_s, sent, received, link)
+        for flow, (scheme_of, life_s) in enumerate(zip(schemes, lives_s(environment), strict=True))
     )
     counts = (received[received["flow"] == flow] for flow in range(environment.flows))
     jain = shared_jain_index(environment, [Received(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
@@ -252,21 +265,23 @@ def _received_bytes(received: npt.NDArray[np.void], t_ns: Ints) -> npt.NDArray[n
 def _summary(
     flow: int,
     scheme: str,
-    life_s: float,
+    life_s: tuple[float, float],
     sent: npt.NDArray[np.void],
     received: npt.NDArray[np.void],
     link: LinkLog,
 ) -> FlowSummary:
+    start_s, stop_s = life_s
     delays = link.delay_ns[link.flow == flow] / 1e6
     drops = int((link.drop_flow == flow).sum())
-    own, taken = sent[sent["flow"] == flow]["info"], received[received["flow"] == flow]["info"]
+    own, taken = sent[sent["flow"] == flow], received[received["flow"] == flow]["info"]
     through = bool(len(delays) and len(own) and len(taken))
     return FlowSummary(
         scheme=scheme,
-        goodput_mbps=float(taken["received_bytes"][-1]) * 8 / 1e6 / life_s if through else 0.0,
+        goodput_mbps=float(taken["received_bytes"][-1]) * 8 / 1e6 / (stop_s - start_s) if through else 0.0,
         delay_mean_ms=float(delays.mean()) if through else 0.0,
         delay_p95_ms=float(np.percentile(delays, 95)) if through else 0.0,
         sent_packets=len(delays) + drops,
         lost_packets=drops,
-        cwnd_mean=float(own["cwnd_pkts"].mean()) if through else 0.0,
+        cwnd_mean=float(own["info"]["cwnd_pkts"].mean()) if through else 0.0,
+        limits=limits(own, start_s, stop_s),
     )

@@ -19,7 +19,7 @@ from sagecc.execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from sagecc.execution.environments.lab import KERNEL, Lab, check_count, drive
+from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
 from sagecc.schemas import wire
 
@@ -41,7 +41,7 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
     def __init__(
         self,
         environment: Networks = DEFAULT,
-        kernel: Path | str = KERNEL,
+        kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_episode_steps: int | None = None,
     ) -> None:

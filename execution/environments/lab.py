@@ -14,11 +14,9 @@ import numpy.typing as npt
 from sagecc.collector.lab import Guest
 from sagecc.collector.machine import check_kernel
 from sagecc.collector.spec import Drive, episode_spec
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
-
-KERNEL = Path(__file__).parents[2] / "build" / "sagecc-linux"
-"""Where `sagecc kernel` puts the kernel, seen from anywhere."""
 
 SCHEME = "policy:environment"
 """What episodes are called after."""
@@ -42,11 +40,12 @@ def check_count(name: str, count: int | None) -> None:
 class Lab:
     """At most one running episode: ended when it is closed, replaced, fails, or is forgotten.
 
-    Raises SageccError where there is no kernel; its methods raise as collector.lab.Guest does.
+    kernel: None stands for what schemas.shipped finds. Raises SageccError where there is none; its methods raise as
+    collector.lab.Guest does.
     """
 
-    def __init__(self, kernel: Path | str, drive: Drive) -> None:
-        self._kernel, self._drive = Path(kernel), drive
+    def __init__(self, kernel: Path | str | None, drive: Drive) -> None:
+        self._kernel, self._drive = Path(kernel or shipped.kernel()), drive
         check_kernel(self._kernel)
         self._guest: Guest | None = None
         self._name = ""

@@ -23,7 +23,7 @@ from sagecc.execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from sagecc.execution.environments.lab import KERNEL, Lab, Samples, check_count, drive
+from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import Networks, draw, networks
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, dumbbell
@@ -67,7 +67,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         self,
         environment: Networks = DEFAULT,
         flows: Sequence[int] | None = None,
-        kernel: Path | str = KERNEL,
+        kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_cycles: int | None = None,
     ) -> None:

@@ -27,7 +27,7 @@ from sagecc.execution.environments.flows import (
     last_tick_ns,
     observation_space,
 )
-from sagecc.execution.environments.lab import KERNEL, Lab, check_count, drive
+from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
 from sagecc.execution.window import Doubles, Ints
 from sagecc.schemas import wire
@@ -50,7 +50,7 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         self,
         num_envs: int = 1,
         environment: Networks = DEFAULT,
-        kernel: Path | str = KERNEL,
+        kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_episode_steps: int | None = None,
     ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,12 +12,10 @@ import polars as pl
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.standings import Ranked, by_rank, sets
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
 
 CURVES = "curves.csv"
-
-ANALYSIS_VERSION = "1.0"
-"""Of the tables and JSON files that `sagecc distance`, `similarity` and `tsne` write."""
 
 
 @dataclass(frozen=True)
@@ -68,5 +65,5 @@ def in_order(environments: Sequence[Environment]) -> list[Environment]:
 
 def training_curves(policies: Sequence[str]) -> dict[str, pl.DataFrame]:
     """Return the curves of those policies (`policy:PATH`) that carry some."""
-    paths = {policy: Path(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
+    paths = {policy: shipped.policy(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
     return {policy: pl.read_csv(path) for policy, path in paths.items() if path.is_file()}

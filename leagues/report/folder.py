@@ -13,10 +13,12 @@ import polars as pl
 from sagecc.collector.identity import join_identities
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.collector.store import EPISODES, read_episodes
+from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
-from sagecc.leagues.report.contents import ANALYSIS_VERSION, Analysis, Contents, in_order, training_curves
+from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import Episode, find_episodes
+from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file
@@ -26,7 +28,7 @@ from sagecc.schemas.tables import UNREADABLE, first_line
 TABLES = ("scores", "breakdown")
 
 
-def load(league: Path, raw: Path, analysis: Path) -> Contents:
+def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     """Read a league's folder, its trajectories (`raw` and league/raw), and analysis/{distance,similarity,tsne}.
 
     Curves are those of policies whose files are still the ones that played. Raises SageccError where there is no
@@ -52,7 +54,7 @@ def load(league: Path, raw: Path, analysis: Path) -> Contents:
         environments=in_order(environments),
         episodes=episodes,
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
-        analyses={name: found for name in ANALYSES if (found := _analysis(analysis / name, name))},
+        analyses={name: found for name in ANALYSES if analysis and (found := _analysis(analysis / name, name))},
     )
 
 
@@ -130,4 +132,4 @@ def _check_kernel(episodes: Iterable[Episode], kernel: str, raw: Path) -> None:
 
 
 def _unchanged(policy: str, sha256: str) -> bool:
-    return Path(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256
+    return shipped.policy(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256

@@ -14,13 +14,15 @@ from sagecc.execution import kernel_scheme
 from sagecc.execution.shared import Descriptors, Shared
 from sagecc.execution.supervisor import Supervisor
 from sagecc.options import log_to_stderr, runtime_option
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 CHECK_S = 0.05
 
 
 @click.command()
-@click.option("--policy", type=click.Path(path_type=Path), help="Folder of the policy, such as models/sagecc-1.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), help="Folder of the policy, or sagecc-1, which comes with sagecc."
+)
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=1024, show_default=True, help="Most sockets at once.")
 @click.option("--load-only", is_flag=True, help="Load the scheme and end; an agent attached later drives it.")
@@ -58,7 +60,7 @@ def _drive(policy: Path, runtime: str, flows: int, pins: Path) -> None:
         else:
             reason = kernel_scheme.why_not()
             if reason:
-                raise SageccError(reason)
+                raise SageccError(f"{reason}; {SEE_DOCTOR}")
             supervisor = stack.enter_context(Supervisor(policy, runtime, flows))
             _load(flows, pins, None)
             descriptors, shared = stack.enter_context(_opened(pins))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ from sagecc.collector.grid import PROFILES, profile_environments
 from sagecc.collector.ray_engine import on_ray
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.limits import usable_cores
 
 
 @click.command()
@@ -57,6 +57,6 @@ def command(
         raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
     environments = [e for e in profile_environments(profile) if only in (None, e.set)]
     names = parse_schemes(schemes)
-    chosen = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or os.cpu_count() or 1)
+    chosen = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
     collect(environments, names, out, kernel, chosen, seed, prune=prune)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

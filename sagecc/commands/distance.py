@@ -8,7 +8,6 @@ import click
 from sagecc.analysis import PoolSetting, Setting, named_schemes, options, save
 from sagecc.leagues.analysis_plots import distance_figure
 from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
-from sagecc.leagues.neighbours import in_index, prepare
 from sagecc.leagues.trajectories import describe, query, step_up
 from sagecc.schemas.errors import SageccError
 
@@ -16,7 +15,9 @@ SAMPLE = 1_000_000
 
 
 @click.command()
-@click.option("--policy", "policies", multiple=True, metavar="PATH", help="A policy: models/sagecc-1 (repeatable).")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="PATH", help="A policy: a folder, or sagecc-1 (repeatable)."
+)
 @click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
 @click.option(
     "--search",
@@ -59,6 +60,8 @@ def command(
     ]
     search: Search
     if kind == "index":
+        from sagecc.leagues.neighbours import in_index, prepare  # faiss: an extra
+
         search = in_index(transitions, prepare(transitions, against.cache / "neighbours"))
     else:
         search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, setting.seed)

@@ -27,7 +27,12 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--policy", type=click.Path(path_type=Path), required=True, help="Folder of the policy.")
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of the policy, or sagecc-1, which comes with sagecc.",
+)
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")
 @click.option("--user", metavar="USER", help="Run the program as this user; default: as who runs sagecc.")

@@ -3,25 +3,33 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from sagecc.collector.kernel.build import ensure_kernel
+from sagecc.collector.kernel.build import ensure_kernel, shipped_kernel
+from sagecc.schemas import shipped
+from sagecc.schemas.limits import usable_cores
 
 
 @click.command()
-@click.option("--output", type=click.Path(path_type=Path), default=Path("build/sagecc-linux"), show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help=f"Where it is built.  [default: {shipped.BUILT}; where sagecc came with a kernel, that one is verified]",
+)
 @click.option("--build-dir", type=click.Path(path_type=Path), default=Path("build/kernel"), show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Compilers at a time.")
-def command(output: Path, build_dir: Path, jobs: int) -> None:
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
+def command(output: Path | None, build_dir: Path, jobs: int) -> None:
     """Build or verify the virtual-time kernel.
 
-    Takes Debian's linux-source-6.12 (from /usr/src, or downloaded by apt without root), adds the lab's
-    modules and patches, and builds one file that holds the kernel and its guest program. About four
+    Takes Debian's linux-source-6.12 (what came with sagecc, from /usr/src, or downloaded by apt without root), adds the
+    lab's modules and patches, and builds one file that holds the kernel and its guest program. About four
     minutes the first time; later only what changed. Prints the file's path and SHA-256.
     Beside it, kernel-identity/ says for each scheme what its trajectories hang on: raw files carry that.
     """
-    kernel = ensure_kernel(output, build_dir, jobs)
+    came_along = output is None and shipped.INSTALLED and shipped.kernel() == shipped.KERNEL
+    kernel = shipped_kernel() if came_along else ensure_kernel(output or shipped.BUILT, build_dir, jobs)
     click.echo(f"{kernel.path}  sha256 {kernel.sha256}  (linux-source-6.12 {kernel.source})")
+    if came_along:
+        click.echo(f"it came with sagecc, and is unchanged; to build your own: sagecc kernel --output {shipped.BUILT}")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
+from sagecc.schemas.limits import usable_cores
 
 
 @click.command()
@@ -33,7 +33,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy that plays too: models/sage (repeatable).",
+    help="A policy that plays too: a folder, or sagecc-1, which comes with sagecc (repeatable).",
 )
 @click.option(
     "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
@@ -51,7 +51,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    default=os.cpu_count(),
+    default=usable_cores,
     help="Processes that run policies' episodes (default: a CPU each).",
 )
 @click.option(
@@ -64,6 +64,9 @@ from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 @policy_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which episodes to score.")
 @click.option("--allow-missing", is_flag=True, help="A heuristic without an episode loses there, instead of an error.")
+@click.option(
+    "--report/--no-report", "with_report", default=True, show_default=True, help="Leave pictures and report.html too."
+)
 @kernel_option()
 def command(
     profile: str,
@@ -81,13 +84,14 @@ def command(
     sample: bool,
     seed: int,
     allow_missing: bool,
+    with_report: bool,
     kernel: Path,
 ) -> None:
     """Rank schemes by winning rates over the environments of a profile.
 
     The heuristics' trajectories are those that 'sagecc collect' left in --raw. Policies are run in the lab now, in the
-    same environments on the same kernel; what was run before with the same policy is kept. Tables, pictures and
-    report.html go to --out.
+    same environments on the same kernel; what was run before with the same policy is kept. Tables go to --out, and so
+    do pictures and report.html.
     """
     rules = Rules(alpha, margin, friendly_margin)
     own = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
@@ -100,9 +104,13 @@ def command(
     terms = Terms(decision_latency, sample)
     runner = lab_runner(kernel, jobs, seed, batch, terms)
     league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing, terms)
-    report = save(league, out)
+    save(league, out)
     click.echo(table(league))
-    click.echo(f"report: {report}")
+    if with_report:
+        # A league is its tables: drawing is loaded by who wants it.
+        from sagecc.leagues.report.files import write_beside
+
+        click.echo(f"report: {write_beside(out, raw)}")
 
 
 def table(league: League) -> str:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sagecc.collector.features import Windows
 from sagecc.collector.pool import PoolOptions, build_pool
 from sagecc.collector.pool_check import GRIDS, check_pool
 from sagecc.options import POOL, RAW
+from sagecc.schemas.limits import usable_cores
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 
 EXIT_FOUND = 1
@@ -39,7 +39,7 @@ FORMS = ("minari", "rlds", "huggingface")
     show_default=True,
     help="A row's reward: measured a tick after its action, or a tick earlier as Sage's public code has it.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Partitions at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
     """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
@@ -70,7 +70,7 @@ def parse_windows(text: str) -> Windows:
     help="The grid that every scheme must have been in, as a whole. Default: the smallest profile with all"
     " environments of the pool; a scheme that is in a set must then have all of its environments.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Partitions at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> None:
     """Check every byte, row and episode of a pool; a line for each thing that is wrong.

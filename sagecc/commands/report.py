@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
+from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
-from sagecc.leagues.report.page import render
 from sagecc.leagues.report.series import MOST_TRAJECTORIES
 from sagecc.options import LEAGUE, RAW
 from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
 
 
 @click.command()
@@ -30,6 +29,7 @@ from sagecc.schemas.files import write_atomically
     help="Where 'sagecc distance', 'similarity' and 'tsne' left their tables, if they did.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("leagues/report.html"), show_default=True)
+@click.option("--pictures", type=click.Path(path_type=Path), help="A folder for the still pictures as PNG files.")
 @click.option(
     "--trajectories",
     type=click.IntRange(min=0),
@@ -38,7 +38,15 @@ from sagecc.schemas.files import write_atomically
     help="How many may be looked at in the page, about 1 kB each; of a larger league it has a sample of networks.",
 )
 @click.option("--environment", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
-def command(league: Path, raw: Path, analysis: Path, out: Path, trajectories: int, ids: tuple[str, ...]) -> None:
+def command(
+    league: Path,
+    raw: Path,
+    analysis: Path,
+    out: Path,
+    pictures: Path | None,
+    trajectories: int,
+    ids: tuple[str, ...],
+) -> None:
     """Write a league as one HTML page that opens without a network.
 
     It shows standings, where each scheme wins, any trajectory over time, friendliness, how policies were trained,
@@ -48,8 +56,5 @@ def command(league: Path, raw: Path, analysis: Path, out: Path, trajectories: in
     unknown = set(ids) - {environment.id for environment in contents.environments}
     if unknown:
         raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
-    page = render(contents, trajectories=trajectories, named=ids)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(out) as beside:
-        beside.write_text(page, encoding="utf-8")
-    click.echo(f"report: {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    write(contents, out, pictures, trajectories, ids)
+    click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from sagecc.schemas.raw import RAW_VERSION
 
 
 @click.command()
-@click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes') or policy:PATH.")
+@click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes'), or policy:PATH, or policy:sagecc-1.")
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
@@ -102,6 +103,8 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "delay_p95_ms": flow.delay_p95_ms,
             "loss_rate": flow.loss_rate,
             "cwnd_mean": flow.cwnd_mean,
+            "limits": asdict(flow.limits) if flow.limits else None,
+            "notice": flow.notice,
             "start_s": life.start_s,
             "stop_s": environment.stop_of(life),
             "extra_rtt_ms": life.extra_rtt_ms,
@@ -109,7 +112,7 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
         }
         for flow, life in zip(episode.flows, environment.everyone, strict=True)
     ]
-    own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean")
+    own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
     return {
         "episode_id": episode.id,
         **{name: flows[0][name] for name in own},
@@ -137,4 +140,5 @@ def _text(result: dict[str, Any]) -> str:
         lines.append(f"beside it  {flow['scheme']}: {rate}, {delay}, loss {flow['loss_rate']:.4%}")
     if result["jain_index"] is not None:
         lines.append(f"fairness   Jain's index {result['jain_index']:.3f}, of the flows on this path while all run")
+    lines += [f"notice     {flow['scheme']} was {flow['notice']}" for flow in result["flows"] if flow["notice"]]
     return "\n".join(lines)

@@ -15,4 +15,6 @@ def command(pool: bool) -> None:
     for name, text in (SCHEMES if pool else {**SCHEMES, **OTHERS}).items():
         click.echo(f"{name:<10} {text}")
     if not pool:
-        click.echo(f"{'policy:DIR':<10} a trained policy, for example policy:models/repro")
+        click.echo(
+            f"{'policy:DIR':<10} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-1"
+        )

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sagecc.learner.artefact import NetworkSizes
 from sagecc.learner.config import load, shipped
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.limits import usable_cores
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
@@ -102,7 +101,7 @@ LEAGUES = Path(".cache/league")
     help="Of matrix products, in place of the configuration's; bfloat16 is for GPUs.",
 )
 @click.option("--xla", is_flag=True, help="Compile the losses and gradients with XLA, as `xla: true` does; for GPUs.")
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes of an evaluation at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
 @kernel_option()
 @click.option(
     "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its answers are."
@@ -140,7 +139,7 @@ def command(
     given = {"steps": steps, "precision": precision, "xla": xla or None}
     config = load(name, **{field: value for field, value in given.items() if value is not None})
     if count_parameters:
-        click.echo(NetworkSizes.of(config, len(config.observations)).parameters)
+        click.echo(config.sizes(len(config.observations)).parameters)
         return
     if keep == "best" and evaluate_every is None:
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")

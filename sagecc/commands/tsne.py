@@ -12,7 +12,6 @@ from tqdm import tqdm
 from sagecc.analysis import Setting, named_schemes, options, save
 from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.analysis_plots import map_figure
-from sagecc.leagues.hidden import Layer, draw_map, last_hidden
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
 
@@ -21,7 +20,7 @@ POINTS = 300
 
 @click.command()
 @click.option(
-    "--policy", "policies", multiple=True, required=True, metavar="PATH", help="models/sagecc-1 (repeatable)."
+    "--policy", "policies", multiple=True, required=True, metavar="PATH", help="A folder, or sagecc-1 (repeatable)."
 )
 @click.option(
     "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
@@ -36,6 +35,8 @@ def command(setting: Setting, policies: tuple[str, ...], count: int, set_name: s
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point a decision, a panel a policy.
     """
+    from sagecc.leagues.hidden import Layer, draw_map, last_hidden  # scikit-learn: an extra
+
     schemes = named_schemes("", policies)
     environments = setting.choose(count, set_name)
     episodes = setting.episodes(environments, schemes)

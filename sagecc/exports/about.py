@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every form of the pool says of itself, and the library that each needs."""
+"""What every form of the pool says of itself."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import Any
 
 from sagecc.exports.episodes import ACTIONS, Source
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, REWARD_MOST
 from sagecc.schemas.raw import TICK_S
 
@@ -49,17 +46,3 @@ def conventions(source: Source) -> dict[str, Any]:
         "end": "every episode ends by its clock: truncated, never terminated",
         **source.about,
     }
-
-
-def library(name: str, extra: str) -> Any:
-    """Return an ecosystem's package. Raises SageccError, saying what to install, where it is missing.
-
-    A folder of the same name in the working directory (`datasets`, here) is no package.
-    """
-    try:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"no package '{name}'")
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise SageccError(f"--to {extra} needs another library ({error}): pip install 'sagecc[{extra}]'") from error

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc pool export` alone, which is no stage.
 """Takes a pool, or part of it, to another ecosystem's form."""
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sagecc.exports.about import library
 from sagecc.exports.episodes import Choice, open_pool
 from sagecc.exports.folder import refuse_existing, write_folder_atomically
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import FEATURE_NAMES
 
 PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets"}

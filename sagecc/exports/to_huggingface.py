@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from sagecc.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions, library
+from sagecc.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
 from sagecc.exports.episodes import Episode, Source
 from sagecc.schemas.files import naming
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 ROW_GROUP_ROWS = 32_768

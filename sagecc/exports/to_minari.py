@@ -20,8 +20,9 @@ from gymnasium import spaces
 
 from sagecc.execution.environments import ID
 from sagecc.execution.environments.flows import observation_space
-from sagecc.exports.about import AUTHOR, NAME, SUMMARY, conventions, library
+from sagecc.exports.about import AUTHOR, NAME, SUMMARY, conventions
 from sagecc.exports.episodes import Episode, Source
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import RATIOS
 
 
@@ -32,7 +33,7 @@ def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str
     buffer = library("minari.data_collector.episode_buffer", "minari").EpisodeBuffer
     version = source.about["pool_version"].split(".")[0]
     name = f"{NAME}-v{version}"
-    data = folder / name / "data"
+    data = folder.resolve() / name / "data"  # Minari joins a relative one twice
     data.mkdir(parents=True)
     storage = storage_of.new(
         data,

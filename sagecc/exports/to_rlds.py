@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sagecc.exports.about import CITATION, NAME, SUMMARY, conventions, library
+from sagecc.exports.about import CITATION, NAME, SUMMARY, conventions
 from sagecc.exports.episodes import Episode, Source
 from sagecc.learner.tensorflow_runtime import tf
+from sagecc.schemas.optional import library
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 SPLIT = "train"

@@ -49,3 +49,14 @@ def test_the_build_is_reproducible_from_another_folder(kernel: Path, tmp_path: P
         shutil.copy2(package, elsewhere)
     again = ensure_kernel(elsewhere / "linux", elsewhere, 2)
     assert again.sha256 == sha256_file(kernel)
+
+
+def test_the_kernel_asks_for_no_library_of_the_host(kernel: Path) -> None:
+    """Else a wheel with it would run only beside a C library as new as the one it was built with."""
+    header = kernel.read_bytes()[:4096]
+    offset, size, count = (
+        int.from_bytes(header[at : at + width], "little") for at, width in ((32, 8), (54, 2), (56, 2))
+    )
+    kinds = {int.from_bytes(header[at : at + 4], "little") for at in range(offset, offset + size * count, size)}
+    loaded, dynamic, interpreter = 1, 2, 3
+    assert loaded in kinds and not kinds & {dynamic, interpreter}

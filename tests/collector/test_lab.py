@@ -316,11 +316,19 @@ def test_unknown_scheme_is_named_by_the_guest(run: Run) -> None:
         run("tahoe", duration_s=1)
 
 
-def test_a_file_that_is_no_kernel(tmp_path: Path) -> None:
+def test_a_file_that_is_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fake = tmp_path / "linux"
     fake.write_text("#!/bin/sh\necho 'Kernel panic: no good' >&2\nexit 1\n")
     fake.chmod(0o755)
-    with pytest.raises(SageccError, match="the guest died in mid-episode; its last words: Kernel panic: no good"):
+    with pytest.raises(SageccError, match="died in mid-episode: 'Kernel panic: no good'; the whole console is in "):
+        run_guest(fake, episode_spec(network(), "cubic", 0))
+
+
+def test_a_file_that_cannot_be_run(tmp_path: Path) -> None:
+    fake = tmp_path / "linux"
+    fake.write_text("no program")
+    with pytest.raises(SageccError, match=r"linux cannot be run \(Permission denied\): 'sagecc doctor' says what"):
         run_guest(fake, episode_spec(network(), "cubic", 0))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,10 @@ from sagecc.collector import pool as pool_module
 from sagecc.collector.features import Windows, derive
 from sagecc.collector.pool import PoolOptions, PoolResult, build_pool
 from sagecc.collector.reward import friendliness, power
+from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file
-from sagecc.schemas.manifest import Manifest
+from sagecc.schemas.manifest import NOTES, Manifest
 from sagecc.schemas.pool import (
     FEATURE_NAMES,
     POOL_COLUMNS,
@@ -37,7 +38,8 @@ def build(raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 
 
 
 def hashes(out: Path) -> dict[str, str]:
-    return {str(path.relative_to(out)): sha256_file(path) for path in sorted(out.rglob("*")) if path.is_file()}
+    files = [path for path in sorted(out.rglob("*")) if path.is_file() and NOTES not in path.parts]
+    return {str(path.relative_to(out)): sha256_file(path) for path in files}
 
 
 @pytest.fixture
@@ -197,21 +199,58 @@ def test_only_what_changed_is_derived_and_what_vanished_goes(raw: Path, tmp_path
     assert build(raw, out, PoolOptions(Windows(10, 10, 10))).derived == 2
 
 
-def test_a_changed_formula_derives_anew_and_a_changed_comment_does_not(
+def test_other_code_derives_anew_and_the_bytes_do_not_say_so(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "pool"
     build(raw, out)
-    source, formulas = tmp_path / "reward.py", pool_module._FORMULAS
-    text = next(path for path in formulas if path.name == source.name).read_text()
-    for changed, derived in (
-        (text.replace('"""', '"""Changed. ', 1) + "# changed\n", 0),
-        (text.replace("SCALE = 25.0", "SCALE = 26.0"), 2),
-    ):
-        assert changed != text
-        source.write_text(changed)
-        monkeypatch.setattr(pool_module, "_FORMULAS", [source if p.name == source.name else p for p in formulas])
-        assert build(raw, out).derived == derived
+    before = hashes(out)
+    monkeypatch.setattr(code, "identity", lambda *modules: "other code")
+    assert (build(raw, out).derived, build(raw, out).unchanged) == (2, 2)
+    assert hashes(out) == before
+    monkeypatch.undo()
+    assert (build(raw, out).derived, build(raw, out).unchanged) == (2, 2)
+
+
+def test_files_that_took_the_place_of_what_was_derived_are_derived_again(raw: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "pool", tmp_path / "other"
+    build(raw, out)
+    build(raw, other, PoolOptions(alignment="public"))
+    before = hashes(out)
+    for path in other.rglob("part-*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        meta = pq.read_schema(out / path.relative_to(other)).metadata
+        pq.write_table(table.replace_schema_metadata(meta), out / path.relative_to(other))
+    assert build(raw, out).derived == 2
+    assert hashes(out) == before
+
+
+def test_a_listing_of_other_code_is_written_again_after_a_kill(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "pool"
+    build(raw, out)
+    before = hashes(out)
+    monkeypatch.setattr(code, "identity", lambda *modules: "other code")
+    written: list[Path] = []
+    keep, listing = pool_module.write_note, pool_module._write_episodes
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool_module, "_write_episodes", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build(raw, out)
+    monkeypatch.setattr(pool_module, "_write_episodes", listing)
+
+    def noted(note: Path, files: Iterable[Path], by: str) -> None:
+        written.append(note)
+        keep(note, files, by)
+
+    monkeypatch.setattr(pool_module, "write_note", noted)
+    assert build(raw, out).unchanged == 2
+    assert written == [out / NOTES / "episodes"]
+    assert hashes(out) == before
 
 
 def test_goes_on_after_a_kill(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.collector.episode import run_episode
-from sagecc.collector.realtime import host, mahimahi
+from sagecc.collector.episode import BOUND_SHARE, run_episode
+from sagecc.collector.realtime import host, mahimahi, process
 from sagecc.collector.realtime.endpoint import Specification
 from sagecc.collector.realtime.host import run_on_host, why_not
 from sagecc.collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
@@ -201,7 +202,7 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_mahimahi_one_line_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_on_path(tmp_path / "bin", monkeypatch, "mm-delay")
-    with pytest.raises(SageccError, match=r"^mm-link not on the PATH: install Mahimahi .*ip_forward=1'$"):
+    with pytest.raises(SageccError, match=r"^mm-link not on the PATH: install Mahimahi .*ip_forward=1'; 'sagecc doc"):
         run_mahimahi(network(), "cubic")
 
 
@@ -280,25 +281,33 @@ def test_an_episode_through_the_shells() -> None:
     assert episode.id.endswith(".reno.3")
 
 
-@on_host
-def test_an_episode_through_a_link_that_follows_mahimahis_rules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """12 Mbps, a queue of 20 packets; the stand-in's link is real, its delay is not: the RTT is the queue's."""
+@pytest.fixture
+def through_a_real_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run Python in a network namespace where the stand-in's link is real; return what it prints as JSON."""
     put_on_path(tmp_path / "bin", monkeypatch, "mm-delay", "mm-link")
     monkeypatch.setenv("STANDIN_TUN", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    code = (
+
+    def run(code: str, first: str = "ip link set lo up") -> Any:
+        command = ["unshare", "--net", "sh", "-c", f'{first}; exec "$@"', "sh", sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@on_host
+def test_an_episode_through_a_link_that_follows_mahimahis_rules(through_a_real_link: Callable[..., Any]) -> None:
+    """12 Mbps, a queue of 20 packets; the stand-in's link is real, its delay is not: the RTT is the queue's."""
+    goodput_mbps, delay_mean_ms, lost, notice, last = through_a_real_link(
         "import json; from tests.collector.conftest import network;"
         "from sagecc.collector.realtime.mahimahi import run_mahimahi;"
         "e = run_mahimahi(network(12, 20, 1, duration_s=4), 'reno');"
         "f, last = e.flows[0], e.rows.slice(e.rows.num_rows - 1).to_pylist()[0];"
-        "print(json.dumps([f.goodput_mbps, f.delay_mean_ms, f.lost_packets, last]))"
+        "print(json.dumps([f.goodput_mbps, f.delay_mean_ms, f.lost_packets, f.notice, last]))"
     )
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    goodput_mbps, delay_mean_ms, lost, last = json.loads(done.stdout)
+    assert notice is None
     assert 0.7 * 12 < goodput_mbps < 12
     assert 10 < delay_mean_ms < 10 + 22
     assert lost > 0
@@ -307,6 +316,22 @@ def test_an_episode_through_a_link_that_follows_mahimahis_rules(
     assert 0 < last["srtt_us"] < 40_000
     # what the link let go is what arrived, or was on its way
     assert last["received_bytes"] <= last["link_bytes"]
+
+
+@on_host
+def test_the_command_tells_of_a_flow_that_its_receive_window_bound(through_a_real_link: Callable[..., Any]) -> None:
+    """Buffers are not forced, as for an ordinary user, and tcp_rmem is a tenth of what the queue holds."""
+    result = through_a_real_link(
+        "from unittest.mock import patch; from sagecc.cli import main;"
+        "patch('sagecc.collector.realtime.mahimahi.send_buffer_bytes', lambda environment: 0).start();"
+        "main('run --backend mahimahi --scheme cubic --bandwidth 12 --queue-bdp 4 --duration 2 --json'.split())",
+        first="ip link set lo up; echo 4096 24000 24000 > /proc/sys/net/ipv4/tcp_rmem",
+    )
+    assert result["limits"]["receive_window"] > 0.5
+    assert result["limits"]["send_buffer"] < result["limits"]["receive_window"]
+    assert result["notice"].startswith("bound by its receive window (")
+    assert result["notice"].endswith(" of its life): raise net.ipv4.tcp_rmem")
+    assert result["flows"][0]["notice"] == result["notice"]
 
 
 # ---- the host's own kernel ----
@@ -318,6 +343,7 @@ def test_the_lab_and_the_hosts_kernel_agree(kernel: Path) -> None:
     lab, real = run_episode(kernel, environment, "cubic").flows[0], run_on_host(environment, "cubic")
     own = real.episode.flows[0]
     assert own.goodput_mbps == pytest.approx(lab.goodput_mbps, rel=0.1)
+    assert lab.limits is None and own.limits is not None and own.notice is None
     assert real.queueing_ms == pytest.approx(lab.delay_mean_ms - 20, rel=0.3)
     last = real.episode.rows.slice(real.episode.rows.num_rows - 1).to_pylist()[0]
     assert last["link_drops"] == own.lost_packets > 0
@@ -326,6 +352,63 @@ def test_the_lab_and_the_hosts_kernel_agree(kernel: Path) -> None:
     assert max(real.episode.rows["link_queue_bytes"].to_pylist()) <= 60_000
     assert last["min_rtt_us"] >= 40_000
     assert last["received_bytes"] <= last["bytes_sent"]
+
+
+@on_host
+def test_a_flow_whose_buffers_the_kernel_chooses_fills_48_mbps(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that slept until 256 KiB had arrived shut its window first: 28 Mbps in place of 45."""
+    monkeypatch.setattr(host, "RECEIVE_WINDOW_BYTES", 0)
+    monkeypatch.setattr(host, "send_buffer_bytes", lambda environment: 0)
+    monkeypatch.setattr(host, "BUFFER_LIMIT_BYTES", 32 << 20)  # as Linux 6.18 has it
+    environment = network(48, 40, 1, duration_s=5)
+    lab, own = run_episode(kernel, environment, "cubic").flows[0], run_on_host(environment, "cubic").episode.flows[0]
+    assert own.goodput_mbps > 0.8 * lab.goodput_mbps
+    assert own.limits is not None and own.limits.receive_window < BOUND_SHARE
+
+
+@on_host
+def test_a_flow_bound_by_its_receive_window_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "RECEIVE_WINDOW_BYTES", 64 << 10)
+    flow = run_on_host(network(12, 40, 1, duration_s=2), "cubic").episode.flows[0]
+    assert flow.limits is not None and flow.limits.receive_window > 0.5
+    assert flow.notice is not None and flow.notice.startswith("bound by its receive window (")
+
+
+@on_host
+def test_a_flow_bound_by_its_send_buffer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "send_buffer_bytes", lambda environment: 64 << 10)
+    flow = run_on_host(network(12, 40, 1, duration_s=2), "cubic").episode.flows[0]
+    assert flow.limits is not None and flow.limits.send_buffer > 0.5
+    assert flow.notice is not None and flow.notice.startswith("bound by its send buffer (")
+
+
+SLOW = f"""
+import importlib.util, os, sys, time
+specification = importlib.util.spec_from_file_location("endpoint", {str(process.ENDPOINT)!r})
+endpoint = importlib.util.module_from_spec(specification)
+sys.modules["endpoint"] = endpoint
+specification.loader.exec_module(endpoint)
+def send_more(fd, payload):
+    time.sleep(0.05)
+    os.sendfile(fd, payload, 0, 15_000)
+endpoint.send_more = send_more
+endpoint.main()
+"""
+
+
+@on_host
+def test_a_flow_bound_by_its_application_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 15,000 bytes each 50 ms are 2.4 of 12 Mbps."""
+
+    def command(role: str, specification: Specification) -> list[str]:
+        usual = endpoint_command(role, specification)
+        return usual if role == "receive" else [sys.executable, "-c", SLOW, *usual[-2:]]
+
+    monkeypatch.setattr(host, "endpoint_command", command)
+    flow = run_on_host(network(12, 40, 1, duration_s=2), "cubic").episode.flows[0]
+    assert flow.goodput_mbps < 2.4
+    assert flow.limits is not None and flow.limits.application > 0.5
+    assert flow.notice is not None and flow.notice.startswith("bound by its application (")
 
 
 @on_host

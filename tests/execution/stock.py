@@ -24,7 +24,8 @@ from sagecc.collector.realtime.process import Program
 from sagecc.collector.realtime.record import SAMPLES
 from sagecc.execution import libbpf
 from sagecc.execution.kernel_scheme import SCHEME, why_not
-from sagecc.learner.artefact import Control, NetworkSizes, write
+from sagecc.learner.artefact import Control, write
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Scaling
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES

@@ -13,7 +13,8 @@ import pytest
 
 from sagecc.collector.features import Windows, derive
 from sagecc.execution.agent import PolicyAgent, policy_controller
-from sagecc.learner.artefact import OBSERVATION_SOURCE, Control, NetworkSizes, PolicyArtefact, write
+from sagecc.learner.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact, write
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Scaling
 from sagecc.schemas import wire
 from sagecc.schemas.errors import SageccError

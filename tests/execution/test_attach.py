@@ -21,8 +21,10 @@ from sagecc.execution import libbpf
 from sagecc.execution.driver import Driver
 from sagecc.execution.kernel_scheme import Scheme
 from sagecc.execution.shared import STALL_NS, Shared
-from sagecc.learner.artefact import Control, NetworkSizes, write
+from sagecc.learner.artefact import Control, write
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Scaling
+from sagecc.schemas.errors import SEE_DOCTOR
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
@@ -210,7 +212,7 @@ def test_an_agent_needs_no_capability_once_the_scheme_is_loaded(tmp_path: Path, 
     refused = sagecc("attach", "--load-only", before=powerless)
     assert (refused.returncode, refused.stderr) == (
         2,
-        "sagecc: loading the scheme needs CAP_BPF and CAP_PERFMON: run it as root\n",
+        f"sagecc: loading the scheme needs CAP_BPF and CAP_PERFMON: run it as root; {SEE_DOCTOR}\n",
     )
     assert not pins.exists()
     assert sagecc("attach", "--flows", "8", "--load-only").returncode == 0

@@ -16,6 +16,7 @@ import pytest
 
 from sagecc.execution import libbpf
 from sagecc.execution.cgroup import PREFIX
+from sagecc.schemas.errors import SEE_DOCTOR
 from tests.conftest import ROOT
 
 from .stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy
@@ -163,4 +164,5 @@ def test_without_privilege_it_says_what_it_needs(policy: Path) -> None:
     line = [*SAGECC, "exec", "--policy", policy, "--", "true"]
     powerless = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
     done = subprocess.run([*powerless, *line], env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.stderr == "sagecc: loading the scheme needs CAP_BPF and CAP_PERFMON and CAP_NET_ADMIN: run it as root\n"
+    reason = "loading the scheme needs CAP_BPF and CAP_PERFMON and CAP_NET_ADMIN: run it as root"
+    assert done.stderr == f"sagecc: {reason}; {SEE_DOCTOR}\n"

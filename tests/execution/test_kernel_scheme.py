@@ -25,7 +25,7 @@ from sagecc.collector.realtime.host import why_not as why_no_host
 from sagecc.execution import kernel_scheme, libbpf, shared
 from sagecc.execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.shared import MODES, STALL_NS, Shared
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import COUNTERS
 from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
@@ -102,7 +102,7 @@ def test_the_shipped_objects_belong_to_the_sources() -> None:
 
 
 def test_a_rebuild_gives_the_same_objects(tmp_path: Path) -> None:
-    built = subprocess.run([ROOT / "scripts" / "bpf", tmp_path], capture_output=True, text=True)
+    built = subprocess.run([OBJECTS / "compile", tmp_path], capture_output=True, text=True)
     if built.returncode == 2 and "make bpf: needs" in built.stderr:
         pytest.skip(built.stderr.strip())
     assert built.returncode == 0, built.stderr
@@ -117,7 +117,7 @@ def test_make_bpf_says_what_is_missing(tmp_path: Path) -> None:
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
     bash = str(shutil.which("bash"))
-    done = subprocess.run([bash, ROOT / "scripts" / "bpf"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run([bash, OBJECTS / "compile"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.match(r"make bpf: needs: apt-get install --no-install-recommends clang llvm", done.stderr)
 
@@ -331,7 +331,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch) -> str:
     assert reason is not None and "\n" not in reason
     with pytest.raises(SageccError) as raised:
         Scheme(4, NAME)
-    assert str(raised.value) == reason
+    assert str(raised.value) == f"{reason}; {SEE_DOCTOR}"
     return reason
 
 
@@ -368,7 +368,7 @@ def test_the_object_for_the_other_form_is_refused_and_nothing_stays(monkeypatch:
     with libbpf.kernel_btf() as btf:
         fits = btf.arguments(btf.members("tcp_congestion_ops")["cong_control"][0])
     [other] = FORMS.keys() - {fits}
-    monkeypatch.setattr(kernel_scheme, "_form", lambda: OBJECTS / FORMS[other])
+    monkeypatch.setattr(kernel_scheme, "fitting_object", lambda: OBJECTS / FORMS[other])
     with pytest.raises(SageccError, match=rf"{FORMS[other]} is refused by Linux"):
         Scheme(4, NAME)
     assert not scheme_in_use(NAME)

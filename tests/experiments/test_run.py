@@ -37,6 +37,7 @@ class Machinery:
         self.trained: list[tuple[int, int]] = []
         self.played = 0
         self.saved: list[Path] = []
+        self.reported: list[Path] = []
         self.error: Exception | None = None
 
     def train(
@@ -58,6 +59,9 @@ class Machinery:
 
     def save(self, league: League, out: Path) -> None:
         self.saved.append(out)
+
+    def write_beside(self, league: Path, raw: Path) -> None:
+        self.reported.append(league)
 
     def lab_runner(self, kernel: Path, jobs: int) -> Any:
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -82,6 +86,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "profile_environments": lambda profile: ENVIRONMENTS,
         "SCHEMES": SCHEMES,
         "save": found.save,
+        "write_beside": found.write_beside,
     }.items():
         monkeypatch.setattr(harness, name, value)
     return found
@@ -117,7 +122,7 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["policy"]["rank"] == 3
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
-    assert machinery.saved == [harness.ARTEFACTS / "one/smoke"]
+    assert machinery.saved == machinery.reported == [harness.ARTEFACTS / "one/smoke"]
 
 
 def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(

@@ -10,6 +10,7 @@ import sagecc.commands.league as league_command
 from sagecc.collector.collect import EpisodesFailedError
 from sagecc.collector.store import SPOOL, partition
 from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
+from sagecc.leagues.report.files import write_beside
 from sagecc.schemas.errors import SageccError
 from tests.leagues.synthetic import rows, set_one, set_two, write
 
@@ -98,8 +99,8 @@ def test_other_terms_are_other_trajectories(raw, tmp_path, policy):
         won.append(league.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1])
         assert league.policies == {policy: policy_sha256(policy)}
     assert won == [0, 2, 2, 0, 2]  # the third found the second's, no other found one
-    report = save(play("smoke", *games, Lab(), terms=Terms(2.5)), tmp_path / "out").read_text()
-    assert "takes effect 2.5 ms after what it answers" in report
+    save(play("smoke", *games, Lab(), terms=Terms(2.5)), tmp_path / "out")
+    assert "takes effect 2.5 ms after what it answers" in write_beside(tmp_path / "out", raw).read_text()
     summary = json.loads((tmp_path / "out/league.json").read_text())
     assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
 
@@ -120,7 +121,8 @@ def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
     assert league.missing == {"vegas": [ENVIRONMENTS[2].id]}
     lost = league.standings.filter((pl.col("set") == "II") & (pl.col("scheme") == "vegas")).to_dicts()[0]
     assert (lost["wins"], lost["windows"], lost["missing"]) == (0, 2, 1)
-    assert "Lost without being played" in save(league, tmp_path / "out").read_text()
+    save(league, tmp_path / "out")
+    assert "Lost without being played" in write_beside(tmp_path / "out", raw).read_text()
 
 
 class FailingLab(Lab):
@@ -182,7 +184,7 @@ def test_bad_rules(rules):
 def test_saved_files(raw, tmp_path, policy):
     out = tmp_path / "out"
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab())
-    report = save(league, out)
+    save(league, out)
     files = {p.name for p in out.iterdir() if p.is_file()}
     tables = {
         "scores.parquet",
@@ -192,9 +194,14 @@ def test_saved_files(raw, tmp_path, policy):
         "metrics.json",
         "standings.csv",
     }
+    assert files == tables
+    report = write_beside(out, raw)
+    assert report == out / "report.html"
+    files = {p.name for p in out.iterdir() if p.is_file()}
     assert files == tables | {"standings.png", "plane.png", "example-I.png", "example-II.png", "report.html"}
     before = {name: (out / name).read_bytes() for name in files}
     save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab()), out)
+    write_beside(out, raw)
     assert {name: (out / name).read_bytes() for name in files} == before
     summary = json.loads((out / "league.json").read_text())
     assert summary["environments"] == {"I": 2, "II": 1}
@@ -211,14 +218,16 @@ def test_saved_files(raw, tmp_path, policy):
     scores = pl.read_parquet(out / "scores.parquet")
     assert len(scores) == 18
     assert scores.filter("win")["scheme"].value_counts().sort("scheme").rows() == [(policy, 4), ("vegas", 2)]
-    assert report == out / "report.html"
 
 
 def test_no_set_two(raw, tmp_path):
     out = tmp_path / "out"
     save(play("smoke", ENVIRONMENTS, SCHEMES, raw, out, no_lab), out)
+    write_beside(out, raw)
+    assert (out / "example-II.png").exists()
     only = play("smoke", ENVIRONMENTS[:2], SCHEMES, raw, out, no_lab)
-    text = save(only, out).read_text()
+    save(only, out)
+    text = write_beside(out, raw).read_text()
     assert "Set II:" not in text
     assert (out / "example-I.png").exists()
     assert not (out / "example-II.png").exists()
@@ -244,3 +253,7 @@ def test_command(raw, tmp_path, policy, monkeypatch):
     assert lines[1].split()[:4] == ["1", "policy:models/sage", "100.0", "%"]
     assert [line.split()[1] for line in lines[2:4]] == ["vegas", "cubic"]
     assert lines[-1] == f"report: {tmp_path / 'out/report.html'}"
+    (tmp_path / "out/report.html").unlink()
+    result = CliRunner().invoke(league_command.command, [*options, "--no-report"], catch_exceptions=False)
+    assert result.output.splitlines() == lines[:-1]
+    assert not (tmp_path / "out/report.html").exists()

@@ -20,8 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from sagecc.commands.report import command
-from sagecc.leagues.league import contents_of, play, save
+from sagecc.leagues.league import play, save
 from sagecc.leagues.report.contents import in_order
+from sagecc.leagues.report.files import write_beside
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, training_figure
@@ -57,6 +58,7 @@ def place(tmp_path_factory):
         write(folder / "raw", {(e, s): rows(e, s, *FIGURES[s]) for e in ENVIRONMENTS for s in ("cubic", "vegas")})
         league = play("smoke", ENVIRONMENTS, SCHEMES, folder / "raw", folder / "out", lab)
         save(league, folder / "out")
+        write_beside(folder / "out", folder / "raw")
     return folder, league
 
 
@@ -164,11 +166,10 @@ def test_friendliness_by_hand(contents):
     assert list(table) == [POLICY, "vegas", "cubic"] or list(table) == ["vegas", POLICY, "cubic"]
 
 
-def test_the_example_shows_the_policy_on_a_changing_link(league, tmp_path):
-    assert example(contents_of(league), "I") == (ENVIRONMENTS[1], POLICY, "vegas")
-    alone = play("smoke", ENVIRONMENTS, ("cubic",), league.episodes[ENVIRONMENTS[0].id, "cubic"].folder.parents[1],
-                 tmp_path, lab)  # fmt: skip
-    assert example(contents_of(alone), "I") is None
+def test_the_example_shows_the_policy_on_a_changing_link(contents, tmp_path):
+    assert example(contents, "I") == (ENVIRONMENTS[1], POLICY, "vegas")
+    save(play("smoke", ENVIRONMENTS, ("cubic",), Path("raw"), tmp_path, lab), tmp_path)
+    assert example(load_it(tmp_path), "I") is None
 
 
 def test_training_curves_are_the_files(contents):
@@ -229,7 +230,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture
 def text(place):
-    """The page that `save` wrote."""
+    """The page beside the league's tables."""
     return (place[0] / "out/report.html").read_text()
 
 
@@ -347,6 +348,11 @@ def test_command(league, tmp_path):
     assert result.exit_code == 0
     assert re.fullmatch(r"report: .*report\.html \(\d\.\d MB\)\n", result.output)
     assert "League of 3 congestion-control schemes" in out.read_text()
+    assert [path.name for path in out.parent.iterdir()] == ["report.html"]
+    run("--league", "out", "--raw", "raw", "--analysis", "nowhere", "--out", out, "--pictures", tmp_path / "drawn")
+    names = {path.name for path in (tmp_path / "drawn").iterdir()}
+    assert names == {"standings.png", "plane.png", "example-I.png", "example-II.png"}
+    assert all((tmp_path / "drawn" / name).read_bytes() == (Path("out") / name).read_bytes() for name in names)
 
 
 def as_text(change):

@@ -15,7 +15,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from sagecc.learner import artefact, config, exact, networks, runtime
-from sagecc.learner.artefact import Control, NetworkSizes, PolicyArtefact
+from sagecc.learner.artefact import Control, PolicyArtefact
 from sagecc.learner.export import export
 from sagecc.learner.scaling import Scaling
 from sagecc.learner.tensorflow_runtime import tf
@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {"whole": {}, "no GRU": {"gru": 0}, "bare": {
 
 
 def write(folder: Path, policy: Any, exported: bool = False) -> Path:
-    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, NetworkSizes.of(SMALL, 69)
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
     files = export(sizes, weights) if exported else None
     artefact.write(folder, weights, sizes, SCALING, FEATURE_NAMES, {"metrics": {"step": 1}}, files)
     return folder
@@ -76,7 +76,7 @@ def test_numpy_and_tensorflow_agree(policy: networks.Policy, folder: Path) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
     configuration = dataclasses.replace(SMALL, **KINDS[kind])
-    policy, sizes = policy_of(configuration), NetworkSizes.of(configuration, 69)
+    policy, sizes = policy_of(configuration), configuration.sizes(69)
     weights = {name: v.numpy() for name, v in policy.weights().items()}
     exported = export(sizes, weights)
     artefact.write(tmp_path, weights, sizes, SCALING, FEATURE_NAMES, {}, exported)
@@ -113,7 +113,7 @@ def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.Policy,
 
 
 def test_the_same_network_exports_the_same_bytes(policy: networks.Policy) -> None:
-    sizes, weights = NetworkSizes.of(SMALL, 69), {name: v.numpy() for name, v in policy.weights().items()}
+    sizes, weights = SMALL.sizes(69), {name: v.numpy() for name, v in policy.weights().items()}
     assert export(sizes, weights, int8=True) == export(sizes, weights, int8=True)
 
 
@@ -155,7 +155,7 @@ def test_the_card_says_what_a_runtime_needs(folder: Path) -> None:
 
 def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path) -> None:
     """Orca's, say: other observations, 4**a on top of Cubic every 20 ms."""
-    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, NetworkSizes.of(SMALL, 69)
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
     control = Control(4.0, (-1.0, 1.0), (4, 10_000), 20.0, "cubic")
     names = tuple(f"orca.{i}" for i in range(69))
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))

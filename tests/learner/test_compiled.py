@@ -20,6 +20,7 @@ from hypothesis.extra.numpy import arrays
 from sagecc.learner import compiled as module
 from sagecc.learner.compiled import CompiledPool, compile_pool, discounted_returns, identity, pool_files
 from sagecc.learner.selection import Selection
+from sagecc.schemas import code
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.learner.conftest import PoolMaker, episode, write_part
@@ -190,6 +191,21 @@ def test_half_an_episode_is_refused(tmp_path: Path) -> None:
     write_part(tmp_path / "set=I" / "scheme=reno" / "part-000.parquet", [episode("e", 40, 0).slice(0, 30)])
     with pytest.raises(SageccError, match="do not frame whole episodes"):
         compile_pool(tmp_path, tmp_path / "cache")
+
+
+def test_other_code_compiles_anew_in_the_same_place(
+    make_pool: PoolMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, cache = make_pool(), tmp_path / "cache"
+    rows = compile_pool(pool, cache).rows_file
+    before = rows.stat().st_ino, rows.read_bytes()
+    assert compile_pool(pool, cache).rows_file.stat().st_ino == before[0]
+    with rows.open("rb") as held:
+        monkeypatch.setattr(code, "identity", lambda *modules: "other code")
+        made = compile_pool(pool, cache)
+        assert held.read() == before[1]  # who reads the older one goes on with it
+    assert made.rows_file == rows
+    assert (rows.stat().st_ino != before[0], rows.read_bytes()) == (True, before[1])
 
 
 def test_a_damaged_cache_says_what_to_remove(make_pool: PoolMaker, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from sagecc.commands.train import command as train
-from sagecc.learner.artefact import NetworkSizes
 from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
@@ -32,7 +31,7 @@ def test_shipped_configurations_load() -> None:
 
 def test_paper_has_the_published_constants() -> None:
     paper = load("paper")
-    assert NetworkSizes.of(paper, 69).parameters == 4_550_415
+    assert paper.sizes(69).parameters == 4_550_415
     assert (paper.batch, paper.window, paper.steps) == (256, 50, 10_000_000)
     assert (paper.policy_rate, paper.critic_rate) == (5e-6, 5e-5)
     assert (paper.discount, paper.beta, paper.ratio_cap, paper.gradient_clip) == (0.95, 1.0, 20.0, 40.0)

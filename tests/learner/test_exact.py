@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.learner import exact
-from sagecc.learner.artefact import NetworkSizes
 from sagecc.learner.exact import ExactOps
-from sagecc.learner.inference import forward
+from sagecc.learner.sage import NetworkSizes
 from sagecc.learner.scaling import Floats, Scaling
 
 BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
@@ -34,7 +33,7 @@ def network(flows: int) -> tuple[Floats, Floats]:
     ops, hidden = ExactOps(), np.zeros((flows, 131), np.float32)
     heads, states = [], []
     for x in random.lognormal(0, 3, (20, 7, 69)).astype(np.float32)[:, :flows]:
-        logits, loc, scale, hidden = forward(SIZES, weights, ops, exact.scaled(scaling, x), hidden)
+        logits, loc, scale, hidden = SIZES.forward(weights, ops, exact.scaled(scaling, x), hidden)
         ratio = exact.power(2.0, exact.mean(logits, loc)).astype(np.float32)
         heads.append(np.concatenate([logits, loc, scale, ratio[:, None]], axis=1))
         states.append(hidden)

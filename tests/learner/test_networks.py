@@ -10,7 +10,6 @@ import pytest
 import tensorflow_probability as tfp
 
 from sagecc.learner import artefact, config, networks
-from sagecc.learner.artefact import NetworkSizes
 from sagecc.learner.gru import Gru
 from sagecc.learner.loop import _selecting
 from sagecc.learner.scaling import Scaling
@@ -76,15 +75,15 @@ def test_policy_has_the_papers_layers_and_no_others(change: dict[str, int]) -> N
     config = replace(SMALL, **change)  # type: ignore[arg-type]
     policy = networks.Policy(69, config)
     shapes = {name: tuple(v.shape) for name, v in policy.weights().items()}
-    assert shapes == NetworkSizes.of(config, 69).shapes()
+    assert shapes == config.sizes(69).shapes()
     assert len(policy.trainable_variables) == len(shapes)
-    assert sum(math.prod(v.shape) for v in policy.trainable_variables) == NetworkSizes.of(config, 69).parameters
+    assert sum(math.prod(v.shape) for v in policy.trainable_variables) == config.sizes(69).parameters
 
 
 @pytest.mark.parametrize("change", VARIANTS)
 def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[str, int]) -> None:
     config = replace(SMALL, inputs=("rttvar", "dr", "srtt"), **change)  # type: ignore[arg-type]
-    policy, sizes = networks.Policy(3, config), NetworkSizes.of(config, 3)
+    policy, sizes = networks.Policy(3, config), config.sizes(3)
     for i, variable in enumerate(policy.trainable_variables):
         variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.3))
     weights = {name: variable.numpy() for name, variable in policy.weights().items()}

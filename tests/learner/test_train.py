@@ -251,3 +251,35 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
 def test_count_parameters() -> None:
     done = run([sys.executable, "-m", "sagecc", "train", "--config", "paper", "--count-parameters"])
     assert done.stdout == "4550415\n"
+
+
+TRAIN = """
+import json, sys
+from pathlib import Path
+from sagecc.learner.config import from_dict
+from sagecc.learner.train import train
+from sagecc.schemas import code
+
+config, *places = json.loads(sys.argv[1])
+if len(sys.argv) > 2:
+    code.identity = lambda *modules: sys.argv[2]
+print(train(from_dict(config), *map(Path, places)).trained_steps)
+"""
+
+
+def test_other_code_trains_anew_and_the_card_does_not_say_so(make_pool: PoolMaker, tmp_path: Path) -> None:
+    places = (make_pool(), tmp_path / "a", tmp_path / "logs", tmp_path / "cache")
+
+    def trained_steps(*code: str) -> int:
+        """Train in a process of its own: TensorFlow is set up once per process."""
+        told = json.dumps([{**CONFIG, "steps": 3}, *map(str, places)])
+        done = run([sys.executable, "-c", TRAIN, told, *code])
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert trained_steps() == 3
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    assert trained_steps() == 0
+    assert trained_steps("other code") == 3
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+    assert len(list((tmp_path / "logs").glob("earlier-*/checkpoint.safetensors"))) == 1

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that `sagecc distance`, `similarity` and `tsne` leave: a table, and what is to be known of it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from sagecc.schemas.files import write_atomically
+
+ANALYSIS_VERSION = "1.0"
+"""Of both files."""
+
+
+def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object]) -> None:
+    """Write out/name.parquet and .json, each whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    with write_atomically(out / f"{name}.parquet") as beside:
+        table.write_parquet(beside, compression="zstd", metadata={"sagecc.analysis_version": ANALYSIS_VERSION})
+    with write_atomically(out / f"{name}.json") as beside:
+        beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")

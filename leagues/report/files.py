@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: a league's stage leaves the report out, which has its own.
+"""A league's page and pictures as files, each whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagecc.leagues.plots import save_png
+from sagecc.leagues.report.contents import Contents
+from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.page import render
+from sagecc.leagues.report.pictures import league_pictures
+from sagecc.leagues.report.series import MOST_TRAJECTORIES
+from sagecc.schemas.files import write_atomically
+
+
+def write(
+    contents: Contents,
+    page: Path,
+    pictures: Path | None = None,
+    trajectories: int = MOST_TRAJECTORIES,
+    named: Sequence[str] = (),
+) -> None:
+    """Write the page and, into the folder `pictures` if given, its still pictures as PNG files.
+
+    trajectories, named: as for `render`. Examples that an earlier league left among the pictures are removed.
+    """
+    drawn = league_pictures(contents)
+    text = render(contents, drawn, trajectories, named)  # first: drawing a figure again moves its axes a little
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(page) as beside:
+        beside.write_text(text, encoding="utf-8")
+    if pictures is None:
+        return
+    pictures.mkdir(parents=True, exist_ok=True)
+    for picture in drawn:
+        save_png(picture.figure, pictures / f"{picture.name}.png")
+    for stale in {p.name for p in pictures.glob("example-*.png")} - {f"{p.name}.png" for p in drawn}:
+        (pictures / stale).unlink()
+
+
+def write_beside(league: Path, raw: Path) -> Path:
+    """Write a league's report.html and pictures beside its tables in the folder `league`; return the page's path.
+
+    raw: the heuristics' trajectories.
+    """
+    page = league / "report.html"
+    write(load(league, raw), page, league)
+    return page

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc doctor`: what works on this machine."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from sagecc.doctor.finding import GOLDEN, Check, Finding, Group, fails
+from sagecc.doctor.page import LEGEND, Page, write
+from sagecc.options import RAW, kernel_option
+
+LAB = "The lab (run, collect, league)"
+EXIT_CANNOT_RUN = 2
+
+Findings = dict[str, Finding]
+"""Of a group, by the checks' names."""
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Play every golden episode, import packages, ask for GPUs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@kernel_option()
+def command(everything: bool, as_json: bool, kernel: Path) -> int:
+    """Say what works on this machine, and what to do where something does not.
+
+    Each line is something that was tried, or looked for where it says so. Ends with status 0 where the lab runs (its
+    golden episode has the bytes it has on every machine), so that run, collect, pool and league can; else with 2.
+    What other lines say only matters to who wants that. It changes nothing and needs no root.
+    """
+    page = None if as_json else Page.here()
+    if page:
+        write(_about())
+    found = {group.title: _examined(group, page) for group in _groups(kernel, everything)}
+    failed = {name: finding for findings in found.values() for name, finding in findings.items() if finding.fails}
+    first = _what_stops_the_lab(found[LAB])
+    if page:
+        write(page.ending(_ending(first, failed), not first))
+        write(LEGEND)
+    else:
+        write(json.dumps(_object(first, found), indent=1))
+    return EXIT_CANNOT_RUN if first else 0
+
+
+def _groups(kernel: Path, everything: bool) -> Iterator[Group]:
+    yield _group(LAB, "lab", kernel, everything)
+    yield _group("Pool and learner (pool, sql, train)", "learning", RAW.parent, everything)
+    yield _group("A policy on this machine's own kernel (exec, attach)", "own_kernel")
+    yield _group("Optional", "around", kernel, everything)
+
+
+def _group(title: str, module: str, *about: object) -> Group:
+    """Return a module's checks; where it cannot be imported, that is what is found."""
+    try:
+        return Group(title, importlib.import_module(f"sagecc.doctor.{module}").checks(*about))
+    except Exception as error:
+        broken = fails(f"{type(error).__name__}: {error}", "install sagecc again")
+        return Group(title, (Check("all of it", lambda: broken),))
+
+
+def _examined(group: Group, page: Page | None) -> Findings:
+    """Do a group's checks, showing each as it is done where there is a page."""
+    if page:
+        write(page.title(group.title))
+    findings = {}
+    for check in group.checks:
+        if page and page.running(check.name):
+            write(page.running(check.name), newline=False)
+        findings[check.name] = check()
+        if page:
+            write(page.finding(check.name, findings[check.name]))
+    return findings
+
+
+def _about() -> str:
+    return f"sagecc {_version()}, Python {platform.python_version()}, Linux {platform.release()} {platform.machine()}"
+
+
+def _version() -> str:
+    try:
+        return metadata.version("sagecc")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _what_stops_the_lab(findings: Findings) -> str:
+    """Return what to do first so that the lab runs here; empty where it does: where the golden episode came out."""
+    if GOLDEN in findings and not findings[GOLDEN].fails:
+        return ""
+    return next(f"{name}: {it.what_to_do or it.text}" for name, it in findings.items() if it.fails)
+
+
+def _ending(first: str, failed: Findings) -> str:
+    if first:
+        return f"The lab cannot run here. First, {first}"
+    return "The lab works here." + (f" What does not: {', '.join(failed)}." if failed else "")
+
+
+def _object(first: str, found: Mapping[str, Findings]) -> dict[str, object]:
+    """Return what --json prints."""
+    return {
+        "about": _about(),
+        "lab_works": not first,
+        "first": first,
+        "groups": [
+            {"title": title, "checks": [{"name": name, **asdict(finding)} for name, finding in findings.items()]}
+            for title, findings in found.items()
+        ],
+    }

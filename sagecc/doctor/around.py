@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is used where it is there: real-time backends, Ray, what rebuilds or runs the whole chain."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from sagecc.collector.kernel.build import missing_packages
+from sagecc.collector.realtime import host, mahimahi
+from sagecc.doctor.extras import RAY, has_module, look_at
+from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
+
+CHAIN = {"git": "git", "make": "make"}
+BPF_TOOLS = {"clang": "clang", "llvm-strip": "llvm"}
+"""Programs, and the Debian packages that bring them."""
+
+
+def checks(kernel: Path, everything: bool) -> tuple[Check, ...]:
+    """Return the group's checks. kernel: where the lab's lies, or will. everything: import what is else looked for."""
+    return (
+        Check("real time", real_time),
+        Check("Mahimahi", through_mahimahi),
+        Check("Ray", lambda: look_at(RAY, everything)),
+        Check("make repro", chain),
+        Check("kernel build", lambda: kernel_tools(kernel)),
+        Check("BPF build", bpf_tools),
+    )
+
+
+def real_time() -> Finding:
+    """Can episodes run on this machine's own kernel, between network namespaces?"""
+    reason = host.why_not()
+    if reason:
+        return unneeded(f"only 'make bench-fidelity' needs it: {reason}")
+    return works("network namespaces and their tools")
+
+
+def through_mahimahi() -> Finding:
+    """Is Mahimahi there?"""
+    reason = mahimahi.why_not()
+    if reason is None:
+        return works(f"{' and '.join(mahimahi.TOOLS)} are on the PATH")
+    what, _, to_do = reason.partition(": ")
+    return unneeded(f"only --backend mahimahi needs it: {what}", to_do)
+
+
+def chain() -> Finding:
+    """Is what `make repro` goes through there?"""
+    missing = [name for name in CHAIN if shutil.which(name) is None]
+    missing += [] if has_module("dvc") else ["dvc"]
+    if missing:
+        return unneeded(f"only the checkout's stages need {', '.join(missing)}, not installed", "make setup")
+    return works(f"{', '.join(CHAIN)} and dvc are there")
+
+
+def kernel_tools(kernel: Path) -> Finding:
+    """Is what builds the virtual-time kernel there?"""
+    missing = missing_packages()
+    if not missing:
+        return works("gcc, make, flex, bison and the rest, for 'sagecc kernel'")
+    install = f"apt-get install {' '.join(missing)}"
+    if kernel.is_file():
+        return unneeded(f"only building another kernel needs {', '.join(missing)}", install)
+    return fails(f"building the kernel needs {', '.join(missing)}", install)
+
+
+def bpf_tools() -> Finding:
+    """Is what compiles the BPF scheme there?"""
+    missing = [package for tool, package in BPF_TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        return unneeded(f"only 'make bpf' needs {' and '.join(missing)}: the compiled objects are shipped")
+    return works("clang and llvm, for 'make bpf'")

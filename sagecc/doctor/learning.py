@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pool and learner: room for data, memory, cores, what trains a policy and what runs one."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from sagecc.doctor import extras
+from sagecc.doctor.extras import FOUND, asked, has_module, look_at, version
+from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
+from sagecc.schemas import limits
+from sagecc.schemas.limits import usable_cores
+
+GB, MB = 10**9, 10**6
+
+SMALL_GB, FULL_GB = 3, 30
+"""What raw trajectories and pool of a profile take, a second time in DVC's cache, and compiled for training."""
+
+EPISODE_MB = 256
+"""The most that an episode takes: its guest and the process that reads it (benchmarks/results/memory.json)."""
+
+TRIAL_BYTES = 1 << 20
+
+BASE = ("numpy", "pyarrow", "numba", "polars", "duckdb", "pydantic", "matplotlib")
+"""What pool, SQL, league and report import; some of it wants a processor with AVX2."""
+
+WITH_CUDA = "pip install 'tensorflow[and-cuda]', the version that is here (docs/cluster.md)"
+
+DEVICES = Path("/dev")
+DRIVER = """
+import ctypes, sys
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    sys.exit("no libcuda.so.1")
+if status := cuda.cuInit(0):
+    sys.exit(f"its driver finds none (cuInit: {status})")
+count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+cuda.cuDeviceGetCount(ctypes.byref(count))
+for number in range(count.value):
+    cuda.cuDeviceGetName(name, len(name), number)
+    print(name.value.decode())
+"""
+"""Asks the driver itself, which takes a moment where there is one, and no memory of the GPU."""
+
+GPUS = """
+from sagecc.learner.tensorflow_runtime import tf
+for gpu in tf.config.list_physical_devices("GPU"):
+    print(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+"""
+
+
+def checks(datasets: Path, everything: bool) -> tuple[Check, ...]:
+    """Return the group's checks. datasets: where data goes. everything: import what is else only looked for."""
+    return (
+        Check("disk", lambda: disk(datasets)),
+        Check("memory", memory),
+        Check("cores", cores),
+        Check("packages", lambda: packages(everything)),
+        Check("TensorFlow", lambda: look_at(extras.TRAIN, everything)),
+        Check("GPU", lambda: gpu(everything)),
+        Check("analysis", lambda: look_at(extras.ANALYSIS, everything)),
+        Check("LiteRT", lambda: look_at(extras.LITERT, everything)),
+        Check("ONNX", lambda: look_at(extras.ONNX, everything)),
+    )
+
+
+def disk(datasets: Path) -> Finding:
+    """May data be written here, and is there room for it?"""
+    there = datasets.absolute()
+    folder = next(path for path in (there, *there.parents) if os.path.isdir(path))  # noqa: PTH112 - pathlib's may raise
+    elsewhere = "go to a folder with more room, or name one with --out"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(TRIAL_BYTES))
+    except OSError as error:
+        return fails(f"nothing can be written into {folder}: {error.strerror}", elsewhere)
+    found = os.statvfs(folder)
+    free_gb = found.f_bavail * found.f_frsize / GB
+    room = f"{there}: {free_gb:,.1f} GB free"
+    if free_gb < SMALL_GB:
+        return fails(f"{room}, the profile small takes up to {SMALL_GB}", elsewhere)
+    if free_gb < FULL_GB:
+        return works(f"{room}, enough for the profile small; full takes up to {FULL_GB}")
+    return works(f"{room}, enough for the profile full ({FULL_GB})")
+
+
+def memory() -> Finding:
+    """How much may be used, and for how many episodes at a time is that?"""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    available = int(found[1]) * 1024 if found else None
+    limit = limits.memory_bytes()
+    usable = min((value for value in (available, limit) if value is not None), default=None)
+    if usable is None:
+        return fails("neither /proc/meminfo nor a control group says how much there is")
+    episodes = usable // (EPISODE_MB * MB)
+    limited = ", a control group's limit" if usable == limit else ""
+    text = f"{usable / GB:,.1f} GB{limited}: an episode takes up to {EPISODE_MB} MB, so {episodes:,} at a time"
+    if not episodes:
+        return fails(text, "free some, or give this container more")
+    return works(text, f"give 'collect' and 'league' --jobs {episodes}" if episodes < usable_cores() else "")
+
+
+def cores() -> Finding:
+    """How many may be used, of how many?"""
+    there, usable = os.cpu_count() or 1, usable_cores()
+    if usable == there:
+        return works(f"{there}, all of which may be used")
+    return works(
+        f"{usable} of {there} may be used, by affinity and control groups",
+        f"give --jobs {usable} to commands that have it: by themselves they start {there}",
+    )
+
+
+def packages(everything: bool) -> Finding:
+    """Is what pool and league import there?"""
+    missing = [module for module in BASE if not has_module(module)]
+    if missing:
+        return fails(f"{', '.join(missing)} missing", "install sagecc again")
+    broken = {module: error for module in BASE if everything and (error := asked(f"import {module}")[1])}
+    if broken:
+        return fails("; ".join(f"{module}: {error}" for module, error in broken.items()), "install sagecc again")
+    return works(f"{', '.join(BASE[:5])} and the rest{'' if everything else FOUND}")
+
+
+def gpu(everything: bool) -> Finding:
+    """Is there an NVIDIA GPU, by its driver's word, and can TensorFlow use it?"""
+    names, refused = asked(DRIVER)
+    devices = sorted(path.name for path in DEVICES.glob("nvidia[0-9]*"))
+    if refused and not devices:
+        return unneeded(f"no /dev/nvidia*, and {refused}: training takes the processor's cores")
+    if refused:
+        return fails(f"{', '.join(devices)}, but {refused}", "install NVIDIA's driver, or let this container use it")
+    build = _tensorflow_build()
+    if build is None:
+        return unneeded(f"{names}; only training would use it", extras.install(extras.TRAIN))
+    if not build.get("cuda"):
+        return fails(f"{names}, but this TensorFlow is built without CUDA", WITH_CUDA)
+    if everything:
+        seen, error = asked(GPUS)
+        found = f"TensorFlow sees {seen or 'none'}"
+        return works(found) if seen else fails(f"{names}: {error or found}", WITH_CUDA)
+    cudnn, package = f"libcudnn.so.{build['cudnn']}", f"nvidia-cudnn-cu{build['cuda'].split('.')[0]}"
+    if not version(package) and asked(f"import ctypes; ctypes.CDLL('{cudnn}')")[1]:
+        return fails(f"{names}, but CUDA's libraries are missing ({cudnn})", WITH_CUDA)
+    return works(f"{names}, CUDA's libraries, a TensorFlow built for them{FOUND}")
+
+
+def _tensorflow_build() -> dict[str, str] | None:
+    """Return the CUDA and cuDNN versions in TensorFlow's own notes of its build; None where it is not installed."""
+    spec = find_spec("tensorflow")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    notes = Path(spec.submodule_search_locations[0], "python/platform/build_info.py").read_text()
+    return dict(re.findall(r"'(cuda|cudnn)_version', '([^']+)'", notes))
