@@ -100,6 +100,11 @@ bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this m
 	python -m benchmarks.attach
 	$(RENDER)
 
+.PHONY: bench-torture
+bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, killed it goes on)
+	python -m benchmarks.torture
+	$(RENDER)
+
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
 	python -m benchmarks.orca

@@ -603,6 +603,65 @@ sRTT above {result["empty_above"]}, kernel state open, nothing lost for a second
 """
 
 
+def torture(result: dict[str, Any]) -> str:
+    """Return the section on kills and damaged inputs."""
+    stages = "\n".join(
+        f"| {name} | {r['kills']} | {_counted(r['victims'])} | {r['one_line']} | {r['went_on']} | {r['finished']} "
+        f"| {_counted(r['findings'])} | {r['minutes']:.0f} |"
+        for name, r in result["stages"].items()
+    )
+    agent, inputs = result["agent"], result["inputs"]
+    kinds = "\n".join(
+        f"| {r['kind']} | {r['inputs']:,} | {r['one line']:,} | {r['equal']:,} | {r['different']:,} "
+        f"| {_counted(r['findings'])} |"
+        for r in inputs
+    )
+    temporary = sum(r["temporary"] for r in result["stages"].values())
+    return f"""## Torture (`make bench-torture`)
+
+Kills: each stage's command as a small job of the profile `smoke`, killed with SIGKILL at a random moment between its
+start and its end, gone on with, killed again, until it was done; over and over. Killed is the command itself, its
+process group, or one process below it (which the command must survive or say in one line). What must hold after each
+kill: within ten seconds no process of it is left, nor a file in /dev/shm; nothing that was finished is lost. After each
+job: its files are the same bytes as those of one that was never disturbed, and no other file lies beside them.
+
+| stage | kills | of which | ended in one line | survived | jobs finished | findings | minutes |
+|---|---:|---|---:|---:|---:|---|---:|
+{stages}
+
+In TMPDIR, killed commands left {temporary} temporary files of TensorFlow's and no other.
+
+The agent of `sagecc attach` and `sagecc exec`, in mid-transfer on this machine's own kernel (12 Mbps, a queue of 40
+packets): {agent["kills"]} kills ({_counted(agent["ways"])}); findings: {_counted(agent["findings"])}. After each, the
+flow's window must move within a second, rise packet by packet and halve at a loss, as Reno's; the transfer must end
+with every byte; after `sagecc detach` no scheme, map, control group or process may be left.
+{agent["minutes"]:.0f} minutes.
+
+Damaged inputs, {sum(r["inputs"] for r in inputs):,} of them: one file each, by flipped bits, cuts, splices, noise; or
+text, documents and tables changed where it matters (values, types, names, columns, rows, metadata) and written whole.
+Each took the way that a command takes, in a process with limits of time and memory; {result["as_processes"]} of them
+through the command line as a process. Right is one line that names the file, or the sound file's result, or, where the
+file is still a valid one, another: but not where a checksum says that it was damaged.
+
+| input | tried | one line | the sound result | another valid one | findings |
+|---|---:|---:|---:|---:|---|
+{kinds}
+
+{result["input_minutes"]:.0f} minutes. All of it is drawn from the seed {result["seed"]}.
+
+What it found before, each now a test: a guest killed in its first milliseconds left a stopped process behind
+(`tests/collector/test_orphans.py`); workers killed all at once left semaphores in /dev/shm (`test_collect.py`); what a
+killed process was writing stayed beside models and leagues (`tests/schemas/test_files.py`); damaged files were read as
+if they were sound, or ended in a traceback (`tests/test_damaged_files.py`). Not mended: `sagecc sql` reads the pool's
+files as they lie, without their checksums; `sagecc pool check` holds them against those.
+"""
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """Return counts by name, the most frequent first."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "collect": collect,
     "full": full,
@@ -623,6 +682,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "examples": examples,
     "actions": actions,
     "report": report,
+    "torture": torture,
 }
 
 
