@@ -42,7 +42,7 @@ wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the k
 	@python -m scripts.wheel
 
 wheel-test: kernel ## Install a wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
-	@python -m scripts.wheel --for-test --out build/dist
+	@rm -rf build/dist && python -m scripts.wheel --for-test --out build/dist
 	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
