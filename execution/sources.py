@@ -89,5 +89,10 @@ def source_of(policy: PolicyArtefact, flows: int) -> Source:
 
 def _windows(policy: PolicyArtefact) -> Windows:
     """Return the observation windows of the pool that the policy learned from; the paper's where it does not say."""
-    text = policy.card.get("pool", {}).get("windows")
-    return Windows() if text is None else Windows.parse(str(text))
+    pool = policy.card.get("pool", {})
+    try:
+        if not isinstance(pool, dict):
+            raise SageccError(f"it learned from '{pool}', which is no pool")
+        return Windows.parse(str(pool["windows"])) if "windows" in pool else Windows()
+    except SageccError as error:
+        raise SageccError(f"policy {policy.path}: {error}: train it again or fetch it again") from error

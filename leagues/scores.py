@@ -208,9 +208,7 @@ def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> p
     within the window has no tick at the first edge: its own counters were zero there, and the link's capacity is
     taken from its first tick on.
     """
-    parts = _parts(folder)
-    _look_through(parts, episodes)
-    rows = pl.scan_parquet(parts, hive_partitioning=False, glob=False).select(_MEASURED)
+    rows = scan(folder, episodes, _MEASURED)
     edges = plan.filter(pl.col("episode_id").is_not_null()).select("episode_id", "window", "from_s", "to_s")
     times = pl.col("t_s")
     per_window = []
@@ -243,21 +241,23 @@ def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> p
     return _rates(table)
 
 
-def _look_through(parts: Sequence[Path], episodes: Sequence[Episode]) -> None:
-    """Hold files against the checksums of their pages, which Polars does not, and episodes against their rows.
+def scan(folder: Path, episodes: Sequence[Episode], columns: Sequence[str]) -> pl.LazyFrame:
+    """Return columns of a folder's raw rows, `episode_id` among them.
 
-    Raises SageccError.
+    They are read once before: Polars does not hold pages against their checksums. Raises SageccError where one does not
+    hold, or an episode has not the rows that it must have.
     """
     there: Counter[str] = Counter()
-    for path in parts:
-        with reading(path, chosen(RAW_SCHEMA, _MEASURED)) as file:
-            for batch in file.iter_batches(columns=_MEASURED):
+    for path in (parts := _parts(folder)):
+        with reading(path, chosen(RAW_SCHEMA, columns)) as file:
+            for batch in file.iter_batches(columns=columns):
                 runs = pc.run_end_encode(batch["episode_id"])
                 lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)
                 for name, length in zip(runs.values.to_pylist(), lengths.tolist(), strict=True):
                     there[name] += length
     for episode in episodes:
         _demand_rows(episode, there[episode.id])
+    return pl.scan_parquet(parts, hive_partitioning=False, glob=False).select(columns)
 
 
 def _rates(table: pl.DataFrame) -> pl.DataFrame:

@@ -166,7 +166,7 @@ def train(
 def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: Config) -> Outcome:
     """Return what there is to say of a run that had ended before."""
     step = finished.card.get("kept", {}).get("step", config.steps)
-    return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card["metrics"], step)
+    return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card.get("metrics", {}), step)
 
 
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
@@ -205,6 +205,7 @@ def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefac
         return None
     wanted = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
     whole = wanted <= found.intact_files() and (out / "metrics.json").exists()
+    whole = whole and all(isinstance(found.card.get(name, {}), dict) for name in ("metrics", "kept"))
     return found if whole and found.card.get("fingerprint") == fingerprint else None
 
 

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from sagecc.collector.grid import bottleneck
+from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
 from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.errors import SageccError
@@ -114,7 +115,9 @@ def environment_from(
     """
     if file is not None:
         _exclude("--environment", *(name for name in inspect.signature(environment_from).parameters if name != "file"))
-        return load_environment(file)
+        environment = load_environment(file)
+        _check_competitors(environment, f"{file}: cross")
+        return environment
     if not step > 0:
         raise SageccError(f"--step must be above 0, not {step:g}")
     if queue_packets is not None:
@@ -139,7 +142,19 @@ def environment_from(
         start_s=start,
     )
     back = Link(delay_ms=rtt / 2, jitter_ms=jitter_ms, jitter_reorders=jitter_reorders)
+    _check_competitors(environment, "--cross")
     return replace(environment, return_links=(back,))
+
+
+def _check_competitors(environment: Environment, where: str) -> None:
+    """Raise SageccError, saying where they are from, for competitors that are not of a kernel scheme."""
+    for name in sorted({flow.scheme for flow in environment.cross}):
+        try:
+            check_scheme(name)
+        except SageccError as error:
+            raise SageccError(f"{where}: {error}") from error
+        if name.startswith(POLICY_PREFIX):
+            raise SageccError(f"{where}: {name}: a competing flow must be of a kernel scheme")
 
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:

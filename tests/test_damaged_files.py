@@ -16,6 +16,7 @@ from sagecc.collector.pool import build_pool
 from sagecc.collector.pool_check import check_pool
 from sagecc.collector.store import KERNEL, SUMMARY, Partition
 from sagecc.exports.episodes import Choice, open_pool
+from sagecc.leagues.report.series import binned
 from sagecc.leagues.scores import find_episodes, read_rows, score
 from sagecc.learner.compiled import compile_pool
 from sagecc.schemas.environment import Environment
@@ -58,6 +59,10 @@ def play(data: Path) -> None:
     score(ENVIRONMENTS, ("cubic",), find_episodes([data / "raw"], ENVIRONMENTS, ("cubic",)))
 
 
+def report(data: Path) -> None:
+    binned(ENVIRONMENTS, find_episodes([data / "raw"], ENVIRONMENTS, ("cubic",)))
+
+
 def look(data: Path) -> None:
     for episode in find_episodes([data / "raw"], ENVIRONMENTS, ("cubic",)).values():
         read_rows(episode)
@@ -86,14 +91,14 @@ def refusal(reader: Callable[[Path], None], data: Path) -> str:
 
 
 def test_sound_files_are_read(data: Path) -> None:
-    for reader in (derive, play, look, go_on, compile_it, export):
+    for reader in (derive, play, report, look, go_on, compile_it, export):
         reader(data)
 
 
-@pytest.mark.parametrize("reader", [derive, play, look])
+@pytest.mark.parametrize("reader", [derive, play, report, look])
 def test_a_flipped_bit_of_raw_rows(reader: Callable[[Path], None], data: Path) -> None:
     part = data / "raw" / PARTITION / "part-000.parquet"
-    flip_a_value(part, "received_bytes" if reader is play else "bytes_acked")
+    flip_a_value(part, "received_bytes" if reader in (play, report) else "bytes_acked")
     assert "CRC checksum verification failed" in (said := refusal(reader, data))
     assert str(part.parent) in said
 
@@ -172,7 +177,7 @@ def test_text_that_is_no_environment(text: str) -> None:
         Environment.from_json(text)
 
 
-@pytest.mark.parametrize("reader", [play, look])
+@pytest.mark.parametrize("reader", [play, report, look])
 def test_fewer_rows_than_are_listed(reader: Callable[[Path], None], data: Path) -> None:
     """As where a file's footer no longer counts a row group."""
     rewrite(data / "raw" / PARTITION / "part-000.parquet", lambda table: table.slice(0, len(table) - 1))

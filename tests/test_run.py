@@ -118,8 +118,10 @@ def test_a_competitor_that_the_kernel_lacks(tmp_path: Path) -> None:
     text = (EXAMPLES / "parking-lot.yaml").read_text()
     for scheme, message in (("tahoe", "unknown scheme 'tahoe'"), ("policy:x", "must be of a kernel scheme")):
         file.write_text(text.replace("scheme: cubic", f"scheme: '{scheme}'"))
-        with pytest.raises(SageccError, match=message):
+        with pytest.raises(SageccError, match=rf"a\.yaml: cross: .*{message}"):
             CliRunner().invoke(run, ["--scheme", "reno", "--environment", str(file)], catch_exceptions=False)
+    with pytest.raises(SageccError, match="--cross: unknown scheme 'tahoe'"):
+        network("--cross", "tahoe")
 
 
 def test_mahimahi_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,9 @@ def attempt(index: int, work: Path, material: Path, seed: int) -> dict[str, Any]
         verdict, said = refused(refusal, damage, work)
     except SageccError as error:
         verdict, said = refused(RefusedError([f"sagecc: {' '.join(str(error).split())}"]), damage, work)
+    except OSError as error:  # as the command line says it
+        named = f"sagecc: {error.filename}: {error.strerror}"
+        verdict, said = refused(RefusedError([named if error.filename else repr(error)]), damage, work)
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         verdict, said = "traceback", f"{type(error).__name__}: {str(error)[:300]} ({where.filename}:{where.lineno})"

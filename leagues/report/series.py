@@ -18,9 +18,10 @@ import numpy.typing as npt
 import polars as pl
 
 from sagecc.leagues.plots import bin_width
-from sagecc.leagues.scores import Episode
+from sagecc.leagues.scores import Episode, scan
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.errors import SageccError
+from sagecc.schemas.tables import first_line
 
 LEVELS = 4000
 NONE = 65535
@@ -58,12 +59,13 @@ def binned(environments: Sequence[Environment], episodes: Mapping[tuple[str, str
     wanted = [e for (environment, _), e in episodes.items() if environment in by_id]
     found: dict[str, Floats] = {}
     for folder in sorted({e.folder for e in wanted}):
+        here = [episode for episode in wanted if episode.folder == folder]
+        ticks = scan(folder, here, ["episode_id", "t_s", "cwnd_pkts", *_COUNTERS])
         groups: dict[tuple[int, float, int], list[str]] = {}
-        for episode in wanted:
-            if episode.folder == folder:
-                groups.setdefault(grid(episode.environment), []).append(episode.id)
+        for episode in here:
+            groups.setdefault(grid(episode.environment), []).append(episode.id)
         for (first, width, count), ids in sorted(groups.items()):
-            found |= _fill(_bins(folder, ids, width), first, count)
+            found |= _fill(_bins(folder, ticks, ids, width), first, count)
     return found
 
 
@@ -74,12 +76,9 @@ def grid(environment: Environment) -> tuple[int, float, int]:
     return first, width, int(np.ceil(environment.duration_s / width - _SLACK)) - first
 
 
-def _bins(folder: Path, ids: Sequence[str], width: float) -> pl.DataFrame:
-    parts = sorted(folder.glob("part-*.parquet"))
-    if not parts:
-        raise SageccError(f"{folder}: episodes.parquet lists episodes but there is no part file; collect them again")
-    ticks = pl.scan_parquet(parts, hive_partitioning=False, glob=False).filter(pl.col("episode_id").is_in(ids))
-    bins = ticks.group_by("episode_id", bin=(pl.col("t_s") / width - _SLACK).ceil().cast(pl.Int64) - 1).agg(
+def _bins(folder: Path, ticks: pl.LazyFrame, ids: Sequence[str], width: float) -> pl.DataFrame:
+    own = ticks.filter(pl.col("episode_id").is_in(ids))
+    bins = own.group_by("episode_id", bin=(pl.col("t_s") / width - _SLACK).ceil().cast(pl.Int64) - 1).agg(
         pl.col("cwnd_pkts").mean(),
         pl.col("t_s", *_COUNTERS).max().cast(pl.Float64),
         pl.col("t_s", *_COUNTERS).min().cast(pl.Float64).name.prefix("first_"),
@@ -87,8 +86,8 @@ def _bins(folder: Path, ids: Sequence[str], width: float) -> pl.DataFrame:
     try:
         return bins.sort("episode_id", "bin").collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SageccError(f"{folder}: cannot read the raw trajectories ({line}); collect them again") from error
+        why = f"cannot read the raw trajectories ({first_line(error)})"
+        raise SageccError(f"{folder}: {why}; collect them again") from error
 
 
 def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Floats]:

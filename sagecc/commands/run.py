@@ -61,10 +61,6 @@ def command(
     """
     environment = environment_from(**network)
     check_scheme(scheme)
-    for name in sorted({flow.scheme for flow in environment.cross}):
-        check_scheme(name)
-        if name.startswith(POLICY_PREFIX):
-            raise SageccError(f"{name}: a competing flow must be of a kernel scheme")
     for path in (out, plot):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")

@@ -112,6 +112,13 @@ def test_sees_what_the_pool_holds_in_the_order_the_card_asks_for() -> None:
         np.testing.assert_array_equal(np.concatenate(fixed.seen), expected)
 
 
+@pytest.mark.parametrize("pool", [1.5, "small", {"windows": "many"}, {"windows": None}])
+def test_a_card_whose_pool_is_none_is_one_line(pool: object, tmp_path: Path) -> None:
+    folder = save_policy(tmp_path / "odd", provenance={"pool": pool})
+    with pytest.raises(SageccError, match=rf"policy {folder}: .*: train it again or fetch it again$"):
+        PolicyAgent.load(folder)
+
+
 def test_windows_are_those_of_the_pool_it_learned_from(tmp_path: Path) -> None:
     columns = trajectory(60)
     folder = save_policy(tmp_path / "small", provenance={"pool": {"windows": "10,10,10"}})
