@@ -219,11 +219,11 @@ class _Partition:
             self._write(advance, stop)
             if stop.is_set():
                 return
+            # before they take their name: a partition that is there has its note, or is derived again
+            write_note(self._note, self._fresh.glob("part-*.parquet"), self._derivation)
             shutil.rmtree(self.folder, ignore_errors=True)
             self._fresh.rename(self.folder)
-            parts = sorted(self.folder.glob("part-*.parquet"))
-            write_note(self._note, parts, self._derivation)
-            self._remember(parts)
+            self._remember(sorted(self.folder.glob("part-*.parquet")))
         finally:
             shutil.rmtree(self._fresh, ignore_errors=True)
 

@@ -166,6 +166,18 @@ def test_a_part_that_is_gone_is_derived_anew_and_a_damaged_one_is_not_taken_for_
     assert hashes(out) == before
 
 
+def test_a_partition_that_is_there_is_finished_whenever_its_maker_was_killed(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(partition: object, parts: object) -> None:
+        raise ChildProcessError("killed as soon as the partition had its name")
+
+    with monkeypatch.context() as patched, pytest.raises(ChildProcessError):
+        patched.setattr("sagecc.collector.pool._Partition._remember", killed)
+        build(raw, tmp_path / "pool", jobs=1)
+    assert (build(raw, tmp_path / "pool").derived, build(raw, tmp_path / "pool").unchanged) == (1, 2)
+
+
 def test_a_pool_without_a_manifest_gets_it_and_derives_nothing(raw: Path, tmp_path: Path) -> None:
     out = tmp_path / "pool"
     build(raw, out)
