@@ -26,7 +26,7 @@ import numpy.typing as npt
 from sagecc.learner.crr import Crr, Transitions
 from sagecc.learner.scaling import Floats
 from sagecc.learner.tensorflow_runtime import configure, tf
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]
@@ -293,7 +293,7 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
     if device == "gpu" and not gpus:
         raise SageccError(
             "--device gpu: TensorFlow sees no GPU on this machine (a driver is needed, and CUDA's libraries: "
-            "pip install 'tensorflow[and-cuda]'); leave the option out to train on the processor"
+            f"pip install 'tensorflow[and-cuda]'); leave the option out to train on the processor; {SEE_DOCTOR}"
         )
     used = [] if device == "cpu" else gpus[:1] if kind == "one" else gpus
     tf.config.set_visible_devices(used, "GPU")

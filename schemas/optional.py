@@ -20,16 +20,26 @@ def brought_by(extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         words = " ".join(str(error).split())
-        raise SageccError(f"this needs another library ({words}): pip install 'sagecc[{extra}]'") from error
+        raise SageccError(f"this needs another library ({words}): {how_to_install(extra)}") from error
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that brings an extra."""
+    return f"pip install 'sagecc[{extra}]'"
 
 
 def library(name: str, extra: str) -> Any:
-    """Return a library by its import name; raises as `brought_by` does.
-
-    A folder of the same name in the working directory (`datasets`, for one) is no library.
-    """
+    """Return a library by its import name; raises as `brought_by` does."""
     with brought_by(extra):
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
+        if not is_installed(name):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
         return importlib.import_module(name)
+
+
+def is_installed(name: str) -> bool:
+    """Tell, without importing it, whether there is a library of that import name.
+
+    A folder of the same name in the working directory (`datasets`, for one) is none.
+    """
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None

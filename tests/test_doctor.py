@@ -352,7 +352,7 @@ def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.Mon
     broken = extras.look_at(extras.ANALYSIS, everything=True)
     assert broken == fails("no AVX2", "pip install 'sagecc[analysis]', into an environment of its own")
     for module in (extras, learning):
-        monkeypatch.setattr(module, "has_module", lambda name: name not in ("polars", "trfl", "acme"))
+        monkeypatch.setattr(module, "is_installed", lambda name: name not in ("polars", "trfl", "acme"))
     assert learning.packages(everything=False) == fails("polars missing", "install sagecc again")
     missing = unneeded("not installed: dm-acme, trfl (only for training)", "pip install 'sagecc[train]'")
     assert extras.look_at(extras.TRAIN, everything=True) == missing
@@ -361,7 +361,7 @@ def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.Mon
 def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray_of_light").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not extras.has_module("ray_of_light") and extras.has_module("click")
+    assert not extras.is_installed("ray_of_light") and extras.is_installed("click")
     assert extras.version("click") and not extras.version("ray-of-light")
 
 
@@ -514,8 +514,8 @@ def test_no_bpf_file_system_and_no_control_groups(tmp_path: Path, monkeypatch: p
 
 def test_what_is_not_there_says_who_would_need_it(fake_kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", answer(None))
-    monkeypatch.setattr(around, "has_module", answer(False))
-    monkeypatch.setattr(extras, "has_module", answer(False))
+    monkeypatch.setattr(around, "is_installed", answer(False))
+    monkeypatch.setattr(extras, "is_installed", answer(False))
     for check in around.checks(fake_kernel, everything=False):
         found = check()
         assert found.state is State.UNNEEDED and "only " in found.text, check.name

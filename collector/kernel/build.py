@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sagecc.collector.identity import forget_identities, write_identities
-from sagecc.collector.machine import check_kernel
+from sagecc.collector.machine import check_kernel, check_machine
 from sagecc.schemas import shipped
 from sagecc.schemas.errors import SageccError
 from sagecc.schemas.files import sha256_file, write_atomically
@@ -141,8 +141,7 @@ def _identity() -> str:
 
 
 def _check_tools() -> None:
-    if os.uname().machine != "x86_64":
-        raise SageccError(f"the lab needs an x86-64 machine, this one is {os.uname().machine}")
+    check_machine()
     if missing := missing_packages():
         raise SageccError(f"building the kernel needs: apt-get install {' '.join(missing)}")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sagecc.collector.kernel.build import missing_packages
 from sagecc.collector.realtime import host, mahimahi
-from sagecc.doctor.extras import RAY, has_module, look_at
+from sagecc.doctor.extras import RAY, look_at
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
+from sagecc.schemas.optional import is_installed
 
 CHAIN = {"git": "git", "make": "make"}
 BPF_TOOLS = {"clang": "clang", "llvm-strip": "llvm"}
@@ -48,7 +49,7 @@ def through_mahimahi() -> Finding:
 def chain() -> Finding:
     """Is what `make repro` goes through there?"""
     missing = [name for name in CHAIN if shutil.which(name) is None]
-    missing += [] if has_module("dvc") else ["dvc"]
+    missing += [] if is_installed("dvc") else ["dvc"]
     if missing:
         return unneeded(f"only the checkout's stages need {', '.join(missing)}, not installed", "make setup")
     return works(f"{', '.join(CHAIN)} and dvc are there")

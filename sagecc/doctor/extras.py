@@ -8,9 +8,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 
 from sagecc.doctor.finding import Finding, fails, unneeded, works
+from sagecc.schemas.optional import how_to_install, is_installed
 
 FOUND = " (found; --all imports)"
 ASKING_S = 180
@@ -56,25 +56,14 @@ RAY = Extra("ray", "--engine ray, on many machines", (("ray", "ray"),), "ray")
 
 def look_at(extra: Extra, everything: bool) -> Finding:
     """Is an extra installed? everything: and can it be imported?"""
-    missing = [package for module, package in extra.packages if not has_module(module)]
+    missing = [package for module, package in extra.packages if not is_installed(module)]
     if missing:
-        return unneeded(f"not installed: {', '.join(missing)} (only for {extra.users})", install(extra))
+        return unneeded(f"not installed: {', '.join(missing)} (only for {extra.users})", how_to_install(extra.name))
     if everything and (error := asked(f"import {extra.probe}")[1]):
-        return fails(error, f"{install(extra)}, into an environment of its own")
+        return fails(error, f"{how_to_install(extra.name)}, into an environment of its own")
     chief, *others = (package for _, package in extra.packages)
     rest = " and the rest" if others else ""
     return works(f"{chief} {version(chief)}{rest}, for {extra.users}{'' if everything else FOUND}")
-
-
-def install(extra: Extra) -> str:
-    """Return how to install it."""
-    return f"pip install 'sagecc[{extra.name}]'"
-
-
-def has_module(name: str) -> bool:
-    """Tell whether a module can be found. A folder of that name in the working directory is none."""
-    spec = find_spec(name)
-    return spec is not None and spec.origin is not None
 
 
 def version(package: str) -> str:

@@ -10,10 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sagecc.doctor import extras
-from sagecc.doctor.extras import FOUND, asked, has_module, look_at, version
+from sagecc.doctor.extras import FOUND, asked, look_at, version
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
 from sagecc.schemas import limits
 from sagecc.schemas.limits import usable_cores
+from sagecc.schemas.optional import how_to_install, is_installed
 
 GB, MB = 10**9, 10**6
 
@@ -118,7 +119,7 @@ def cores() -> Finding:
 
 def packages(everything: bool) -> Finding:
     """Is what pool and league import there?"""
-    missing = [module for module in BASE if not has_module(module)]
+    missing = [module for module in BASE if not is_installed(module)]
     if missing:
         return fails(f"{', '.join(missing)} missing", "install sagecc again")
     broken = {module: error for module in BASE if everything and (error := asked(f"import {module}")[1])}
@@ -137,7 +138,7 @@ def gpu(everything: bool) -> Finding:
         return fails(f"{', '.join(devices)}, but {refused}", "install NVIDIA's driver, or let this container use it")
     build = _tensorflow_build()
     if build is None:
-        return unneeded(f"{names}; only training would use it", extras.install(extras.TRAIN))
+        return unneeded(f"{names}; only training would use it", how_to_install(extras.TRAIN.name))
     if not build.get("cuda"):
         return fails(f"{names}, but this TensorFlow is built without CUDA", WITH_CUDA)
     if everything:
