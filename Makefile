@@ -10,7 +10,7 @@ export HOME := $(CURDIR)/build/home
 endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PYTHON_FILES := benchmarks collector execution experiments leagues learner notebooks sagecc schemas scripts tests
+PYTHON_FILES := benchmarks collector common execution leagues learner notebooks policy pool sagecc schemas scripts studies tests
 C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
@@ -35,7 +35,7 @@ kernel: setup ## Build or verify the virtual-time kernel
 
 .PHONY: bpf
 bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); what is shipped needs none of them
-	@execution/bpf/compile
+	@execution/stock/bpf/compile
 
 .PHONY: wheel wheel-test
 wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the kernel inside
@@ -83,17 +83,17 @@ bench-distance: kernel ## Measure searches of the full pool for the nearest tran
 
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
-	python -m benchmarks.fidelity
+	python -m studies.fidelity
 	$(RENDER)
 
 .PHONY: bench-mahimahi
 bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/fidelity.md
-	python -m benchmarks.mahimahi
+	python -m studies.mahimahi
 	$(RENDER)
 
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
-	python -m benchmarks.policy_fidelity
+	python -m studies.policy_fidelity
 	$(RENDER)
 
 bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
@@ -107,19 +107,19 @@ bench-torture: kernel ## Kill every stage and the agent, damage every kind of in
 
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
-	python -m benchmarks.orca
+	python -m studies.orca
 	$(RENDER)
 
 .PHONY: policies
-policies: kernel ## Train and judge what experiments/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
-	python -m experiments.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
-	python -m experiments.render && python -m scripts.figures; exit $$status
+policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
+	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
+	python -m studies.training.render && python -m scripts.figures; exit $$status
 
 .PHONY: grid-league
 grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/results.md
-	sagecc league --profile full --raw datasets/full/raw --out .cache/experiments/full-grid
-	cp .cache/experiments/full-grid/league.json experiments/full-grid.json
-	python -m experiments.render && python -m scripts.figures
+	sagecc league --profile full --raw datasets/full/raw --out .cache/training/full-grid
+	cp .cache/training/full-grid/league.json studies/training/full-grid.json
+	python -m studies.training.render && python -m scripts.figures
 
 .PHONY: readme
 readme: ## Write the last league's table and picture into README.md

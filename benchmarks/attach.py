@@ -26,9 +26,9 @@ from tqdm import tqdm
 from benchmarks.machine import save
 from sagecc.collector.realtime import host
 from sagecc.collector.realtime.process import Program
-from sagecc.execution import kernel_scheme
-from sagecc.execution.shared import MODES, Shared
-from sagecc.execution.supervisor import driving
+from sagecc.execution.stock import kernel_scheme
+from sagecc.execution.stock.shared import MODES, Shared
+from sagecc.execution.stock.supervisor import driving
 
 MODEL, RUNTIME = Path("models/sagecc-1"), "litert"
 FLOWS = (1, 100, 1000)

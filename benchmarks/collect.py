@@ -18,12 +18,12 @@ from tqdm import tqdm
 
 from benchmarks import ns3
 from benchmarks.machine import CpuTime, save
-from sagecc.collector.episode import Episode, run_episode
-from sagecc.collector.grid import bottleneck, profile_environments
-from sagecc.collector.schemes import SCHEMES
-from sagecc.collector.store import Partition, pack
-from sagecc.collector.task import Task
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.run.grid import bottleneck, profile_environments
+from sagecc.collector.run.store import Partition, pack
+from sagecc.collector.run.task import Task
 from sagecc.schemas.environment import Environment, dumbbell
+from sagecc.schemas.schemes import SCHEMES
 
 KERNEL = Path("build/sagecc-linux")
 RATES_MBPS = (12, 24, 48, 96, 192)

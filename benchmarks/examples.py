@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.episode import run_episode
+from sagecc.collector.lab.episode import run_episode
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
 

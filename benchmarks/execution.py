@@ -19,9 +19,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from sagecc.learner import artefact, config, runtime
-from sagecc.learner.export import export
-from sagecc.learner.scaling import Floats, Scaling
+from sagecc.learner import config
+from sagecc.policy import artefact, runtime
+from sagecc.policy.export import export
+from sagecc.policy.scaling import Floats, Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 
 CONFIGURATIONS = ("paper", "small")

@@ -21,8 +21,8 @@ from tqdm import tqdm
 from benchmarks.machine import CpuTime, save
 from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
 from sagecc.learner.data import THREADS, Prefetch, WindowSampler
-from sagecc.learner.scaling import Floats, Scaling
 from sagecc.learner.selection import Trajectories
+from sagecc.policy.scaling import Floats, Scaling
 
 FILE_BYTES = 17 * 10**9
 EPISODE_ROWS = 3_400

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.machine import save
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 FULL = Path("datasets/full")
 STAGES = ("collect", "pool")

@@ -15,9 +15,10 @@ from typing import Any
 import gymnasium
 from tqdm import tqdm
 
+import sagecc.execution.environments  # noqa: F401 - registers ENVIRONMENT
 from benchmarks.collect import flat
 from benchmarks.machine import CpuTime, save
-from sagecc.execution.environments import ID
+from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.pool import FEATURE_NAMES
 
 RATES_MBPS = (12, 48)
@@ -46,7 +47,7 @@ def measure(rate_mbps: float, number: int) -> dict[str, float]:
 
 def single(rate_mbps: float) -> float:
     """Play one environment; returns the data packets sent."""
-    env = gymnasium.make(ID, environment=flat(rate_mbps, EPISODE_S))
+    env = gymnasium.make(ENVIRONMENT.id, environment=flat(rate_mbps, EPISODE_S))
     sent, over = 0.0, True
     for _ in range(STEPS):
         if over:
@@ -59,7 +60,7 @@ def single(rate_mbps: float) -> float:
 
 def vector(rate_mbps: float, number: int) -> float:
     """Play several environments side by side, STEPS steps of them together; returns the data packets sent."""
-    envs = gymnasium.make_vec(ID, num_envs=number, environment=flat(rate_mbps, EPISODE_S))
+    envs = gymnasium.make_vec(ENVIRONMENT.id, num_envs=number, environment=flat(rate_mbps, EPISODE_S))
     observations, infos = envs.reset(seed=0)
     sent = 0.0
     for _ in range(STEPS // number):

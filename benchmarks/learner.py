@@ -26,10 +26,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.data import Prefetch, WindowSampler
-from sagecc.schemas.errors import SageccError
 
 POOL, CACHE = Path("datasets/pool"), Path(".cache/pool")
 SIZES = (64, 256, 1024)
@@ -237,7 +237,7 @@ def answer_orders(step: Callable[[], object], parameters: int, batches: Prefetch
 
 def ours(config: Config, batches: Prefetch) -> tuple[Callable[[], object], int]:
     """Return our step, fed as in training, and the policy's number of parameters."""
-    from sagecc.learner.tensorflow_runtime import configure
+    from sagecc.common.tensorflow_runtime import configure
 
     configure(0)
     from sagecc.learner.crr import Crr
@@ -249,11 +249,11 @@ def ours(config: Config, batches: Prefetch) -> tuple[Callable[[], object], int]:
 
 def acme(config: Config, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], object], int]:
     """Return the step of Acme's RCRRLearner on the same networks, made of Acme's and Sonnet's modules."""
-    from sagecc.learner.tensorflow_runtime import configure
+    from sagecc.common.tensorflow_runtime import configure
 
     configure(0)
+    from sagecc.common.tensorflow_runtime import snt, tf
     from sagecc.learner import acme_compat
-    from sagecc.learner.tensorflow_runtime import snt, tf
 
     networks, continuous = acme_compat.networks, acme_compat.continuous
     width, features = config.width, len(config.observations)
@@ -301,7 +301,7 @@ def acme(config: Config, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], o
 
 def matrix_rate() -> float:
     """Return the GFLOP/s at which this core multiplies large matrices: the best of three."""
-    from sagecc.learner.tensorflow_runtime import tf
+    from sagecc.common.tensorflow_runtime import tf
 
     matrix = tf.random.stateless_normal([SQUARE, SQUARE], [0, 0])
     tf.matmul(matrix, matrix)

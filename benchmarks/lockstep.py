@@ -24,18 +24,18 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
-from sagecc.collector.engines import Engine, local
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.schemes import POLICY_PREFIX
-from sagecc.collector.task import Task
-from sagecc.execution.agent import policy_controller, policy_drive
-from sagecc.execution.lockstep import BATCH, lockstep
+from sagecc.collector.run.engines import Engine, local
+from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.task import Task
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.learner import config
-from sagecc.learner.artefact import Control, PolicyArtefact, write
-from sagecc.learner.sage import NetworkSizes
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.artefact import Control, PolicyArtefact, write
+from sagecc.policy.sage import NetworkSizes
 from sagecc.schemas.pool import FEATURE_NAMES
 from sagecc.schemas.raw import TICK_S
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 KERNEL = Path("build/sagecc-linux")
 SHIPPED = Path("models/sagecc-1")

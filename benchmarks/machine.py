@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -56,8 +56,8 @@ class CpuTime:
         return self.own_s - start.own_s + self.children_s - start.children_s
 
 
-def save(name: str, result: Mapping[str, object]) -> None:
-    """Write benchmarks/results/<name>.json with the machine beside the result."""
-    RESULTS.mkdir(exist_ok=True)
-    with write_atomically(RESULTS / f"{name}.json") as beside:
+def save(name: str, result: Mapping[str, object], folder: Path = RESULTS) -> None:
+    """Write <folder>/<name>.json with the machine beside the result."""
+    folder.mkdir(exist_ok=True)
+    with write_atomically(folder / f"{name}.json") as beside:
         beside.write_text(json.dumps({"machine": describe(), "result": result}, indent=1) + "\n")

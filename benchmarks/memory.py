@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from benchmarks.collect import cpu_s
 from benchmarks.machine import save
-from sagecc.collector.grid import set_one, set_two
-from sagecc.collector.schemes import SCHEMES
+from sagecc.collector.run.grid import set_one, set_two
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.schemes import SCHEMES
 
 SAMPLE_S = 0.05
 SET_TWO_SCHEMES = ("cubic", "bbr2")

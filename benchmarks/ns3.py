@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.machine import CpuTime
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 
 SOURCE = Path(__file__).with_name("ns3_dumbbell.cc")
 PROGRAM = Path("build/ns3_dumbbell")

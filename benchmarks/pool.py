@@ -27,10 +27,10 @@ import duckdb
 
 from benchmarks.feeding import drop
 from benchmarks.machine import CpuTime, save
-from sagecc.collector.pool import build_pool
-from sagecc.collector.pool_check import check_pool
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.views import open_pool
+from sagecc.common.errors import SageccError
+from sagecc.pool.checks import check_pool
+from sagecc.pool.derivation import build_pool
+from sagecc.pool.views import open_pool
 
 RAW = Path("datasets/full/raw")
 LEAGUE = Path("leagues/results")

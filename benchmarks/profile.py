@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks.collect import flat
 from benchmarks.machine import save
-from sagecc.collector.lab import run_guest
-from sagecc.collector.spec import episode_spec
+from sagecc.collector.lab.boot import run_guest
+from sagecc.collector.lab.spec import episode_spec
 
 EPISODES = {"start and end": (12.0, 0.05, 20), "12 Mbps": (12.0, 60.0, 2), "192 Mbps": (192.0, 60.0, 1)}
 """What is profiled: rate (Mbps), virtual seconds, how many times."""

@@ -10,13 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import studies
 from benchmarks.machine import RESULTS
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 PAGE = Path("docs/benchmarks.md")
+FOLDERS = (RESULTS, studies.RESULTS)
 HEAD = """# Benchmarks
 
-Made by `make bench` (`benchmarks/`): every figure comes from a file under `benchmarks/results/`.
+Made by `make bench`: every figure comes from a file under `benchmarks/results/` (speed) or `studies/results/`
+(behaviour).
 Absolute figures hold for the machine named with them.
 """
 
@@ -653,7 +656,7 @@ file is still a valid one, another: but not where a checksum says that it was da
 
 What it found before, each now a test: a guest killed in its first milliseconds left a stopped process behind
 (`tests/collector/test_orphans.py`); workers killed all at once left semaphores in /dev/shm (`test_collect.py`); what a
-killed process was writing stayed beside models and leagues (`tests/schemas/test_files.py`); damaged files were read as
+killed process was writing stayed beside models and leagues (`tests/common/test_files.py`); damaged files were read as
 if they were sound, or ended in a traceback (`tests/test_damaged_files.py`); a pool's partition whose maker was killed
 just after it had its name was derived again (`test_pool.py`). Not mended: `sagecc sql` reads the pool's
 files as they lie, without their checksums; `sagecc pool check` holds them against those.
@@ -693,8 +696,8 @@ def page() -> str:
     """Return docs/benchmarks.md as the results say it."""
     parts = [HEAD]
     for name, section in SECTIONS.items():
-        path = RESULTS / f"{name}.json"
-        if path.exists():
+        path = next((path for folder in FOLDERS if (path := folder / f"{name}.json").exists()), None)
+        if path:
             saved = json.loads(path.read_text())
             m = saved["machine"]
             where = f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}, {m['date']}"

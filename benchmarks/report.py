@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.machine import CpuTime, save
+from sagecc.common.errors import SageccError
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.series import MOST_TRAJECTORIES
-from sagecc.schemas.errors import SageccError
 
 LEAGUES = (
     ("small", Path("leagues/results"), Path("datasets/raw"), Path("leagues/analysis")),
-    ("full", Path(".cache/experiments/full-grid"), Path("datasets/full/raw"), Path("none")),
+    ("full", Path(".cache/training/full-grid"), Path("datasets/full/raw"), Path("none")),
 )
 """Profile, league, heuristics' trajectories, analyses."""
 

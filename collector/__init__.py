@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab that boots and runs episodes, the grid, and the pool's derivation."""
+"""Collecting: the kernel, the guest, one episode in the lab, runs over a grid, and real-time backends beside them."""

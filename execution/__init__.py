@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy runtime: a learned policy in charge of the windows of flows."""
+"""A policy in charge of flows: in the lab, in environments for reinforcement learning, on a stock kernel."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 ANALYSIS_VERSION = "1.0"
 """Of both files."""

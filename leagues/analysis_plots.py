@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.plots import POLICY, SHADE, label, style
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2933", "#8c6d1f")
 """Okabe and Ito's less the policies' own, and a brown."""

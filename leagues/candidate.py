@@ -8,12 +8,12 @@ import fcntl
 from collections.abc import Sequence
 from pathlib import Path
 
-from sagecc.collector.collect import collect
-from sagecc.collector.engines import local
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.identity import kernel_identity
-from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.kernel.identity import kernel_identity
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
+from sagecc.collector.run.grid import profile_environments
 from sagecc.leagues.league import Rules, lab_runner, play
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 MEAN_RATE = "winning_rate"
 """The score that is the mean over the sets."""
@@ -22,8 +22,8 @@ MEAN_RATE = "winning_rate"
 class CandidateLeague:
     """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score.
 
-    profile: of collector.grid. schemes: the heuristics. kernel: the built kernel. heuristics: where their trajectories
-    lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs:
+    profile: of collector.run.grid. schemes: the heuristics. kernel: the built kernel. heuristics: where their
+    trajectories lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs:
     processes that run episodes.
     """
 

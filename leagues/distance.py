@@ -20,7 +20,7 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.leagues.transitions import BLOCK_ROWS, Ints, PoolTransitions
-from sagecc.learner.scaling import Floats
+from sagecc.policy.scaling import Floats
 
 DISTANCE_SCHEMA = {
     "set": pl.String,

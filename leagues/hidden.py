@@ -13,14 +13,14 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from sagecc.collector.features import RAW_NEEDED
-from sagecc.execution.agent import PolicyAgent
-from sagecc.learner.artefact import PolicyArtefact
-from sagecc.learner.exact import ExactOps, scaled
-from sagecc.learner.sage import NetworkSizes
-from sagecc.learner.scaling import Floats
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.optional import brought_by
+from sagecc.common.errors import SageccError
+from sagecc.common.optional import brought_by
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.exact import ExactOps, scaled
+from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.scaling import Floats
+from sagecc.pool.features import RAW_NEEDED
 
 with brought_by("analysis"):
     from sklearn.manifold import TSNE

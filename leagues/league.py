@@ -12,13 +12,16 @@ from pathlib import Path
 
 import polars as pl
 
-from sagecc.collector.collect import EpisodesFailedError, collect
-from sagecc.collector.identity import join_identities
-from sagecc.collector.schemes import POLICY_PREFIX
-from sagecc.collector.spec import Drive
-from sagecc.collector.store import SPOOL, partition
-from sagecc.execution.agent import policy_controller, policy_drive
-from sagecc.execution.lockstep import BATCH, lockstep
+from sagecc.collector.kernel.identity import join_identities
+from sagecc.collector.lab.spec import Drive
+from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.store import SPOOL, partition
+from sagecc.common import shipped
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.manifest import digest
+from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.scores import Episode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
@@ -35,11 +38,8 @@ from sagecc.leagues.standings import (
     sets,
     standings,
 )
-from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment, episode_id
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file, write_atomically
-from sagecc.schemas.manifest import digest
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 LEAGUE_VERSION = "1.2"
 """Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own."""
@@ -96,8 +96,8 @@ class League:
 
     wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
     robustness: the standings by other rules; missing: environments without an episode, by scheme; failures: why a
-    policy's episode failed, by environment and scheme; kernel: its identity (collector.identity); policies: SHA-256 of
-    each policy's files; terms: how they played.
+    policy's episode failed, by environment and scheme; kernel: its identity (collector.kernel.identity);
+    policies: SHA-256 of each policy's files; terms: how they played.
     """
 
     profile: str
@@ -223,7 +223,7 @@ def _run_policies(
 def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms: Terms = Terms()) -> RunPolicies:
     """Return what runs policies for `play`: the collector, on this kernel.
 
-    jobs: processes. batch: the guests that share an inference in each (execution.lockstep). terms: those of `play`.
+    jobs: processes. batch: the guests that share an inference in each (execution.lab.lockstep). terms: those of `play`.
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -344,7 +344,7 @@ def _demand(
 
 
 def _one_kernel(episodes: Iterable[Episode]) -> str:
-    """Return the identity of what all episodes ran on (collector.identity)."""
+    """Return the identity of what all episodes ran on (collector.kernel.identity)."""
     kernels: dict[str, Episode] = {}
     for episode in episodes:
         kernels.setdefault(episode.kernel, episode)

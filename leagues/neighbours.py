@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.common.optional import brought_by
 from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
 from sagecc.leagues.transitions import SIZE, Ints, PoolTransitions
-from sagecc.learner.scaling import Floats
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
-from sagecc.schemas.optional import brought_by
+from sagecc.policy.scaling import Floats
 
 with brought_by("analysis"):
     import faiss

@@ -28,10 +28,10 @@ from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
-from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
 from sagecc.leagues.standings import sets
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 INK = "#1f2933"
 """Text, axes and grid; `to_svg` turns it into the page's own text colour."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sagecc.collector.schemes import SCHEMES
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
+from sagecc.schemas.schemes import SCHEMES
 
 
 @dataclass(frozen=True)

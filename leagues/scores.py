@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.collector.run.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.common.errors import SageccError
+from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
-from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 SCORE_SCHEMA = {
     "set": pl.String,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import rescore
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 
 FriendlyMargin = Literal["score", "rate"]
 

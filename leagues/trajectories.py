@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from sagecc.collector.grid import set_one
-from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.run.grid import set_one
+from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather, policy_sha256
 from sagecc.leagues.scores import Episode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)
 """Section 7.1's environment: the rate changes from 24 to 96 Mbps; 40 ms and 4 BDP are ours, the paper does not say."""

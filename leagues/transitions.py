@@ -3,7 +3,7 @@
 
 A cosine compares directions from the origin, and the pool's columns have units: a window of thousands of packets or an
 RTT variance would decide every angle alone. So each column is first brought to mean 0 and deviation 1 over the pool,
-after symlog, as the learner's inputs are (learner.scaling); LIMIT bounds what is left of rare spikes.
+after symlog, as the learner's inputs are (policy.scaling); LIMIT bounds what is left of rare spikes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sagecc.collector.features import RAW_NEEDED, Windows, derive
+from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
 from sagecc.learner.data import RowFile
-from sagecc.learner.scaling import Floats, InputTransform, Scaling, symlog
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.scaling import Floats, InputTransform, Scaling, symlog
+from sagecc.pool.features import RAW_NEEDED, Windows, derive
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 STATE = len(FEATURE_NAMES)

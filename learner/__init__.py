@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learner: a congestion-control policy trained from the pool alone, with Critic-Regularized Regression."""
+"""Training: windows of the pool, networks, losses, the loop, its configurations."""

@@ -21,8 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
-from sagecc.learner.tensorflow_runtime import snt
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import snt
 
 TESTED_VERSIONS = ("0.2.4", "0.4.0")
 

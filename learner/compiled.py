@@ -4,7 +4,7 @@
 Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So
 the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian) with an
 index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
-by other code (schemas.code); another pool never meets the first one's rows. Compiling takes the memory of one block
+by other code (common.code); another pool never meets the first one's rows. Compiling takes the memory of one block
 of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one left
 is made anew.
 """
@@ -29,12 +29,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.learner.scaling import Floats, Moments, symlog
+from sagecc.common import code
+from sagecc.common.errors import SageccError
+from sagecc.common.files import parquet_digest, sha256_file, sync
+from sagecc.common.manifest import MANIFEST, Manifest
+from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
-from sagecc.schemas import code
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import parquet_digest, sha256_file, sync
-from sagecc.schemas.manifest import MANIFEST, Manifest
+from sagecc.policy.scaling import Floats, Moments, symlog
 from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     FEATURE_NAMES,
@@ -45,7 +46,6 @@ from sagecc.schemas.pool import (
     check_version,
     partition_of,
 )
-from sagecc.schemas.tables import UNREADABLE, chosen, column_fault, first_line
 
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from sagecc.learner.sage import NetworkSizes
-from sagecc.learner.scaling import InputTransform
+from sagecc.common.errors import SageccError
 from sagecc.learner.selection import EVERYTHING, Selection
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.config import Config
 from sagecc.learner.networks import WHOLE, Critic, Policy, Share, sample
-from sagecc.learner.tensorflow_runtime import tf
 
 
 class Batch(NamedTuple):

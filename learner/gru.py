@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagecc.learner.tensorflow_runtime import snt, tf
+from sagecc.common.tensorflow_runtime import snt, tf
 
 
 class Gru(snt.Module):  # type: ignore[misc]

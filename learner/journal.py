@@ -14,11 +14,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.crr import METRICS, Crr
-from sagecc.learner.tensorflow_runtime import tf
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
 
 EVALUATION = "evaluation/"
 """Before a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""

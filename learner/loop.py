@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sagecc.common.errors import SageccError
 from sagecc.learner import histograms
 from sagecc.learner.config import Config
 from sagecc.learner.crr import METRICS, Crr
 from sagecc.learner.data import ALL, Prefetch, WindowSampler
 from sagecc.learner.evaluation import Candidates
 from sagecc.learner.journal import Journal
-from sagecc.learner.scaling import Floats
 from sagecc.learner.signals import HeldSignals
 from sagecc.learner.strategy import Step, Strategy
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import FEATURE_NAMES
 
 DIVERGED = 1e6

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner.acme_compat import continuous as acme
 from sagecc.learner.acme_compat import uniform_initializer
 from sagecc.learner.config import Config
 from sagecc.learner.gru import Gru, Memoryless, lowered, product
-from sagecc.learner.tensorflow_runtime import snt, tf
 
 
 class Trunk(snt.Module):  # type: ignore[misc]

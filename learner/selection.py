@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.tables import UNREADABLE, first_line
+from sagecc.common.errors import SageccError
+from sagecc.common.tables import UNREADABLE, first_line
 
 
 @dataclass(frozen=True)

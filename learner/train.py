@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagecc.learner import artefact
+from sagecc.common import code
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
-from sagecc.learner.scaling import Floats
-from sagecc.schemas import code
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.policy import artefact
+from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ def train(
         return _outcome(finished, out, logs, config)
 
     # Only a run that trains needs TensorFlow, which takes seconds to load.
-    from sagecc.learner.export import export
     from sagecc.learner.loop import Saving, follow, run
     from sagecc.learner.strategy import connect
+    from sagecc.policy.export import export
 
     place = connect(strategy, device, seed)
     place.part(config.batch)

@@ -13,18 +13,18 @@ import click
 import polars as pl
 from matplotlib.figure import Figure
 
-from sagecc.collector.grid import PROFILES, profile_environments
-from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.common.limits import usable_cores
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.trajectories import choose, episodes_of
 from sagecc.leagues.transitions import PoolTransitions
-from sagecc.learner.scaling import InputTransform
 from sagecc.options import RAW, kernel_option, parse_schemes
+from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.limits import usable_cores
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 import duckdb
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 TABLE_ROWS = 10_000
 """What a table shows at most."""

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import click
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 COMMANDS = Path(__file__).parent / "commands"
 ORDER = ("doctor", "schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")

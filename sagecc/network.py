@@ -14,11 +14,11 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from sagecc.collector.grid import bottleneck
-from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
+from sagecc.collector.run.grid import bottleneck
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 from sagecc.schemas.trace_file import read_trace
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from sagecc.collector.schemes import SCHEMES, check_scheme
-from sagecc.schemas import shipped
+from sagecc.common import shipped
+from sagecc.schemas.schemes import SCHEMES, check_scheme
 
 RAW = Path("datasets/raw")
 POOL = Path("datasets/pool")

@@ -15,7 +15,7 @@ import click
 import duckdb
 
 from sagecc.answers import LAYOUTS, Print, ask, one_line_errors, print_table
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 PROMPT, MORE = "sagecc> ", "   ...> "
 ROWS = 40

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 Reward = Literal["power", "friendliness"]
 Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from sagecc.schemas import shipped
+from sagecc.common import shipped
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import (
     MAX_FLOWS,
     MAX_LINKS,
@@ -34,7 +35,6 @@ from sagecc.schemas.environment import (
     Trace,
     queue_bytes,
 )
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.trace_file import read_trace
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 from sagecc.schemas.raw import RAW_SCHEMA
 
 POOL_VERSION = "1.1"

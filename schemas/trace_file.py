@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Trace
-from sagecc.schemas.errors import SageccError
 
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
 

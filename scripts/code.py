@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What code each stage of dvc.yaml hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
 
-A file lists every source with its digest: the modules behind the stage's command (schemas.code), and what is BESIDE
+A file lists every source with its digest: the modules behind the stage's command (common.code), and what is BESIDE
 them. So a stage's file changes exactly when code that it can reach does, and a `diff` of two tells which.
 
 `python -m scripts.code --accept collect` tells the lock files that what the stage made is what its present code makes:
@@ -21,9 +21,9 @@ from types import MappingProxyType
 import yaml
 from dvc.utils.serialize import dumps_yaml, load_yaml
 
-from sagecc.schemas.code import Code
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.common.code import Code
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file, write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = Path("dvc.yaml")
@@ -38,8 +38,8 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "collector/kernel/config",
             "collector/kernel/modules/*",
             "collector/kernel/patches/*",
-            "sagecc.collector.identity",
-            "sagecc.collector.schemes",
+            "sagecc.collector.kernel.identity",
+            "sagecc.schemas.schemes",
         ),
         "train": ("learner/configs/*.yaml",),
         "report": ("leagues/report/*.css", "leagues/report/*.js", "sagecc.leagues.report.files"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 from sagecc.schemas.pool import POOL_VERSION, WINDOW_NAMES, dictionary
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "columns.md"

@@ -11,8 +11,8 @@ from typing import Any
 import mlcroissant as mlc
 import pyarrow as pa
 
-from sagecc.exports.about import AUTHOR, CITATION, SUMMARY, TAGS, TITLE
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
+from sagecc.pool.exports.about import AUTHOR, CITATION, SUMMARY, TAGS, TITLE
 from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS, POOL_VERSION, Column
 from scripts.dataset_card import FOLDER, LICENCE_URL, LIMITS, USES, measured
 

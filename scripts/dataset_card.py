@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from sagecc.collector.schemes import SCHEMES
-from sagecc.exports.about import CITATION, PAPER, SUMMARY, TITLE
-from sagecc.exports.to_huggingface import header
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
+from sagecc.pool.exports.about import CITATION, PAPER, SUMMARY, TITLE
+from sagecc.pool.exports.to_huggingface import header
 from sagecc.schemas.pool import COLUMNS_FILE, EPISODES_FILE, FEATURE_NAMES, PARTS, POOL_VERSION, WINDOWS_TICKS
+from sagecc.schemas.schemes import SCHEMES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "datasets"
@@ -56,7 +56,7 @@ def measured() -> Figures:
     lock = yaml.safe_load((FOLDER / "full" / "dvc.lock").read_text())["stages"]
     sizes = {out["path"]: out["size"] for stage in lock.values() for out in stage["outs"]}
     bench = json.loads((ROOT / "benchmarks" / "results" / "full.json").read_text())
-    grid = json.loads((ROOT / "experiments" / "full-grid.json").read_text())
+    grid = json.loads((ROOT / "studies" / "training" / "full-grid.json").read_text())
     result = bench["result"]
     return Figures(
         environments=grid["environments"],

@@ -4,8 +4,8 @@
 docs/figures.yaml gives each number a name, a query of DuckDB over files in Git, and how its columns are written. In a
 page it stands between `<!-- = name -->` and `<!-- / -->`, which no reader sees.
 
-The queries' views are benchmarks/results/NAME.json as NAME, the fields of its result as columns, and
-experiments/full-grid.json as full_grid.
+The queries' views are benchmarks/results/NAME.json or studies/results/NAME.json as NAME, the fields of its result as
+columns, and studies/training/full-grid.json as full_grid.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 import duckdb
 import yaml
 
+import studies
 from benchmarks.machine import RESULTS
-from experiments.render import GRID
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from studies.training.render import GRID
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "docs" / "figures.yaml"
@@ -46,7 +47,7 @@ def figures() -> Mapping[str, str]:
     """
     listed = yaml.safe_load(LIST.read_text())
     with duckdb.connect() as connection:
-        for path in RESULTS.glob("*.json"):
+        for path in (*RESULTS.glob("*.json"), *studies.RESULTS.glob("*.json")):
             connection.execute(f"CREATE VIEW \"{path.stem}\" AS SELECT unnest(result) FROM read_json('{path}')")
         connection.execute(f"CREATE VIEW full_grid AS FROM read_json('{GRID}')")
         return {name: _written(connection, name, **entry) for name, entry in listed.items()}

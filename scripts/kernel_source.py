@@ -15,7 +15,7 @@ import re
 import tarfile
 from pathlib import Path
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 WORD = re.compile(r"[^\s()$=:;\\,'\"]+")
 RULES = re.compile(

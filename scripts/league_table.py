@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
 
 LEAGUE = Path("leagues/results/league.json")
 PICTURE = Path("leagues/results/standings.png")

@@ -13,7 +13,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TIMEOUT_S = 600

@@ -21,8 +21,8 @@ from dvc.exceptions import DvcException
 from dvc.schema import COMPILED_LOCKFILE_SCHEMA
 from dvc.utils import strictyaml
 
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
 from scripts.league_table import LEAGUE, read_league, text_table
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagecc.schemas.files import sha256_file
+from sagecc.common.files import sha256_file
 
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534
@@ -56,8 +56,8 @@ RUNTIME = """
 import sys
 import numpy as np
 from sagecc.learner import runtime
-from sagecc.learner.artefact import PolicyArtefact
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.common.errors import SageccError
 policy = PolicyArtefact.load("sagecc-1")
 try:
     step = runtime.load(policy, "{}")

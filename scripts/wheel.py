@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make wheel`: dist/sagecc-*.whl and its source distribution, with the lab's kernel, the same bytes from one commit.
 
-Both are made of one tree: the packages' tracked files, and in `sagecc/shipped` what schemas.shipped looks for: the
+Both are made of one tree: the packages' tracked files, and in `sagecc/shipped` what common.shipped looks for: the
 kernel, the shipped policy, environments, and the source of what in the kernel is under the GPL or LGPL, so that who
 passes the wheel on passes that on too.
 """
@@ -21,15 +21,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sagecc.collector.identity import identity_folder
 from sagecc.collector.kernel.build import PACKAGE, STAMP, Kernel, ensure_kernel, source_archive
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.collector.kernel.identity import identity_folder
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file, write_atomically
 from scripts import kernel_source
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = "sagecc/shipped"
-"""Where schemas.shipped looks, in a wheel."""
+"""Where common.shipped looks, in a wheel."""
 
 PLACES = {
     "sagecc": "sagecc",

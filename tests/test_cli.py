@@ -15,7 +15,7 @@ import click
 import pytest
 
 import sagecc.cli as entry
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 Raising = Callable[[BaseException], tuple[int, str]]
 COMMANDS = sorted(path.stem for path in entry.COMMANDS.glob("[a-z]*.py"))

@@ -12,19 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sagecc.collector.pool import build_pool
-from sagecc.collector.pool_check import check_pool
-from sagecc.collector.store import KERNEL, SUMMARY, Partition
-from sagecc.exports.episodes import Choice, open_pool
+from sagecc.collector.run.store import KERNEL, SUMMARY, Partition
+from sagecc.common.errors import SageccError
+from sagecc.common.manifest import MANIFEST
 from sagecc.leagues.report.series import binned
 from sagecc.leagues.scores import find_episodes, read_rows, score
 from sagecc.learner.compiled import compile_pool
+from sagecc.pool.checks import check_pool
+from sagecc.pool.derivation import build_pool
+from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.manifest import MANIFEST
-
-from .collector.synthetic import META, network, table, trajectory, write_partition
-from .damage import flip_a_value, rewrite
+from tests.helpers.damage import flip_a_value, rewrite
+from tests.helpers.raw_episodes import META, network, table, trajectory, write_partition
 
 PARTITION = "set=I/scheme=cubic"
 ENVIRONMENTS = tuple(network("I", mbps) for mbps in (12.0, 24.0))

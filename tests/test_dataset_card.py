@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 import yaml
 
-from sagecc.collector.pool import build_pool
+from sagecc.pool.derivation import build_pool
 from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS
 from scripts import croissant, dataset_card
-from tests.collector.synthetic import write_partition
 from tests.conftest import ROOT
+from tests.helpers.raw_episodes import write_partition
 
 
 @pytest.fixture(scope="module")

@@ -19,22 +19,23 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from sagecc.collector import golden, machine
-from sagecc.collector.identity import LAB, POLICY, identity_folder, kernel_identity, write_identities
+from sagecc.collector.kernel import machine
+from sagecc.collector.kernel.identity import LAB, POLICY, identity_folder, kernel_identity, write_identities
+from sagecc.collector.lab.spec import BASE_MEMORY_MB
 from sagecc.collector.realtime import host, mahimahi
-from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.collector.spec import BASE_MEMORY_MB
+from sagecc.collector.run import golden
 from sagecc.commands.doctor import command
+from sagecc.common import limits
+from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.doctor import around, extras, lab, learning, own_kernel
 from sagecc.doctor.finding import GOLDEN, Check, Finding, State, fails, refuses, unneeded, works
 from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
 from sagecc.doctor.tracing import Trial, trial
-from sagecc.execution import cgroup, kernel_scheme, libbpf, supervisor
-from sagecc.schemas import limits
-from sagecc.schemas.errors import SEE_DOCTOR, SageccError
-from tests.collector.seccomp import DOCKER_RULES, PTRACE
+from sagecc.execution.stock import cgroup, kernel_scheme, libbpf, supervisor
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.collector.test_machine import SECCOMP, mounted
 from tests.conftest import ROOT
+from tests.helpers.seccomp import DOCKER_RULES, PTRACE
 
 OTHER_SHA256 = "0" * 64
 OPTIONAL = ("tensorflow", "tf_keras", "sonnet", "acme", "trfl", "ai_edge_litert", "onnxruntime", "faiss", "ray", "dvc")

@@ -14,20 +14,29 @@ import pytest
 import yaml
 
 from benchmarks import render
-from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 from scripts import columns_page, figures
 from tests.conftest import ROOT
 
 LAYERS = {
-    "schemas": set(),
-    "collector": {"schemas"},
-    "learner": {"schemas"},
-    "execution": {"schemas", "collector", "learner"},
-    "leagues": {"schemas", "collector", "learner", "execution"},
-    "sagecc": {"schemas", "collector", "learner", "execution", "leagues"},
+    "common": set(),
+    "schemas": {"common"},
+    "collector": {"common", "schemas"},
+    "pool": {"common", "schemas", "collector"},
+    "policy": {"common", "schemas"},
+    "learner": {"common", "schemas", "policy"},
+    "execution": {"common", "schemas", "collector", "pool", "policy"},
+    "leagues": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
+    "sagecc": {"common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues"},
 }
 """What each package may import beside itself."""
+
+ROOMS = {
+    "collector": ("kernel", "lab", "run"),
+    "execution": ("agent", "lab", "environments", "stock"),
+}
+"""Folders of a package, in the order in which the data pass them: none imports one after it."""
 
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
@@ -89,7 +98,7 @@ def test_every_source_file_names_its_licence(file: str) -> None:
         return
     licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
     assert licence, f"{file}: no SPDX line"
-    in_kernel = file.startswith(("collector/kernel/", "execution/bpf/")) and not file.endswith(".py")
+    in_kernel = file.startswith(("collector/kernel/", "execution/stock/bpf/")) and not file.endswith(".py")
     gpl = in_kernel or file.endswith(".cc")  # ns-3's
     assert ("GPL-2.0-only" if gpl else "Apache-2.0") in licence[1].split(" OR "), licence[1]
 
@@ -115,6 +124,19 @@ def test_imports_go_downwards_only(layer: str) -> None:
     assert not upwards
 
 
+@pytest.mark.parametrize("layer", ROOMS)
+def test_no_room_turns_back(layer: str) -> None:
+    rooms = ROOMS[layer]
+    back = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for number, room in enumerate(rooms)
+        for file in modules(f"{layer}/{room}")
+        for name in imported(file)
+        if name.startswith(tuple(f"sagecc.{layer}.{later}." for later in rooms[number + 1 :]))
+    }
+    assert not back
+
+
 def test_a_league_knows_no_report() -> None:
     """It writes tables; the page and its pictures are made of them by whoever wants them."""
     drawn = {
@@ -130,10 +152,12 @@ def test_a_league_knows_no_report() -> None:
     assert ROOT / "leagues" / "plots.py" not in reached
 
 
-@pytest.mark.parametrize("module", ["execution/agent.py", "execution/lockstep.py", "learner/runtime.py"])
+@pytest.mark.parametrize(
+    "module", ["execution/agent/policy_agent.py", "execution/lab/lockstep.py", "policy/runtime.py"]
+)
 def test_a_policy_at_work_knows_nothing_of_how_it_was_trained(module: str) -> None:
     reached = {str(file.relative_to(ROOT)) for file in code_behind(ROOT / module, set())}
-    assert "learner/artefact.py" in reached
+    assert "policy/artefact.py" in reached
     assert not reached & {f"learner/{name}.py" for name in ("compiled", "config", "crr", "data", "selection", "train")}
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 from scripts import repro
 from scripts.league_table import BEGIN, END, fill, markdown_table, read_league, text_table
 from tests.conftest import ROOT, copy_project

@@ -12,13 +12,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sagecc.collector.episode import Limits, run_episode
+from sagecc.collector.lab.episode import Limits, run_episode
 from sagecc.commands.environments import command as environments
 from sagecc.commands.run import command as run
+from sagecc.common.errors import SageccError
 from sagecc.network import environment_from, network_options
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples" / "environments"

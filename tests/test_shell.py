@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.pool import build_pool
-
-from .collector.synthetic import write_partition
+from sagecc.pool.derivation import build_pool
+from tests.helpers.raw_episodes import write_partition
 
 COMMAND = (sys.executable, "-m", "sagecc", "sql", "--shell", "--pool")
 PATIENCE_S = 60.0

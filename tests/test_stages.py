@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sagecc.collector.identity import write_identities
-from sagecc.collector.schemes import SCHEMES
-from sagecc.schemas.errors import SageccError
+from sagecc.collector.kernel.identity import write_identities
+from sagecc.common.errors import SageccError
+from sagecc.schemas.schemes import SCHEMES
 from scripts import code
 from tests.conftest import copy_project
 
@@ -69,7 +69,7 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     assert not project.changed("datasets/full/dvc.yaml")
     assert yaml.safe_load(before)["schemes"][-1] == "hybla"
     params.write_text(before.replace("hybla]", "hybla, mine]"))
-    for file in ("collector/schemes.py", "collector/identity.py", "collector/kernel/modules/tcp_mine.c"):
+    for file in ("schemas/schemes.py", "collector/kernel/identity.py", "collector/kernel/modules/tcp_mine.c"):
         with (project.folder / file).open("a") as text:
             text.write("MINE = 1\n")
     (project.folder / "build" / "kernel-identity" / "mine").write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")

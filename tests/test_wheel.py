@@ -21,11 +21,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sagecc.collector.kernel.build import Kernel
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 from scripts import kernel_source, try_wheel, wheel
-from tests.conftest import ROOT, copy_project
+from tests.conftest import PACKAGES, ROOT, copy_project
 
-PACKAGES = ("schemas", "collector", "execution", "leagues", "learner", "sagecc")
 
 
 @pytest.fixture(scope="module")

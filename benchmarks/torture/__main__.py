@@ -18,8 +18,8 @@ from benchmarks.machine import save
 from benchmarks.torture import agents, kills, material, mutations, processes, stages
 from benchmarks.torture.journal import Journal
 from sagecc.collector.realtime import host
-from sagecc.execution import kernel_scheme
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
+from sagecc.execution.stock import kernel_scheme
 
 STATE = stages.ROOT / "build" / "torture"
 MATERIAL = STATE / "material"

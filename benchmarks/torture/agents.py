@@ -23,11 +23,11 @@ from benchmarks.torture.journal import Journal
 from benchmarks.torture.material import ENVIRONMENT
 from benchmarks.torture.processes import below, left_behind
 from benchmarks.torture.stages import SAGECC
-from sagecc.execution import libbpf
-from sagecc.execution.cgroup import PREFIX
-from sagecc.execution.kernel_scheme import SCHEME
-from sagecc.schemas.errors import SageccError
-from tests.execution.stock import Network, Transfer, bpf_filesystem, save_still_policy, scheme_in_use
+from sagecc.common.errors import SageccError
+from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.cgroup import PREFIX
+from sagecc.execution.stock.kernel_scheme import SCHEME
+from tests.helpers.stock import Network, Transfer, bpf_filesystem, save_still_policy, scheme_in_use
 
 RATE_MBPS, QUEUE_PACKETS = 12, 40
 FLOWS = 8

@@ -23,20 +23,20 @@ import pyarrow.parquet as pq
 from benchmarks.torture import damage
 from benchmarks.torture.kills import lines_of
 from benchmarks.torture.stages import KERNEL, LEAST, ROOT
-from experiments.runs import read_plan
 from sagecc.cli import main
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.task import Task
-from sagecc.execution import driver
-from sagecc.execution.shared import ROW
-from sagecc.exports.episodes import Choice, open_pool
+from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.task import Task
+from sagecc.execution.stock import driver
+from sagecc.execution.stock.shared import ROW
 from sagecc.leagues.league import play
 from sagecc.leagues.report.folder import load as load_league
 from sagecc.learner import config
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.selection import Selection
+from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
+from studies.training.runs import read_plan
 
 MOST_S = 3.0
 """Processor time that an episode in a damaged environment may take, as far as one can tell."""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sagecc.schemas.files import write_atomically
+from sagecc.common.files import write_atomically
 
 Row = dict[str, Any]
 

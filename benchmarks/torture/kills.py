@@ -23,8 +23,8 @@ from benchmarks.torture.journal import Journal
 from benchmarks.torture.material import ENVIRONMENT
 from benchmarks.torture.processes import Seen, below, left_behind
 from benchmarks.torture.stages import SAGECC, Job, contents, lost
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
 
 WAYS = {"command": 5, "group": 2, "child": 3}
 """Who is killed, and how often: the command itself, its process group, one process below it."""

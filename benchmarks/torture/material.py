@@ -29,7 +29,7 @@ def make(folder: Path) -> None:
         shutil.copytree(source, folder / name, dirs_exist_ok=True)
     shutil.copytree(ROOT / "learner" / "configs", folder / "configs", dirs_exist_ok=True)
     (folder / "plan").mkdir(exist_ok=True)
-    shutil.copy2(ROOT / "experiments" / "runs.yaml", folder / "plan")
+    shutil.copy2(ROOT / "studies" / "training" / "runs.yaml", folder / "plan")
     for file in EXAMPLES.glob("*-*.yaml"):
         listed = json.loads(load_environment(file).to_json())
         (folder / "environments" / f"{file.stem}.json").write_text(json.dumps(listed, indent=1))

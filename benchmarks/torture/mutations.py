@@ -23,7 +23,7 @@ from benchmarks.torture.inputs import KINDS, Damage, Kind, RefusedError, answer,
 from benchmarks.torture.journal import Journal
 from benchmarks.torture.material import ENVIRONMENT
 from benchmarks.torture.stages import SAGECC
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 RIGHT = ("one line", "equal", "different")
 """Right verdicts: refused in one line, the sound file's result, another result of a file that is still a valid one."""

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from safetensors import SafetensorError, safe_open
 
-from sagecc.collector.store import EPISODES, SPOOL
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
+from sagecc.collector.run.store import EPISODES, SPOOL
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 
 ROOT = Path(__file__).resolve().parents[2]
 SAGECC = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "sagecc"]

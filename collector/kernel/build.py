@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sagecc.collector.identity import forget_identities, write_identities
-from sagecc.collector.machine import check_kernel, check_machine
-from sagecc.schemas import shipped
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file, write_atomically
+from sagecc.collector.kernel.identity import forget_identities, write_identities
+from sagecc.collector.kernel.machine import check_kernel, check_machine
+from sagecc.common import shipped
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file, write_atomically
 from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
@@ -72,7 +72,7 @@ class Kernel:
 def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
     """Return the kernel at `output`, built anew only if it is missing, changed or out of date.
 
-    Its schemes' identities are beside it (collector.identity).
+    Its schemes' identities are beside it (collector.kernel.identity).
     Raises SageccError when a tool is missing, the source cannot be had, or the build fails.
     """
     kernel = _up_to_date(output, build_dir) or _build(output, build_dir, jobs)

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.episode import Episode
+from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime.endpoint import Specification
 from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import (
@@ -41,8 +41,8 @@ from sagecc.collector.realtime.record import (
     send_buffer_bytes,
     unsupported,
 )
+from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.environment import MTU_BYTES, Environment, episode_id
-from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.wire import FIRST_PORT
 

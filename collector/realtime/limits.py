@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.episode import Limits
+from sagecc.collector.lab.episode import Limits
 
 
 def limits(sent: npt.NDArray[np.void], start_s: float, stop_s: float) -> Limits | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sagecc.collector.realtime.endpoint import Specification
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 
 READY_S = 30.0
 END_S = 30.0

@@ -7,12 +7,8 @@ side (environments.vector); environments.parallel is PettingZoo's form, several 
 
 from __future__ import annotations
 
-import gymnasium
+from gymnasium.envs.registration import register
 
-ID = "sagecc/Congestion-v0"
+from sagecc.pool.spaces import ENVIRONMENT
 
-gymnasium.register(
-    ID,
-    entry_point="sagecc.execution.environments.congestion:CongestionEnv",
-    vector_entry_point="sagecc.execution.environments.vector:CongestionVectorEnv",
-)
+register(ENVIRONMENT.id, entry_point=ENVIRONMENT.entry_point, vector_entry_point=ENVIRONMENT.vector_entry_point)

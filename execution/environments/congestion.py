@@ -17,10 +17,10 @@ from sagecc.execution.environments.flows import (
     checked,
     counters,
     last_tick_ns,
-    observation_space,
 )
 from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
+from sagecc.pool.spaces import observation_space
 from sagecc.schemas import wire
 
 

@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from sagecc.collector.features import FeatureTracker
-from sagecc.collector.reward import friendliness, power
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.window import CongestionWindows, Doubles, Ints
 from sagecc.execution.environments.lab import Samples
-from sagecc.execution.window import CongestionWindows, Doubles, Ints
-from sagecc.learner import exact
-from sagecc.learner.artefact import Control
+from sagecc.policy import exact
+from sagecc.policy.artefact import Control
+from sagecc.pool.features import FeatureTracker
+from sagecc.pool.reward import friendliness, power
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.pool import FEATURES
 from sagecc.schemas.raw import COUNTERS, TICK_S
 
 Floats = npt.NDArray[np.float32]
@@ -31,13 +30,6 @@ _COUNTERS = itemgetter(*(_FIELDS.index(name) for name in COUNTER_NAMES))
 _T_NS = _FIELDS.index("t_ns")
 _CONTROL = Control()
 _TICK_NS = round(TICK_S * 1e9)
-
-
-def observation_space() -> spaces.Space[Any]:
-    """Return the space of the 69 features, in the order of schemas.pool.FEATURES and with their bounds."""
-    low = [-np.inf if column.low is None else column.low for column in FEATURES]
-    high = [np.inf if column.high is None else column.high for column in FEATURES]
-    return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
 
 def action_space() -> spaces.Space[Any]:

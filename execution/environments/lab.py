@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.lab import Guest
-from sagecc.collector.machine import check_kernel
-from sagecc.collector.spec import Drive, episode_spec
-from sagecc.schemas import shipped
+from sagecc.collector.kernel.machine import check_kernel
+from sagecc.collector.lab.boot import Guest
+from sagecc.collector.lab.spec import Drive, episode_spec
+from sagecc.common import shipped
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 
 SCHEME = "policy:environment"
 """What episodes are called after."""
@@ -40,8 +40,8 @@ def check_count(name: str, count: int | None) -> None:
 class Lab:
     """At most one running episode: ended when it is closed, replaced, fails, or is forgotten.
 
-    kernel: None stands for what schemas.shipped finds. Raises SageccError where there is none; its methods raise as
-    collector.lab.Guest does.
+    kernel: None stands for what common.shipped finds. Raises SageccError where there is none; its methods raise as
+    collector.lab.boot.Guest does.
     """
 
     def __init__(self, kernel: Path | str | None, drive: Drive) -> None:

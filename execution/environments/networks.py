@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from sagecc.collector.grid import PROFILES, profile_environments, set_one
+from sagecc.collector.run.grid import PROFILES, profile_environments, set_one
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.errors import SageccError
 
 Network = Environment | str | os.PathLike[str]
 Networks = Network | Iterable[Network]

@@ -13,7 +13,8 @@ from gymnasium import spaces
 from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
 
-from sagecc.collector.grid import bottleneck
+from sagecc.collector.run.grid import bottleneck
+from sagecc.common.errors import SageccError
 from sagecc.execution.environments.flows import (
     Floats,
     Flows,
@@ -21,13 +22,12 @@ from sagecc.execution.environments.flows import (
     checked,
     counters,
     last_tick_ns,
-    observation_space,
 )
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import Networks, draw, networks
+from sagecc.pool.spaces import observation_space
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, dumbbell
-from sagecc.schemas.errors import SageccError
 
 LATE_S = (3.0, 6.0)
 DURATION_S = 30.0

@@ -18,6 +18,8 @@ from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.window import Doubles, Ints
 from sagecc.execution.environments.flows import (
     COUNTER_NAMES,
     Floats,
@@ -25,14 +27,12 @@ from sagecc.execution.environments.flows import (
     action_space,
     checked,
     last_tick_ns,
-    observation_space,
 )
 from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
-from sagecc.execution.window import Doubles, Ints
+from sagecc.pool.spaces import observation_space
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 
 Bools = npt.NDArray[np.bool_]
 

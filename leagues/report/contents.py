@@ -9,11 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from sagecc.collector.schemes import POLICY_PREFIX
+from sagecc.common import shipped
 from sagecc.leagues.scores import Episode
 from sagecc.leagues.standings import Ranked, by_rank, sets
-from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 CURVES = "curves.csv"
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sagecc.common.files import write_atomically
 from sagecc.leagues.plots import save_png
 from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import league_pictures
 from sagecc.leagues.report.series import MOST_TRAJECTORIES
-from sagecc.schemas.files import write_atomically
 
 
 def write(

@@ -10,20 +10,20 @@ from typing import Any
 
 import polars as pl
 
-from sagecc.collector.identity import join_identities
-from sagecc.collector.schemes import POLICY_PREFIX
-from sagecc.collector.store import EPISODES, read_episodes
+from sagecc.collector.kernel.identity import join_identities
+from sagecc.collector.run.store import EPISODES, read_episodes
+from sagecc.common import shipped
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
+from sagecc.common.manifest import digest
+from sagecc.common.tables import UNREADABLE, first_line
 from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import Episode, find_episodes
-from sagecc.schemas import shipped
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
-from sagecc.schemas.manifest import digest
-from sagecc.schemas.tables import UNREADABLE, first_line
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 TABLES = ("scores", "breakdown")
 

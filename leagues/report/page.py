@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 
-from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.plots import SET_TITLES, label, to_svg
 from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.pictures import (
@@ -30,6 +29,7 @@ from sagecc.leagues.report.pictures import (
 from sagecc.leagues.report.series import LEVELS, MOST_TRAJECTORIES, NONE, choose, payload
 from sagecc.leagues.standings import CLASSES
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 CLASS_TITLES = {
     "window": "scoring window (0 is the first)",

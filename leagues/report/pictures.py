@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
 from sagecc.leagues.plots import (
     GREEN,
@@ -30,6 +29,7 @@ from sagecc.leagues.report.contents import Analysis, Contents
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.standings import sets
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 CURVE_TITLES = {
     "critic_loss": "critic's loss",

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sagecc.common.errors import SageccError
+from sagecc.common.tables import first_line
 from sagecc.leagues.plots import bin_width
 from sagecc.leagues.scores import Episode, scan
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.tables import first_line
 
 LEVELS = 4000
 NONE = 65535

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from sagecc.execution import kernel_scheme
-from sagecc.execution.shared import Descriptors, Shared
-from sagecc.execution.supervisor import Supervisor
+from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.execution.stock import kernel_scheme
+from sagecc.execution.stock.shared import Descriptors, Shared
+from sagecc.execution.stock.supervisor import Supervisor
 from sagecc.options import log_to_stderr, runtime_option
-from sagecc.schemas.errors import SEE_DOCTOR, SageccError
 
 CHECK_S = 0.05
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.collect import collect
-from sagecc.collector.engines import local
-from sagecc.collector.grid import PROFILES, profile_environments
-from sagecc.collector.ray_engine import on_ray
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
+from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.collector.run.ray_engine import on_ray
+from sagecc.common.errors import SageccError
+from sagecc.common.limits import usable_cores
 from sagecc.options import RAW, kernel_option, parse_schemes
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.limits import usable_cores
 
 
 @click.command()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import ROW_BYTES, compile_pool
-from sagecc.schemas.files import write_atomically
 
 
 @click.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sagecc.execution import cgroup, kernel_scheme
+from sagecc.execution.stock import cgroup, kernel_scheme
 
 
 @click.command()

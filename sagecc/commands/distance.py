@@ -6,10 +6,10 @@ from __future__ import annotations
 import click
 
 from sagecc.analysis import PoolSetting, Setting, named_schemes, options, save
+from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure
 from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
 from sagecc.leagues.trajectories import describe, query, step_up
-from sagecc.schemas.errors import SageccError
 
 SAMPLE = 1_000_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.grid import PROFILES, profile_environments
+from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.schemas.environment_file import load_environment
 
 

@@ -16,10 +16,10 @@ from types import FrameType
 
 import click
 
-from sagecc.execution import cgroup
-from sagecc.execution.supervisor import LOG, AgentLostError, Supervisor, driving
+from sagecc.common.errors import SageccError
+from sagecc.execution.stock import cgroup
+from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, driving
 from sagecc.options import log_to_stderr, runtime_option
-from sagecc.schemas.errors import SageccError
 
 CHECK_S = 0.05
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)

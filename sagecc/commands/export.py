@@ -18,8 +18,8 @@ def command(policy: Path, int8: bool) -> None:
     with the weights; the largest differences are printed and kept in the policy's card.
     """
     # TensorFlow takes seconds to load: not for --help.
-    from sagecc.learner.artefact import PolicyArtefact, add_exports
-    from sagecc.learner.export import export
+    from sagecc.policy.artefact import PolicyArtefact, add_exports
+    from sagecc.policy.export import export
 
     found = PolicyArtefact.load(policy)
     exported = export(found.sizes, found.weights, int8)

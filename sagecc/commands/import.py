@@ -21,7 +21,7 @@ def command(kind: str, checkpoint: Path, out: Path | None) -> None:
     policy says so. docs/policies.md has the rest.
     """
     # The numeric libraries take a second to load: not for --help.
-    from sagecc.learner.orca_import import import_checkpoint
+    from sagecc.policy.orca_import import import_checkpoint
 
     done = import_checkpoint(checkpoint, out or Path("models") / kind)
     click.echo(f"policy   {done.folder} ({done.parameters:,} parameters, step {done.step:,})")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from sagecc.collector.kernel.build import ensure_kernel, shipped_kernel
-from sagecc.schemas import shipped
-from sagecc.schemas.limits import usable_cores
+from sagecc.common import shipped
+from sagecc.common.limits import usable_cores
 
 
 @click.command()

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 import polars as pl
 
-from sagecc.collector.grid import PROFILES, profile_environments
-from sagecc.collector.schemes import POLICY_PREFIX
-from sagecc.execution.lockstep import BATCH
+from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.common.limits import usable_cores
+from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
-from sagecc.schemas.limits import usable_cores
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 @click.command()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.features import Windows
-from sagecc.collector.pool import PoolOptions, build_pool
-from sagecc.collector.pool_check import GRIDS, check_pool
+from sagecc.common.limits import usable_cores
 from sagecc.options import POOL, RAW
-from sagecc.schemas.limits import usable_cores
+from sagecc.pool.checks import GRIDS, check_pool
+from sagecc.pool.derivation import PoolOptions, build_pool
+from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 
 EXIT_FOUND = 1
@@ -113,7 +113,7 @@ def export(path: Path, form: str, pool: Path, sets: str, schemes: str, limit: in
     minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with a card. Each needs
     its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'.
     """
-    from sagecc.exports import export as run  # the libraries take seconds to load: not for --help
+    from sagecc.pool.exports import export as run  # the libraries take seconds to load: not for --help
 
     result = run.export(path, form, pool, run.Choice(run.names(sets), run.names(schemes), limit), action)
     click.echo(f"{result.episodes:,} episodes, {result.rows:,} rows in {path}; read it with {result.reading}")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.series import MOST_TRAJECTORIES
 from sagecc.options import LEAGUE, RAW
-from sagecc.schemas.errors import SageccError
 
 
 @click.command()

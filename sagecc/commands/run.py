@@ -12,17 +12,17 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from sagecc.collector.episode import Episode, run_episode
+from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.realtime.mahimahi import run_mahimahi
-from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
-from sagecc.execution.agent import policy_controller
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.execution.agent.policy_agent import policy_controller
 from sagecc.leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
 from sagecc.schemas.environment import episode_id
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import write_atomically
 from sagecc.schemas.raw import RAW_VERSION
+from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 
 
 @click.command()

@@ -8,12 +8,12 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import PoolSetting, Setting, options, save
-from sagecc.collector.schemes import POLICY_PREFIX, check_scheme
+from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import similarity_figure
 from sagecc.leagues.similarity import similarities
 from sagecc.leagues.trajectories import describe, query
 from sagecc.options import parse_schemes
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 
 from sagecc.answers import LAYOUTS, ask
 from sagecc.options import LEAGUE, POOL
-from sagecc.schemas.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
+from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
 from sagecc.shell import Shell
 
 

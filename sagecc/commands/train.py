@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sagecc.common.errors import SageccError
+from sagecc.common.limits import usable_cores
 from sagecc.learner.config import load, shipped
 from sagecc.options import kernel_option, parse_schemes
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.limits import usable_cores
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation

@@ -10,10 +10,10 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import Setting, named_schemes, options, save
-from sagecc.collector.schemes import POLICY_PREFIX
 from sagecc.leagues.analysis_plots import map_figure
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 POINTS = 300
 

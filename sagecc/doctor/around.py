@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sagecc.collector.kernel.build import missing_packages
 from sagecc.collector.realtime import host, mahimahi
+from sagecc.common.optional import is_installed
 from sagecc.doctor.extras import RAY, look_at
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
-from sagecc.schemas.optional import is_installed
 
 CHAIN = {"git": "git", "make": "make"}
 BPF_TOOLS = {"clang": "clang", "llvm-strip": "llvm"}

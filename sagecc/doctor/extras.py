@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
+from sagecc.common.optional import how_to_install, is_installed
 from sagecc.doctor.finding import Finding, fails, unneeded, works
-from sagecc.schemas.optional import how_to_install, is_installed
 
 FOUND = " (found; --all imports)"
 ASKING_S = 180
@@ -41,7 +41,7 @@ TRAIN = Extra(
         ("tree", "dm-tree"),
         ("trfl", "trfl"),
     ),
-    "sagecc.learner.tensorflow_runtime, tensorflow_probability, tree, trfl",
+    "sagecc.common.tensorflow_runtime, tensorflow_probability, tree, trfl",
 )
 ANALYSIS = Extra(
     "analysis",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sagecc.schemas.errors import SEE_DOCTOR, SageccError
+from sagecc.common.errors import SEE_DOCTOR, SageccError
 
 GOLDEN = "golden episode"
 """The check on which it hangs whether the lab runs here."""

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from sagecc.collector import crash, identity, machine
-from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.collector.kernel import identity, machine
+from sagecc.collector.lab import crash
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 from sagecc.doctor import tracing
 from sagecc.doctor.finding import GOLDEN, REPORT, Check, Finding, fails, plain, refuses, unneeded, works
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 
 SCHEME = "cubic"
 """Whose golden episode is replayed, where not all are."""
@@ -25,7 +26,7 @@ WATCHDOG_S = 20.0
 """How long a guest may say nothing: it ends within a second."""
 
 GUEST_MB = 192
-"""The memory of a guest with one flow on an ordinary link (collector.spec.BASE_MEMORY_MB)."""
+"""The memory of a guest with one flow on an ordinary link (collector.lab.spec.BASE_MEMORY_MB)."""
 
 EPISODE = re.compile(r"^episode \S+: ")
 """How an error of a guest's begins."""
@@ -97,7 +98,7 @@ def the_kernel(kernel: Path) -> Finding:
 def golden(kernel: Path, schemes: Sequence[str]) -> Finding:
     """Have these schemes' golden episodes the bytes that are pinned?"""
     # Loads numpy and pyarrow, which may be what is broken.
-    from sagecc.collector.golden import ENVIRONMENTS, digest, pinned
+    from sagecc.collector.run.golden import ENVIRONMENTS, digest, pinned
 
     began, expected = time.perf_counter(), pinned()["sha256"]
     got = {}

@@ -9,12 +9,12 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from sagecc.common import limits
+from sagecc.common.limits import usable_cores
+from sagecc.common.optional import how_to_install, is_installed
 from sagecc.doctor import extras
 from sagecc.doctor.extras import FOUND, asked, look_at, version
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
-from sagecc.schemas import limits
-from sagecc.schemas.limits import usable_cores
-from sagecc.schemas.optional import how_to_install, is_installed
 
 GB, MB = 10**9, 10**6
 
@@ -49,7 +49,7 @@ for number in range(count.value):
 """Asks the driver itself, which takes a moment where there is one, and no memory of the GPU."""
 
 GPUS = """
-from sagecc.learner.tensorflow_runtime import tf
+from sagecc.common.tensorflow_runtime import tf
 for gpu in tf.config.list_physical_devices("GPU"):
     print(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
 """

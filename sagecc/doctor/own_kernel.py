@@ -6,9 +6,9 @@ from __future__ import annotations
 from contextlib import closing
 from platform import release
 
+from sagecc.common.errors import SageccError
 from sagecc.doctor.finding import REPORT, Check, Finding, fails, refuses, unneeded, works
-from sagecc.execution import cgroup, kernel_scheme, libbpf
-from sagecc.schemas.errors import SageccError
+from sagecc.execution.stock import cgroup, kernel_scheme, libbpf
 
 NO_PRIVILEGES, NO_LIBRARY = ("not tried: it needs " + what for what in ("the privileges above", "libbpf"))
 AS_ROOT = "run it as root; 'sudo sagecc doctor' then tries what follows"

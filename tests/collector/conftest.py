@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.episode import Episode, run_episode
-from sagecc.collector.grid import bottleneck
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.run.grid import bottleneck
 from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
 
 Run = Callable[..., Episode]

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from sagecc.collector.lab import Recording, run_guest
-from sagecc.collector.spec import episode_spec
+from sagecc.collector.lab.boot import Recording, run_guest
+from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow
-from tests.schemas.strategies import environments
+from tests.helpers.strategies import environments
 
 DURATION_S = 4
 MAX_MBPS = 40

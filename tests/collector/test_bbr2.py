@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.episode import Episode
+from sagecc.collector.lab.episode import Episode
 from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
 
 from .conftest import Play, Run, network

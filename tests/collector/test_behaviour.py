@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.episode import Episode
-from sagecc.collector.grid import set_two
-from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.collector.lab.episode import Episode
+from sagecc.collector.run.grid import set_two
 from sagecc.schemas.environment import Environment, RateStep
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 
 from .conftest import Play
 from .conftest import network as dumbbell_of

@@ -23,18 +23,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sagecc.collector import engines, store
-from sagecc.collector.collect import collect
-from sagecc.collector.engines import Results, local
-from sagecc.collector.episode import Episode, FlowSummary
-from sagecc.collector.grid import set_one
-from sagecc.collector.identity import identity_of_source
-from sagecc.collector.lab import Controller
-from sagecc.collector.store import SPOOL, Partition, pack, partition, read_table
-from sagecc.collector.task import Finished, Task, attempt
+from sagecc.collector.kernel.identity import identity_of_source
+from sagecc.collector.lab.boot import Controller
+from sagecc.collector.lab.episode import Episode, FlowSummary
+from sagecc.collector.run import engines, store
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import Results, local
+from sagecc.collector.run.grid import set_one
+from sagecc.collector.run.store import SPOOL, Partition, pack, partition, read_table
+from sagecc.collector.run.task import Finished, Task, attempt
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 from sagecc.schemas.environment import Environment, episode_id
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
 
@@ -111,8 +111,8 @@ def test_nothing_is_run_twice_and_prune_drops_the_rest(kernel: Path, tmp_path: P
 def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -> None:
     out = tmp_path / "raw"
     code = (
-        "from pathlib import Path\nfrom collector.collect import collect\nfrom collector.engines import local\n"
-        "from sagecc.collector.grid import set_one\n"
+        "from pathlib import Path\nfrom collector.run.collect import collect\nfrom collector.run.engines import local\n"
+        "from sagecc.collector.run.grid import set_one\n"
         "if __name__ == '__main__':\n"
         "    environments = [set_one(12, 1, rtt, 1) for rtt in (10, 20, 30, 40, 50, 60, 70, 80)]\n"
         f"    out, kernel = Path({str(out)!r}), Path({str(kernel)!r})\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.crash import Crash, explain, keep_console
+from sagecc.collector.lab.crash import Crash, explain, keep_console
 
 TRACE = """
 CPU: 0 UID: 0 PID: 1 Comm: init Not tainted 6.12.117 #1

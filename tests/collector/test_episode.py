@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.collector.episode import Received, jain_index, shared_jain_index
+from sagecc.collector.lab.episode import Received, jain_index, shared_jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 
 from .conftest import network

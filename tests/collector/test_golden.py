@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of one real episode of every scheme, pinned: who changes them must raise collector.identity.LAB_VERSION.
+"""The bytes of one real episode of every scheme, pinned; a change of them raises kernel.identity.LAB_VERSION.
 
-`python -m tests.collector.test_golden` writes collector/golden.json from the kernel in build/.
+`python -m tests.collector.test_golden` writes collector/run/golden.json from the kernel in build/.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.golden import ENVIRONMENTS, FILE, digest, pinned
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.identity import LAB_VERSION, POLICY
+from sagecc.collector.kernel.identity import LAB_VERSION, POLICY
+from sagecc.collector.run.golden import ENVIRONMENTS, FILE, digest, pinned
+from sagecc.collector.run.grid import profile_environments
 from tests.conftest import ROOT
 
 OF_ALL = [scheme for scheme in ENVIRONMENTS if scheme not in {"cubic", "bbr", POLICY}]

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from sagecc.collector.grid import PROFILES, SHAPES, midway, profile_environments, step_rates
+from sagecc.collector.run.grid import PROFILES, SHAPES, midway, profile_environments, step_rates
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.errors import SageccError
 
 
 def test_full_grid_is_the_papers_1099_environments() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.identity import (
+from sagecc.collector.kernel.identity import (
     LAB,
     LAB_VERSION,
     forget_identities,
@@ -18,8 +18,8 @@ from sagecc.collector.identity import (
     kernel_identity,
     write_identities,
 )
-from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.conftest import ROOT
 
 

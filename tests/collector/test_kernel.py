@@ -8,8 +8,8 @@ import pytest
 
 from sagecc.collector.kernel import build
 from sagecc.collector.kernel.build import ensure_kernel
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 
 
 def test_missing_tools_are_listed_as_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sagecc.collector.episode import run_episode
-from sagecc.collector.lab import Guest, run_guest
-from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.collector.spec import Drive, episode_spec
+from sagecc.collector.lab.boot import Guest, run_guest
+from sagecc.collector.lab.episode import run_episode
+from sagecc.collector.lab.spec import Drive, episode_spec
+from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
-from sagecc.schemas.errors import SageccError
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 
 from .conftest import Run, network
 
@@ -212,8 +212,8 @@ def test_unprivileged_user_runs_an_episode(kernel: Path) -> None:
         code = (
             "import os, hashlib\n"
             "from pathlib import Path\n"
-            "from sagecc.collector.lab import run_guest\n"
-            "from sagecc.collector.spec import EpisodeSpec\n"
+            "from sagecc.collector.lab.boot import run_guest\n"
+            "from sagecc.collector.lab.spec import EpisodeSpec\n"
             f"os.setgroups([]); os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
             f"spec = EpisodeSpec({spec.name!r}, bytes.fromhex({spec.wire.hex()!r}), 0, {spec.memory_mb}, ())\n"
             f"recording = run_guest(Path({str(binary)!r}), spec)\n"
@@ -294,7 +294,7 @@ def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
 def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
     code = (
         "from pathlib import Path\nimport time\n"
-        "from sagecc.collector.lab import run_guest\nfrom collector.spec import EpisodeSpec\n"
+        "from sagecc.collector.lab.boot import run_guest\nfrom collector.lab.spec import EpisodeSpec\n"
         "def forever(sample):\n    print('up', flush=True)\n    time.sleep(60)\n"
         "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, {{0: forever}})\n"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.episode import BOUND_SHARE, FlowSummary, Limits
+from sagecc.collector.lab.episode import BOUND_SHARE, FlowSummary, Limits
 from sagecc.collector.realtime.endpoint import MEMINFO, SAMPLE
 from sagecc.collector.realtime.limits import limits
 from sagecc.collector.realtime.record import SAMPLES

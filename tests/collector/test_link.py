@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.episode import run_episode
-from sagecc.collector.lab import run_guest
-from sagecc.collector.spec import episode_spec
+from sagecc.collector.lab.boot import run_guest
+from sagecc.collector.lab.episode import run_episode
+from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
 from sagecc.schemas.trace_file import read_trace

@@ -13,19 +13,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from sagecc.collector.machine import check_machine, memory_folder
-from sagecc.schemas.errors import SageccError
-from tests.collector.seccomp import DOCKER_RULES, PERSONALITY, PTRACE, PTRACE_SETREGSET
+from sagecc.collector.kernel.machine import check_machine, memory_folder
+from sagecc.common.errors import SageccError
+from tests.helpers import seccomp
+from tests.helpers.seccomp import DOCKER_RULES, PERSONALITY, PTRACE, PTRACE_SETREGSET
 
 EPISODE = """
 import sys
 from pathlib import Path
-from sagecc.collector import lab
-from sagecc.collector.grid import set_one
-from sagecc.collector.spec import episode_spec
-from sagecc.schemas.errors import SageccError
+from sagecc.collector.lab import boot
+from sagecc.collector.run.grid import set_one
+from sagecc.collector.lab.spec import episode_spec
+from sagecc.common.errors import SageccError
 try:
-    lab.run_guest(Path(sys.argv[1]), episode_spec(set_one(12, 1, 10, 1), "cubic", 0))
+    boot.run_guest(Path(sys.argv[1]), episode_spec(set_one(12, 1, 10, 1), "cubic", 0))
     print("fine")
 except SageccError as error:
     print(error)
@@ -34,15 +35,15 @@ except SageccError as error:
 HASHES = """
 import hashlib, sys
 from pathlib import Path
-from sagecc.collector import lab
-from sagecc.collector.grid import set_one
-from sagecc.collector.spec import episode_spec
+from sagecc.collector.lab import boot
+from sagecc.collector.run.grid import set_one
+from sagecc.collector.lab.spec import episode_spec
 for _ in range(int(sys.argv[2])):
     spec = episode_spec(set_one(12, 1, 10, 1), "cubic", 0)
-    print(hashlib.sha256(lab.run_guest(Path(sys.argv[1]), spec).samples.tobytes()).hexdigest())
+    print(hashlib.sha256(boot.run_guest(Path(sys.argv[1]), spec).samples.tobytes()).hexdigest())
 """
 
-SECCOMP = (sys.executable, str(Path(__file__).with_name("seccomp.py")))
+SECCOMP = (sys.executable, str(Path(seccomp.__file__)))
 
 
 def episode(kernel: Path, *prefix: str, code: str = EPISODE, times: int = 1, **environment: str) -> str:
@@ -92,7 +93,7 @@ def test_no_folder_has_room(kernel: Path, folder: Path) -> None:
 def without_tmp() -> str:
     """Return EPISODE on a host whose /tmp will not do (the tests' own files are there)."""
     return (
-        "from sagecc.collector import machine\n"
+        "from sagecc.collector.kernel import machine\n"
         "unfit = machine._unfit\n"
         "machine._unfit = lambda folder, mb: 'is not tried' if folder == '/tmp' else unfit(folder, mb)\n" + EPISODE
     )
@@ -101,7 +102,7 @@ def without_tmp() -> str:
 @pytest.mark.parametrize("size", ["1m", "10m"])
 def test_memory_that_runs_out_in_mid_episode(kernel: Path, folder: Path, size: str) -> None:
     """Another guest may take the room after this one has looked: at boot or later."""
-    code = f"from sagecc.collector import lab\nlab.memory_folder = lambda mb: {str(folder)!r}\n" + EPISODE
+    code = f"from sagecc.collector.lab import boot\nboot.memory_folder = lambda mb: {str(folder)!r}\n" + EPISODE
     code = code.replace("set_one(12, 1, 10, 1)", "set_one(96, 1, 80, 16)")
     said = episode(kernel, *mounted(f"-o size={size} none {folder}"), code=code)
     assert f"cubic.0: {folder} became full, and the guest's memory is there: run fewer jobs at a time" in said

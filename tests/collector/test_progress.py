@@ -9,11 +9,11 @@ import re
 
 import pytest
 
-from sagecc.collector import progress
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.progress import Progress
-from sagecc.collector.schemes import SCHEMES
-from sagecc.collector.task import Task
+from sagecc.collector.run import progress
+from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.progress import Progress
+from sagecc.collector.run.task import Task
+from sagecc.schemas.schemes import SCHEMES
 
 TASKS = [Task(environment, scheme, 0, "") for scheme in SCHEMES for environment in profile_environments("full")]
 LINE = r"(\d+)% .*14,287/14,287 episodes, 68\.\dM rows, \d+ virtual s/s"

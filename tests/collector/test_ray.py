@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.collect import collect
-from sagecc.collector.engines import Results, local
-from sagecc.collector.lab import Controller
-from sagecc.collector.ray_engine import on_ray
-from sagecc.collector.task import Task
-from sagecc.schemas.errors import SageccError
-from sagecc.schemas.files import sha256_file
+from sagecc.collector.lab.boot import Controller
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import Results, local
+from sagecc.collector.run.ray_engine import on_ray
+from sagecc.collector.run.task import Task
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 from tests.conftest import ROOT
 
 from .conftest import network

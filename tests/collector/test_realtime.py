@@ -19,21 +19,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.collector.episode import BOUND_SHARE, run_episode
+from sagecc.collector.lab.episode import BOUND_SHARE, run_episode
 from sagecc.collector.realtime import host, mahimahi, process
 from sagecc.collector.realtime.endpoint import Specification
 from sagecc.collector.realtime.host import run_on_host, why_not
 from sagecc.collector.realtime.mahimahi import LEAD_MS, queue_options, read_log, run_mahimahi, uplink_ms
 from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import LinkLog, rate_capacity
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
+from tests.helpers import mahimahi_standin
 
 from .conftest import network
 
-STANDIN = Path(__file__).with_name("mahimahi_standin.py")
+STANDIN = Path(mahimahi_standin.__file__)
 HERE = why_not()
 on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 
-from sagecc.collector.lab import run_guest
-from sagecc.collector.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
+from sagecc.collector.lab.boot import run_guest
+from sagecc.collector.lab.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
+from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
-from sagecc.schemas.errors import SageccError
-from tests.schemas.strategies import chain, environments
+from tests.helpers.strategies import chain, environments
 
 from .conftest import network
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.episode import jain_index, run_episode
-from sagecc.collector.lab import Recording, run_guest
-from sagecc.collector.schemes import OTHERS, SCHEMES
-from sagecc.collector.spec import episode_spec
+from sagecc.collector.lab.boot import Recording, run_guest
+from sagecc.collector.lab.episode import jain_index, run_episode
+from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
+from sagecc.schemas.schemes import OTHERS, SCHEMES
 
 from .conftest import Play
 

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.features import Windows, derive
-from sagecc.execution.agent import PolicyAgent, policy_controller
-from sagecc.learner.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact, write
-from sagecc.learner.sage import NetworkSizes
-from sagecc.learner.scaling import Scaling
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact, write
+from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.scaling import Scaling
+from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
-from tests.collector.synthetic import samples, trajectory
+from tests.helpers.raw_episodes import samples, trajectory
 
 Floats = npt.NDArray[np.float32]
 

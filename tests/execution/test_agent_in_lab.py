@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.episode import Episode, run_episode
-from sagecc.collector.features import derive
-from sagecc.execution.agent import PolicyAgent
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.pool.features import derive
 from tests.collector.conftest import network
 
 from .test_agent import save_policy

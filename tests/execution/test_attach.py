@@ -17,18 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagecc.execution import libbpf
-from sagecc.execution.driver import Driver
-from sagecc.execution.kernel_scheme import Scheme
-from sagecc.execution.shared import STALL_NS, Shared
-from sagecc.learner.artefact import Control, write
-from sagecc.learner.sage import NetworkSizes
-from sagecc.learner.scaling import Scaling
-from sagecc.schemas.errors import SEE_DOCTOR
+from sagecc.common.errors import SEE_DOCTOR
+from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.driver import Driver
+from sagecc.execution.stock.kernel_scheme import Scheme
+from sagecc.execution.stock.shared import STALL_NS, Shared
+from sagecc.policy.artefact import Control, write
+from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
-
-from .stock import (
+from tests.helpers.stock import (
     ENVIRONMENT,
     SAGECC,
     Network,
@@ -225,7 +224,7 @@ def test_an_agent_needs_no_capability_once_the_scheme_is_loaded(tmp_path: Path, 
         assert second.stderr == f"sagecc: another agent drives the flows of {pins}: end it first\n"
     code = (
         "import os, sys; from contextlib import closing; from pathlib import Path;"
-        "from sagecc.execution.kernel_scheme import pinned; from sagecc.execution.shared import Shared;"
+        "from sagecc.execution.stock.kernel_scheme import pinned; from sagecc.execution.stock.shared import Shared;"
         f"os.setgid(65534); os.setuid(65534); d = pinned(Path({str(pins)!r}));"
         "print(Shared(d).observe(10**6).tolist())"
     )

@@ -23,20 +23,20 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 from pettingzoo.test import parallel_api_test
 
-from sagecc.collector.episode import run_episode
-from sagecc.collector.features import derive
-from sagecc.collector.grid import profile_environments
-from sagecc.collector.reward import friendliness, power
-from sagecc.execution.agent import PolicyAgent
-from sagecc.execution.environments import ID
+from sagecc.collector.lab.episode import run_episode
+from sagecc.collector.run.grid import profile_environments
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.environments.congestion import CongestionEnv
 from sagecc.execution.environments.networks import DEFAULT, networks
 from sagecc.execution.environments.parallel import CongestionParallelEnv
 from sagecc.execution.environments.vector import CongestionVectorEnv
-from sagecc.learner import exact, runtime
-from sagecc.learner.artefact import PolicyArtefact
+from sagecc.policy import exact, runtime
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.pool.features import derive
+from sagecc.pool.reward import friendliness, power
+from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.collector.conftest import network
 from tests.collector.test_lab import alive, guests
@@ -114,7 +114,7 @@ def test_a_policy_does_in_it_what_it_does_in_the_lab(kernel: Path, tmp_path: Pat
 
 
 def test_gymnasium_finds_it_and_nothing_to_complain_of() -> None:
-    env = gymnasium.make(ID, environment=ALONE)
+    env = gymnasium.make(ENVIRONMENT.id, environment=ALONE)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         check_env(env.unwrapped, skip_render_check=True)
@@ -156,8 +156,8 @@ def test_an_episode_ends_by_its_clock_with_its_last_sample() -> None:
 
 def test_it_ends_earlier_where_it_is_told_to() -> None:
     assert len(play(CongestionEnv(ALONE, max_episode_steps=20), 0)) == 21
-    assert len(play(gymnasium.make(ID, environment=ALONE, max_episode_steps=30), 0)) == 31
-    envs = gymnasium.make_vec(ID, num_envs=2, environment=ALONE, max_episode_steps=3)
+    assert len(play(gymnasium.make(ENVIRONMENT.id, environment=ALONE, max_episode_steps=30), 0)) == 31
+    envs = gymnasium.make_vec(ENVIRONMENT.id, num_envs=2, environment=ALONE, max_episode_steps=3)
     envs.reset(seed=0)
     truncated = [envs.step(np.zeros((2, 1)))[3].tolist() for _ in range(8)]
     assert truncated == [[step % 4 == 2] * 2 for step in range(8)]
@@ -211,7 +211,7 @@ def test_a_network_is_a_value_a_file_an_id_or_a_profile(tmp_path: Path) -> None:
 
 def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"unknown environment 'smal': use a profile .*did you mean small\?"):
-        gymnasium.make(ID, environment="smal")
+        gymnasium.make(ENVIRONMENT.id, environment="smal")
     with pytest.raises(SageccError, match=r"there is no file gone\.yaml"):
         CongestionEnv("gone.yaml")
     with pytest.raises(SageccError, match="environment: there is none"):
@@ -315,7 +315,7 @@ def test_a_vector_is_what_its_environments_are_one_by_one() -> None:
         network(24, 40, duration_s=1.3),
         replace(network(24, 20, duration_s=1.1, cross=("cubic",)), reward="friendliness"),
     )
-    together = gymnasium.make_vec(ID, num_envs=3, environment=among)
+    together = gymnasium.make_vec(ENVIRONMENT.id, num_envs=3, environment=among)
     assert isinstance(together, CongestionVectorEnv)
     assert together.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     one_by_one = SyncVectorEnv([lambda: CongestionEnv(among)] * 3)

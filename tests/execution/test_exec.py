@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.execution import libbpf
-from sagecc.execution.cgroup import PREFIX
-from sagecc.schemas.errors import SEE_DOCTOR
+from sagecc.common.errors import SEE_DOCTOR
+from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.cgroup import PREFIX
 from tests.conftest import ROOT
-
-from .stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy
+from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy
 
 pytestmark = on_stock_kernel
 

@@ -22,15 +22,14 @@ import pytest
 
 from sagecc.collector.realtime.host import run_on_host
 from sagecc.collector.realtime.host import why_not as why_no_host
-from sagecc.execution import kernel_scheme, libbpf, shared
-from sagecc.execution.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
-from sagecc.execution.shared import MODES, STALL_NS, Shared
-from sagecc.schemas.errors import SEE_DOCTOR, SageccError
+from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.execution.stock import kernel_scheme, libbpf, shared
+from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
+from sagecc.execution.stock.shared import MODES, STALL_NS, Shared
 from sagecc.schemas.raw import COUNTERS
 from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
-
-from .stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
+from tests.helpers.stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
 
 NAME = f"sagecc_t{os.getpid()}"
 NEW, POLICY, RENO = range(3)
@@ -307,7 +306,7 @@ def test_sockets_outlive_the_scheme() -> None:
 @on_stock_kernel
 def test_another_user_may_choose_it_but_not_load_it(scheme: Scheme) -> None:
     code = (
-        "import os, socket; from sagecc.execution.kernel_scheme import why_not;"
+        "import os, socket; from sagecc.execution.stock.kernel_scheme import why_not;"
         "os.setgid(65534); os.setuid(65534); s = socket.socket();"
         f"s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, {NAME.encode()!r});"
         "print(why_not())"

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.collect import collect
-from sagecc.collector.engines import Results, local
-from sagecc.collector.lab import Guest
-from sagecc.collector.spec import BASE_MEMORY_MB
-from sagecc.collector.task import Finished, Result, Task, attempt
-from sagecc.execution import lockstep as module
-from sagecc.execution.agent import PolicyAgent, policy_controller, policy_drive
-from sagecc.execution.lockstep import Table, lockstep
-from sagecc.learner.artefact import Control, PolicyArtefact, write
-from sagecc.schemas.errors import SageccError
+from sagecc.collector.lab.boot import Guest
+from sagecc.collector.lab.spec import BASE_MEMORY_MB
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import Results, local
+from sagecc.collector.run.task import Finished, Result, Task, attempt
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.execution.lab import lockstep as module
+from sagecc.execution.lab.lockstep import Table, lockstep
+from sagecc.policy.artefact import Control, PolicyArtefact, write
 from tests.collector.conftest import network
 from tests.collector.test_collect import hashes
 from tests.collector.test_lab import alive, guests

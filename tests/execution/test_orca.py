@@ -13,21 +13,21 @@ import numpy.typing as npt
 import pytest
 
 import sagecc.cli as entry
-from sagecc.collector.episode import Episode, run_episode
-from sagecc.collector.spec import Drive
-from sagecc.collector.store import partition, read_table
-from sagecc.execution.agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.spec import Drive
+from sagecc.collector.run.store import partition, read_table
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, policy_drive
 from sagecc.leagues.league import lab_runner
-from sagecc.learner import artefact
-from sagecc.learner.artefact import PolicyArtefact
-from sagecc.learner.mlp import Mlp
-from sagecc.learner.orca import CONTROL, OBSERVATIONS, SOURCE
-from sagecc.learner.orca_import import import_checkpoint
-from sagecc.learner.scaling import Scaling
+from sagecc.policy import artefact
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.mlp import Mlp
+from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
+from sagecc.policy.orca_import import import_checkpoint
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas import wire
-from sagecc.schemas.errors import SageccError
 from tests.collector.conftest import network
-from tests.learner.checkpoints import PUBLISHED, needs_published
+from tests.helpers.checkpoints import PUBLISHED, needs_published
 
 Floats = npt.NDArray[np.float32]
 Answer = Callable[[Floats], npt.NDArray[np.floating[Any]]]

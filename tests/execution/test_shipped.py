@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagecc.collector.episode import run_episode
-from sagecc.execution.agent import PolicyAgent, policy_controller
-from sagecc.learner import runtime
-from sagecc.learner.artefact import PolicyArtefact
+from sagecc.collector.lab.episode import run_episode
+from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.policy import runtime
+from sagecc.policy.artefact import PolicyArtefact
 from tests.collector.conftest import network
-from tests.collector.synthetic import samples, trajectory
 from tests.conftest import ROOT
+from tests.helpers.raw_episodes import samples, trajectory
 
 POLICY = ROOT / "models" / "sagecc-1"
 

@@ -2,9 +2,9 @@
 import pytest
 
 import sagecc.leagues.candidate
+from sagecc.common.errors import SageccError
 from sagecc.leagues.candidate import CandidateLeague
-from sagecc.schemas.errors import SageccError
-from tests.leagues.synthetic import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}

@@ -12,7 +12,7 @@ import sagecc.analysis
 import sagecc.commands.distance as distance_command
 import sagecc.leagues.neighbours
 import sagecc.leagues.transitions
-from sagecc.collector.features import Windows
+from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import (
     DISTANCE_SCHEMA,
     NONE,
@@ -28,9 +28,9 @@ from sagecc.leagues.neighbours import in_index, prepare
 from sagecc.leagues.scores import find_episodes, read_rows
 from sagecc.leagues.trajectories import query
 from sagecc.leagues.transitions import SIZE, STATE, PoolTransitions, pool_rows, unit
-from sagecc.schemas.errors import SageccError
-from tests.leagues.lively import lively, make_pool
-from tests.leagues.synthetic import set_one, set_two
+from sagecc.pool.features import Windows
+from tests.helpers.league_episodes import set_one, set_two
+from tests.helpers.lively import lively, make_pool
 
 ENVIRONMENTS = (set_one(12), set_one(24), set_two(12))
 SCHEMES = ("cubic", "vegas")

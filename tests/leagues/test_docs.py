@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sagecc.collector.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
+from sagecc.collector.run.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
 from sagecc.commands.distance import SAMPLE
 from sagecc.leagues.distance import DISTANCE_SCHEMA
 from sagecc.leagues.hidden import MAP_SCHEMA, NEIGHBOURS

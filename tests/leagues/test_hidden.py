@@ -12,19 +12,19 @@ from click.testing import CliRunner
 
 import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
-from sagecc.collector.episode import run_episode
-from sagecc.execution.agent import PolicyAgent, policy_controller
+from sagecc.collector.lab.episode import run_episode
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
 from sagecc.leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
-from sagecc.learner import artefact
-from sagecc.learner.artefact import PolicyArtefact
-from sagecc.learner.mlp import Mlp
-from sagecc.learner.scaling import Scaling
-from sagecc.schemas.errors import SageccError
+from sagecc.policy import artefact
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.mlp import Mlp
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.collector.conftest import network
 from tests.conftest import ROOT
-from tests.leagues.lively import lively
-from tests.leagues.synthetic import set_two, write
+from tests.helpers.league_episodes import set_two, write
+from tests.helpers.lively import lively
 
 POLICY = ROOT / "models" / "sagecc-1"
 

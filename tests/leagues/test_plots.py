@@ -5,6 +5,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import (
     INK,
     Track,
@@ -17,8 +18,7 @@ from sagecc.leagues.plots import (
 )
 from sagecc.leagues.scores import find_episodes, score
 from sagecc.leagues.standings import mark_winners, standings
-from sagecc.schemas.errors import SageccError
-from tests.leagues.synthetic import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 POLICY = "policy:models/sage"
 

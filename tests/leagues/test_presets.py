@@ -5,10 +5,10 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
-from sagecc.collector.schemes import OTHERS, SCHEMES
+from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
-from sagecc.schemas.errors import SageccError
-from tests.leagues.synthetic import rows, set_one, set_two, write
+from sagecc.schemas.schemes import OTHERS, SCHEMES
+from tests.helpers.league_episodes import rows, set_one, set_two, write
 from tests.leagues.test_league import Lab
 
 ENVIRONMENTS = (set_one(12), set_two(12))

@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from sagecc.commands.report import command
+from sagecc.common.errors import SageccError
 from sagecc.leagues.league import play, save
 from sagecc.leagues.report.contents import in_order
 from sagecc.leagues.report.files import write_beside
@@ -28,9 +29,8 @@ from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, training_figure
 from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
 from sagecc.leagues.scores import find_episodes
-from sagecc.schemas.errors import SageccError
-from tests.leagues.lively import lively
-from tests.leagues.synthetic import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, write
+from tests.helpers.lively import lively
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 POLICY = "policy:models/<b>sage"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import SCORE_SCHEMA, find_episodes, read_rows, score
-from sagecc.schemas.errors import SageccError
-from tests.leagues.synthetic import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 
 def scored(root, environments, schemes, alpha=2.0):

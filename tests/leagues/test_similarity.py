@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import sagecc.analysis
 import sagecc.commands.similarity as similarity_command
+from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.similarity import SIMILARITY_SCHEMA, similarities
 from sagecc.leagues.trajectories import choose
 from sagecc.leagues.transitions import unit
-from sagecc.schemas.errors import SageccError
-from tests.leagues.lively import lively, make_pool
-from tests.leagues.synthetic import set_one, set_two
+from tests.helpers.league_episodes import set_one, set_two
+from tests.helpers.lively import lively, make_pool
 
 
 def trajectory(vectors, t_s):

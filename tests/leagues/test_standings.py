@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
-from sagecc.schemas.errors import SageccError
-from tests.leagues.synthetic import set_one, set_two
+from tests.helpers.league_episodes import set_one, set_two
 
 
 def league(scores, metric="power", fair=None, set_name="I"):

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import acme_compat
-from sagecc.learner.tensorflow_runtime import tf
-from sagecc.schemas.errors import SageccError
 
 
 def test_what_the_learner_and_its_tests_need_is_there() -> None:

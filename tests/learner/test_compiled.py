@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sagecc.common import code
+from sagecc.common.errors import SageccError
 from sagecc.learner import compiled as module
 from sagecc.learner.compiled import CompiledPool, compile_pool, discounted_returns, identity, pool_files
 from sagecc.learner.selection import Selection
-from sagecc.schemas import code
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.learner.conftest import PoolMaker, episode, write_part
 

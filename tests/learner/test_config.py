@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from sagecc.commands.train import command as train
+from sagecc.common.errors import SageccError
 from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
-from sagecc.schemas.errors import SageccError
 from sagecc.schemas.pool import FEATURE_NAMES
 
 SMALLEST = {

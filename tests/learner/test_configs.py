@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.crr import METRICS, Crr
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.loop import _selecting
-from sagecc.learner.tensorflow_runtime import tf
 from tests.learner.conftest import episode, write_part
 from tests.learner.test_selection import scores
 

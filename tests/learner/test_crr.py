@@ -10,10 +10,10 @@ import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner import acme_compat, crr
 from sagecc.learner.config import Config
 from sagecc.learner.networks import Mixture
-from sagecc.learner.tensorflow_runtime import snt, tf
 
 l2_project = importlib.import_module("acme.tf.losses.distributional").l2_project
 

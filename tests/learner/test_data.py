@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.data import Prefetch, WindowSampler
-from sagecc.learner.scaling import Scaling
 from sagecc.learner.selection import Selection
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.scaling import Scaling
 from tests.learner.conftest import PoolMaker
 
 AS_IS = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)

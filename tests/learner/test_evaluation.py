@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from sagecc.learner.artefact import PolicyArtefact, write
+from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.evaluation import Candidates, Evaluation
-from sagecc.learner.sage import NetworkSizes
-from sagecc.learner.scaling import Floats, Scaling
 from sagecc.learner.train import CURVE_ROWS, _claim, thinned, train
-from sagecc.schemas.errors import SageccError
+from sagecc.policy.artefact import PolicyArtefact, write
+from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.scaling import Floats, Scaling
 from tests.learner.conftest import PoolMaker
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.crr import Transitions
-from sagecc.learner.tensorflow_runtime import tf
 
 
 def test_values_are_counted_in_their_buckets_and_at_the_ends() -> None:

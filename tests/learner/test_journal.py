@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import METRICS
 from sagecc.learner.journal import Journal
-from sagecc.learner.tensorflow_runtime import tf
-from sagecc.schemas.errors import SageccError
 
 
 class Steps:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
-from sagecc.learner import artefact, config, networks
+from sagecc.common.tensorflow_runtime import snt, tf
+from sagecc.learner import config, networks
 from sagecc.learner.gru import Gru
 from sagecc.learner.loop import _selecting
-from sagecc.learner.scaling import Scaling
-from sagecc.learner.tensorflow_runtime import snt, tf
+from sagecc.policy import artefact
+from sagecc.policy.scaling import Scaling
 
 SMALL = config.Config(width=12, gru=10, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=7)
 

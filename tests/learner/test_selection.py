@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sagecc.common.errors import SageccError
 from sagecc.learner.config import from_dict
 from sagecc.learner.selection import Selection, Trajectories, weights
-from sagecc.schemas.errors import SageccError
 from tests.learner.test_config import SMALLEST
 
 NAMES = [

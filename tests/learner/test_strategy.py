@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import crr
 from sagecc.learner.config import Config
 from sagecc.learner.strategy import (
@@ -27,8 +29,6 @@ from sagecc.learner.strategy import (
     expand_hosts,
     expand_tasks,
 )
-from sagecc.learner.tensorflow_runtime import tf
-from sagecc.schemas.errors import SageccError
 from tests.learner.conftest import episode, write_part
 from tests.learner.test_train import ROOT, command, curve
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from sagecc.learner import exact
-from sagecc.learner.artefact import Control, PolicyArtefact
 from sagecc.learner.crr import METRICS
+from sagecc.policy import exact
+from sagecc.policy.artefact import Control, PolicyArtefact
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
 ROOT = Path(__file__).parents[2]

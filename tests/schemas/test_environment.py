@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import (
     CrossFlow,
     DelayStep,
@@ -19,8 +20,7 @@ from sagecc.schemas.environment import (
     dumbbell,
     queue_bytes,
 )
-from sagecc.schemas.errors import SageccError
-from tests.schemas.strategies import chain, environments
+from tests.helpers.strategies import chain, environments
 
 FLAT = Link((RateStep(0, 48),), 20, 240_000)
 DUMBBELL = dumbbell("custom", FLAT, 20, 30, ((0, 30),))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.environment_file import EnvironmentPart, json_schema, load_environment
-from sagecc.schemas.errors import SageccError
 from tests.conftest import ROOT
-from tests.schemas.strategies import environments
+from tests.helpers.strategies import environments
 
 DOCS = ROOT / "docs" / "environments.md"
 EXAMPLES = ROOT / "docs" / "examples" / "environments"

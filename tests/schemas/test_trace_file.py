@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.schemas.errors import SageccError
+from sagecc.common.errors import SageccError
 from sagecc.schemas.trace_file import read_trace
 from tests.conftest import ROOT
 

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden episodes: one for each scheme, whose bytes are pinned in golden.json and are the same on every machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import cycle
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from sagecc.collector.kernel.identity import POLICY
+from sagecc.collector.lab.boot import WATCHDOG_S
+from sagecc.collector.lab.episode import run_episode
+from sagecc.collector.run.grid import profile_environments
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+
+FILE = Path(__file__).with_name("golden.json")
+ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
+    dict(zip((*SCHEMES, *OTHERS, POLICY), cycle(profile_environments("smoke")), strict=False))
+)
+"""Each scheme in one environment of the profile smoke, in turn."""
+
+
+def pinned() -> dict[str, Any]:
+    """Return what golden.json says: the lab's version, and each scheme's SHA-256."""
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def digest(kernel: Path, scheme: str, watchdog_s: float = WATCHDOG_S) -> str:
+    """Run a scheme's golden episode; return the SHA-256 of its samples. Raises SageccError as run_episode does."""
+    if scheme != POLICY:
+        return run_episode(kernel, ENVIRONMENTS[scheme], scheme, watchdog_s=watchdog_s).sha256
+    name = f"{POLICY_PREFIX}golden"
+    return run_episode(kernel, ENVIRONMENTS[scheme], name, 0, _window, watchdog_s).sha256
+
+
+def _window(sample: np.void) -> tuple[int, int]:
+    """A policy without a model: a window that follows the RTT, paced every other second."""
+    second = int(sample["t_ns"]) // 10**9
+    return 20 + int(sample["srtt_us"]) // 1000, second % 2 * 1_500_000

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grid of environments: Set I and Set II of the paper (section 5, appendix C), and its profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
+
+from sagecc.common.errors import SageccError
+from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
+
+PROFILES = ("smoke", "small", "full", "heldout")
+
+RTTS_MS = (10, 20, 40, 60, 80, 120, 160)
+QUEUES_BDP = (0.5, 1, 2, 4, 8, 16)
+STEPS = {
+    12: (1, 2, 4, 0.5, 0.25),
+    24: (1, 2, 4, 0.5, 0.25),
+    48: (1, 2, 4, 0.5, 0.25),
+    96: (1, 2, 0.5, 0.25),
+    192: (1, 0.5, 0.25),
+}
+SHAPES = tuple((mbps, step) for mbps, steps in STEPS.items() for step in steps)
+"""The 22 (base rate in Mbps, step factor) of Set I: no rate above 192 Mbps."""
+MOST_MBPS = 192
+
+STEP_START_S = 17.0
+STEP_PERIOD_S = 7.0
+SET_I_DURATION_S = 34.0
+SET_I_WINDOWS_S = ((10.0, 13.0), (13.0, 20.0), (20.0, 27.0), (27.0, 34.0))
+SET_II_START_S = 5.0
+SET_II_DURATION_S = 125.0
+SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
+
+
+def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
+    """Return a schedule that alternates every 7 s between base and `step` x base, from 17 s on; flat for step 1."""
+    rates = [RateStep(0.0, bandwidth_mbps)]
+    t_s, high = STEP_START_S, True
+    while step != 1 and t_s < duration_s:
+        rates.append(RateStep(t_s, bandwidth_mbps * (step if high else 1)))
+        t_s, high = t_s + STEP_PERIOD_S, not high
+    return tuple(rates)
+
+
+def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:
+    """Return a dumbbell's bottleneck: half the RTT as its propagation, the queue in units of the base rate's BDP."""
+    limit = queue_bytes(bandwidth_mbps, rtt_ms, queue_bdp)
+    return Link(step_rates(bandwidth_mbps, step, duration_s), rtt_ms / 2, limit)
+
+
+def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float) -> Environment:
+    """Return a single-flow environment: 34 s, of which the first 10 are not scored."""
+    return dumbbell(
+        "I",
+        bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, SET_I_DURATION_S),
+        return_delay_ms=rtt_ms / 2,
+        duration_s=SET_I_DURATION_S,
+        windows_s=SET_I_WINDOWS_S,
+    )
+
+
+def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environment:
+    """Return a two-flow environment: Cubic from 0 s, the scheme under test from 5 s, 125 s in all."""
+    return dumbbell(
+        "II",
+        bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, SET_II_DURATION_S),
+        return_delay_ms=rtt_ms / 2,
+        duration_s=SET_II_DURATION_S,
+        windows_s=SET_II_WINDOWS_S,
+        reward="friendliness",
+        cross=(CrossFlow("cubic"),),
+        start_s=SET_II_START_S,
+    )
+
+
+def profile_environments(profile: str) -> tuple[Environment, ...]:
+    """Return the environments of a profile: `smoke` (3), `small` (90), `full` (924 + 175) or `heldout` (24 + 12).
+
+    Raises SageccError for any other name.
+    """
+    if profile == "smoke":
+        return _grid(((24, 1), (12, 2)), (20,), (1,), (12,), (1,))
+    if profile == "small":
+        shapes = ((12, 1), (24, 1), (48, 1), (96, 1), (24, 2), (24, 4), (48, 0.5), (96, 0.25))
+        return _grid(shapes, (20, 40, 80), (1, 4, 16), (12, 24, 48), (1, 4))
+    if profile == "full":
+        return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
+    if profile == "heldout":
+        return held_out()
+    raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")
+
+
+def held_out() -> tuple[Environment, ...]:
+    """Return 24 environments of Set I and 12 of Set II; no bandwidth, RTT, queue or rate change is the grid's.
+
+    Every value lies midway between two neighbours of the full grid: 18, 36, 72, 144 Mbps; 15, 30, 50, 70, 100, 140 ms;
+    3/4, 3/2, 3, 6, 12 BDP; steps x 3/8, 3/4, 3/2, 3. Set I is each bandwidth at each RTT; from one RTT to the next, the
+    step moves on by one among those (and the flat link) that stay within 192 Mbps, and the queue by two. Set II is
+    flat, beside Cubic as in the grid: each bandwidth at every other RTT, with queues of 3/2 BDP and more in turn.
+    """
+    mbps, rtts_ms, queues_bdp = midway(tuple(STEPS)), midway(RTTS_MS), midway(QUEUES_BDP)
+    factors = (1, *midway(sorted({step for steps in STEPS.values() for step in steps})))
+    one, two = [], []
+    for (i, rate), (j, rtt_ms) in product(enumerate(mbps), enumerate(rtts_ms)):
+        steps = [factor for factor in factors if factor * rate <= MOST_MBPS]
+        one.append(set_one(rate, steps[(i + j) % len(steps)], rtt_ms, queues_bdp[(i + 2 * j) % len(queues_bdp)]))
+        if (i + j) % 2 == 0:
+            above = queues_bdp[1:]
+            two.append(set_two(rate, rtt_ms, above[(i + j // 2) % len(above)]))
+    return (*one, *two)
+
+
+def midway(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the arithmetic means of neighbours."""
+    return tuple((low + high) / 2 for low, high in pairwise(values))
+
+
+def _grid(
+    shapes: Iterable[tuple[float, float]],
+    rtts_ms: tuple[float, ...],
+    queues_bdp: tuple[float, ...],
+    two_mbps: tuple[float, ...],
+    two_queues_bdp: tuple[float, ...],
+) -> tuple[Environment, ...]:
+    one = (set_one(mbps, step, rtt, queue) for (mbps, step), rtt, queue in product(shapes, rtts_ms, queues_bdp))
+    two = (set_two(mbps, rtt, queue) for mbps, rtt, queue in product(two_mbps, rtts_ms, two_queues_bdp))
+    return (*one, *two)

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw trajectories on disk: one durable file a finished episode, then one sorted partition a set and scheme."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from sagecc.collector.lab.episode import Episode
+from sagecc.common.errors import SageccError
+from sagecc.common.files import naming, sync, write_atomically
+from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+
+ROW_GROUP_ROWS = 122_880
+FILE_ROWS = 24 * ROW_GROUP_ROWS
+"""Near 100 MB a file."""
+
+SPOOL = ".spool"
+EPISODES = "episodes.parquet"
+SUMMARY = b"sagecc.episode"
+KERNEL = b"sagecc.kernel"
+"""The identity of the kernel that ran the episodes (collector.kernel.identity)."""
+
+
+def partition(out: Path, set_name: str, scheme: str) -> Path:
+    """Return the folder of one set and scheme; a policy's path becomes one plain name."""
+    return out / f"set={set_name}" / f"scheme={scheme.replace('/', '_')}"
+
+
+def pack(episode: Episode, kernel: str) -> bytes:
+    """Return a finished episode as the content of its file in the spool. kernel: the identity of what it ran on."""
+    meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), KERNEL: kernel.encode()}
+    table = episode.rows.replace_schema_metadata(meta)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+class Partition:
+    """The episodes of one set and scheme, all run by kernels of one identity; held by one collector at a time."""
+
+    def __init__(self, out: Path, set_name: str, scheme: str, kernel: str) -> None:
+        self._folder = partition(out, set_name, scheme)
+        self._spool = out / SPOOL / self._folder.relative_to(out)
+        self._fresh = self._folder.with_name(f".tmp-{self._folder.name}")
+        self._kernel = kernel.encode()
+        self._lock = -1
+
+    def __enter__(self) -> Partition:
+        self._lock = self._locked_spool()
+        return self
+
+    def _locked_spool(self) -> int:
+        while True:
+            self._spool.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = os.open(self._spool, os.O_RDONLY)
+            except FileNotFoundError:  # another collector has just tidied up
+                continue
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), self._spool.stat()):
+                    return handle
+            except BlockingIOError:
+                os.close(handle)
+                raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
+            except FileNotFoundError:
+                pass
+            except OSError:  # a file system without locks
+                return handle
+            os.close(handle)
+
+    def __exit__(self, *_: object) -> None:
+        for folder in (self._spool, self._spool.parent, self._spool.parent.parent):
+            with suppress(OSError):  # something is in there
+                folder.rmdir()
+        os.close(self._lock)
+
+    @cached_property
+    def _stored(self) -> dict[str, dict[str, Any]]:
+        """The summaries of the partition's files by episode id; none if they are of another kernel."""
+        if not self._folder.exists() and (self._fresh / EPISODES).exists():
+            self._fresh.rename(self._folder)  # killed between the two renames of assemble()
+        path = self._folder / EPISODES
+        if not path.exists():
+            return {}
+        table = read_table(path)
+        if (table.schema.metadata or {}).get(KERNEL) != self._kernel or "spec_sha256" not in table.column_names:
+            return {}
+        return {row["episode_id"]: row for row in checked_episodes(path, table).to_pylist()}
+
+    def stored(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
+        return {name: row["spec_sha256"] for name, row in self._stored.items()}
+
+    def spooled(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of finished episodes that wait to be assembled.
+
+        Those of another kernel are dropped, and those that the disk has damaged: they are run again.
+        """
+        found = {}
+        for path in self._spool.glob("[!.]*.arrow"):
+            try:
+                with pa.memory_map(str(path)) as source:
+                    table = pa.ipc.open_file(source).read_all()
+                summary = json.loads(table.schema.metadata[SUMMARY])
+                own = table.schema.metadata[KERNEL] == self._kernel and len(table) == summary["rows"]
+                name, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
+            except (*UNREADABLE, ValueError, KeyError, TypeError):
+                own = False
+            if own:
+                found[name] = spec_sha256
+            else:
+                path.unlink()
+        return found
+
+    def kept(self) -> dict[str, str]:
+        """Return id -> spec_sha256 of every episode that need not be run again."""
+        return self.stored() | self.spooled()
+
+    def _spool_file(self, name: str) -> Path:
+        return self._spool / f"{name.replace('/', '_')}.arrow"
+
+    def add(self, name: str, packed: bytes) -> None:
+        """Make a finished episode (as `pack` gives it) durable."""
+        self._spool.mkdir(parents=True, exist_ok=True)
+        with write_atomically(self._spool_file(name)) as beside:
+            beside.write_bytes(packed)
+
+    def assemble(self, wanted: Iterable[str]) -> None:
+        """Write the partition's files with exactly the wanted episodes, in order of their ids.
+
+        Every wanted episode must be stored or spooled. The summary is written last: without it the
+        partition counts as empty.
+        """
+        ids = sorted(wanted)
+        if set(ids) == self._stored.keys() and not any(self._spool.glob("*.arrow")):
+            return
+        shutil.rmtree(self._fresh, ignore_errors=True)
+        try:
+            self._write(ids)
+        except BaseException:
+            shutil.rmtree(self._fresh, ignore_errors=True)
+            raise
+        previous = self._folder.with_name(f".old-{self._folder.name}")
+        shutil.rmtree(previous, ignore_errors=True)
+        if self._folder.exists():
+            self._folder.rename(previous)
+        self._fresh.rename(self._folder)
+        sync(self._folder.parent)
+        shutil.rmtree(previous, ignore_errors=True)
+        shutil.rmtree(self._spool, ignore_errors=True)
+        del self._stored
+
+    def _write(self, ids: Sequence[str]) -> None:
+        self._fresh.mkdir(parents=True)
+        old = _old_rows(self._folder) if self._stored else iter(())
+        summaries = []
+        with _Parts(self._fresh, self._kernel) as parts:
+            for name in ids:
+                summary, rows = self._read_spooled(name) or (self._stored.get(name), self._find(old, name))
+                summaries.append(summary)
+                parts.write(rows)
+        schema = EPISODE_SCHEMA.with_metadata({KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()})
+        with write_atomically(self._fresh / EPISODES) as beside:
+            summary = pa.Table.from_pylist(summaries, schema=schema)
+            pq.write_table(summary, beside, compression="zstd", write_page_checksum=True)
+
+    def _read_spooled(self, name: str) -> tuple[dict[str, Any], pa.Table] | None:
+        path = self._spool_file(name)
+        if not path.exists():
+            return None
+        with pa.OSFile(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        return json.loads(table.schema.metadata[SUMMARY]), table.replace_schema_metadata(RAW_SCHEMA.metadata)
+
+    def _find(self, old: Iterator[tuple[str, pa.Table]], name: str) -> pa.Table:
+        """Return one episode's rows; asked for in the order of ids, as they lie."""
+        for found, rows in old:
+            if found == name and len(rows) == self._stored[name]["rows"]:
+                return rows
+        raise SageccError(f"{self._folder}: the rows of episode {name} are gone; remove the folder and collect again")
+
+
+def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
+    """Yield (id, rows) of each episode in a partition's files; holds no more than two row groups."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        rest = RAW_SCHEMA.empty_table()
+        with reading(path, RAW_SCHEMA) as file:
+            for index in range(file.num_row_groups):
+                rest = pa.concat_tables([rest, file.read_row_group(index, RAW_SCHEMA.names).cast(RAW_SCHEMA)])
+                *whole, rest = _split(rest)
+                for rows in whole:
+                    yield rows["episode_id"][0].as_py(), rows
+        if len(rest):
+            yield rest["episode_id"][0].as_py(), rest
+
+
+def _split(table: pa.Table) -> list[pa.Table]:
+    """Split rows where the episode changes."""
+    ids = table["episode_id"].combine_chunks()
+    changes = pc.indices_nonzero(pc.not_equal(ids[1:], ids[:-1])).to_pylist()
+    starts = [0, *(index + 1 for index in changes), len(ids)]
+    return [table.slice(start, end - start) for start, end in pairwise(starts)]
+
+
+class _Parts:
+    """Writes rows into part-NNN.parquet files of full row groups."""
+
+    def __init__(self, folder: Path, kernel: bytes) -> None:
+        meta = {KERNEL: kernel, b"sagecc.raw_version": RAW_VERSION.encode()}
+        self._folder, self._schema = folder, RAW_SCHEMA.with_metadata(meta)
+        self._pending: list[pa.Table] = []
+        self._rows = 0
+        self._in_file = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._files = 0
+        self._path = folder
+
+    def __enter__(self) -> _Parts:
+        return self
+
+    def write(self, rows: pa.Table) -> None:
+        """Append one episode; an episode never spans two files."""
+        if self._in_file + rows.num_rows > FILE_ROWS:
+            self._close()
+        self._pending.append(rows)
+        self._rows += rows.num_rows
+        self._in_file += rows.num_rows
+        if self._rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        if self._writer is None:
+            integers = {name: "DELTA_BINARY_PACKED" for name, *_ in COUNTERS} | {"step": "DELTA_BINARY_PACKED"}
+            self._path = self._folder / f"part-{self._files:03}.parquet"
+            self._writer = pq.ParquetWriter(
+                self._path,
+                self._schema,
+                compression="zstd",
+                write_page_checksum=True,
+                use_dictionary=["episode_id"],
+                column_encoding=integers | {"t_s": "BYTE_STREAM_SPLIT"},
+            )
+        table = pa.concat_tables(self._pending).cast(self._schema)
+        with naming(self._path):
+            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._pending, self._rows = [], 0
+
+    def _close(self) -> None:
+        self._flush()
+        if self._writer is not None:
+            with naming(self._path):
+                self._writer.close()
+                sync(self._path)
+            self._writer, self._files, self._in_file = None, self._files + 1, 0
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._close()
+        elif self._writer is not None:
+            self._writer.close()
+
+
+def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
+    """Read a partition's EPISODES, or some of its columns; a damaged one is a SageccError that names it."""
+    with reading(path, chosen(EPISODE_SCHEMA, columns)) as file:
+        return checked_episodes(path, file.read(columns), columns)
+
+
+def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
+    """Return the table of EPISODES at `path`; SageccError where it lacks a column or a value that it must have."""
+    fault = column_fault(table.schema, chosen(EPISODE_SCHEMA, columns))
+    fault = fault or next((f"misses values of '{name}'" for name in columns if table[name].null_count), None)
+    if fault:
+        raise SageccError(f"{path} {fault}: remove its folder and collect it again")
+    return table
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read one raw Parquet file; a damaged one, or one of another major version, is a SageccError that names it."""
+    with reading(path) as file:
+        return file.read(columns=columns)
+
+
+@contextmanager
+def reading(path: Path, wanted: pa.Schema | None = None) -> Iterator[pq.ParquetFile]:
+    """Open a raw Parquet file, with its pages' checksums. wanted: columns that it must have.
+
+    A file that is damaged or has not these columns, or is of another major version, is a SageccError that names it.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode(errors="replace")
+            if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+                raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
+            if fault := wanted and column_fault(file.schema_arrow, wanted):
+                raise SageccError(f"{path} {fault}: remove its folder and collect it again")
+            yield file
+    except UNREADABLE as error:
+        raise SageccError(
+            f"{path} cannot be read ({first_line(error)}): remove its folder and collect it again"
+        ) from error

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheme `sagecc_pure` in the running kernel: loaded, registered, pinned, and removed again.
+
+Registered, a scheme stays until it is removed, whatever becomes of the process that did it, and sockets that use it
+keep it until they close. So everything is made ready first, and registered last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
+
+OBJECTS = Path(__file__).with_name("bpf")
+FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
+"""The object for each number of arguments that a kernel's cong_control takes: 2 until 6.9, 4 since."""
+
+SCHEME, OWN = "sagecc_pure", "sagecc_x"
+"""Everyone's scheme, and how those begin that a process has for itself; its id follows."""
+PINS = Path("/sys/fs/bpf/sagecc")
+OLDEST = (6, 1)
+STRUCT_OPS_MAP = 26
+"""BPF_MAP_TYPE_STRUCT_OPS."""
+
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
+CAP_SYS_ADMIN = 21
+CGROUP_CAPABILITIES = ("CAP_NET_ADMIN",)
+"""Needed beside CAP_BPF and CAP_PERFMON by who puts cgroups under the scheme."""
+
+_SHARED = {"rows": ROW, "orders": ORDER, "agent": AGENT, "counts": COUNTS}
+_PROGRAM_OF_CGROUPS = "choose"
+
+
+def why_not(*capabilities: str) -> str | None:
+    """Return why the scheme cannot be loaded here, or None if it can.
+
+    capabilities: what is needed beside CAP_BPF and CAP_PERFMON.
+    """
+    try:
+        fitting_object()
+    except SageccError as error:
+        return str(error)
+    missing = missing_capabilities(*capabilities)
+    return f"loading the scheme needs {' and '.join(missing)}: run it as root" if missing else None
+
+
+def missing_capabilities(*capabilities: str) -> list[str]:
+    """Return what this process lacks of CAP_BPF, CAP_PERFMON and `capabilities`; CAP_SYS_ADMIN does for those two."""
+    held = _capabilities()
+    loading = () if held >> CAP_SYS_ADMIN & 1 else ("CAP_BPF", "CAP_PERFMON")
+    return [name for name in (*loading, *capabilities) if not held >> CAPABILITIES[name] & 1]
+
+
+def _capabilities() -> int:
+    """Return this process's effective capabilities, a bit each."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def fitting_object() -> Path:
+    """Return the object file that fits the running kernel. Raises SageccError where there is none, or no libbpf."""
+    release = platform.release()
+    version = re.match(r"(\d+)\.(\d+)", release)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise SageccError(f"Linux {release} is too old: the scheme needs 6.1 or newer")
+    with libbpf.kernel_btf() as btf:
+        members = btf.members("tcp_congestion_ops")
+        arguments = btf.arguments(members["cong_control"][0]) if "cong_control" in members else 0
+        offered = btf.members("bpf_struct_ops_tcp_congestion_ops")
+    if not offered:
+        raise SageccError(
+            f"Linux {release} takes no congestion control from BPF: it was built without CONFIG_BPF_JIT or"
+            " CONFIG_BPF_SYSCALL"
+        )
+    if arguments not in FORMS:
+        raise SageccError(
+            f"cong_control of Linux {release} takes {arguments} arguments; there are objects for"
+            f" {' and '.join(map(str, FORMS))} only"
+        )
+    return OBJECTS / FORMS[arguments]
+
+
+def _named(content: bytes, name: str) -> bytes:
+    """Return an object file's content with the scheme's name changed in the two places where it is data."""
+    before, after = (text.encode().ljust(16, b"\0") for text in (SCHEME, name))
+    if len(after) > 16 or content.count(before) != 2:
+        raise SageccError(f"a scheme cannot be named '{name}' (at most 15 bytes), or the object file is damaged")
+    return content.replace(before, after)
+
+
+class Scheme:
+    """The loaded scheme; `register` lets sockets choose it.
+
+    descriptors: of what is shared with the agent. Close it in every case; what is registered or pinned stays.
+    """
+
+    def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False) -> None:
+        """Load the programs for at most `slots` sockets at once; raises SageccError where this machine will not.
+
+        cgroups: also what puts a cgroup's connections under the scheme (see `chosen_in`).
+        """
+        reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
+        if reason:
+            raise SageccError(f"{reason}; {SEE_DOCTOR}")
+        self.name = name
+        path = fitting_object()
+        with _refused(f"{path} is refused by Linux {platform.release()}"):
+            self._object = libbpf.Object(_named(path.read_bytes(), name))
+            try:
+                for name in ("rows", "orders", "free_slots"):
+                    self._object.resize(name, slots)
+                if not cgroups:
+                    self._object.leave_out(_PROGRAM_OF_CGROUPS)
+                self._object.load()
+                for slot in range(slots):
+                    libbpf.push(self._object.map_fd("free_slots"), slot)
+                iterator = libbpf.link_map_iterator(self._object.program_fd("observe"), self._object.map_fd("flows"))
+            except BaseException:
+                self._object.close()
+                raise
+        shared = [os.dup(self._object.map_fd(name)) for name in _SHARED]
+        self.descriptors = Descriptors._make([*shared, iterator])
+
+    def register(self) -> None:
+        """Offer the scheme to sockets. Raises SageccError where there is one of that name."""
+        try:
+            self._object.register(SCHEME)
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise SageccError(f"a scheme '{self.name}' is registered already: 'sagecc detach' removes it") from None
+            raise SageccError(f"the kernel does not register '{self.name}': {error.strerror}") from None
+
+    def unregister(self) -> None:
+        """Offer it no longer; sockets that use it keep it until they close."""
+        libbpf.unregister(self._object.map_fd(SCHEME))
+
+    @contextmanager
+    def chosen_in(self, cgroup: Path) -> Iterator[None]:
+        """Meanwhile every new connection of a cgroup's processes uses the scheme."""
+        folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with _refused(f"the scheme cannot be attached to {cgroup}"):
+                link = libbpf.link_cgroup(self._object.program_fd(_PROGRAM_OF_CGROUPS), folder)
+        finally:
+            os.close(folder)
+        try:
+            yield
+        finally:
+            os.close(link)
+
+    def pin(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
+        """Give everything a name under `folder`, in a BPF file system, so that other processes find it.
+
+        owner: user and group whose agent may drive the flows; they cannot remove the scheme.
+        """
+        _make_folder(folder)
+        try:
+            names = self.descriptors._asdict()
+            for name, fd in names.items():
+                libbpf.pin(fd, folder / name)
+                (folder / name).chmod(0o600)
+                if owner:
+                    os.chown(folder / name, *owner)
+            libbpf.pin(self._object.map_fd(SCHEME), folder / "scheme")
+            folder.chmod(0o755)
+        except BaseException as error:
+            unpin(folder)
+            if isinstance(error, OSError):
+                raise SageccError(f"{folder}: nothing can be pinned there: {error.strerror}") from None
+            raise
+
+    def close(self) -> None:
+        """Let go of programs and maps."""
+        self.descriptors.close()
+        self._object.close()
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SageccError(f"{what}: {error.strerror}; {SEE_DOCTOR}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    if not is_bpf(folder.parent):
+        raise SageccError(
+            f"{folder.parent} is no BPF file system: mount one with 'mount -t bpf bpf {folder.parent}', or name another"
+            f" with --pins; {SEE_DOCTOR}"
+        )
+    try:
+        folder.mkdir(0o700)
+    except OSError as error:
+        raise SageccError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def is_bpf(folder: Path) -> bool:
+    """Tell whether a folder lies in a BPF file system."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    kinds = {Path(mount[1]): mount[2] for mount in mounts}  # the last mount at a place is the one to be seen
+    return next((kinds[at] for at in (folder, *folder.parents) if at in kinds), "") == "bpf"
+
+
+def is_pinned(folder: Path) -> bool:
+    """Tell whether a scheme is pinned under `folder`."""
+    return (folder / "scheme").exists()
+
+
+def pinned(folder: Path) -> Descriptors:
+    """Open what is pinned under `folder`. Raises SageccError for what this user may not, or is of another version."""
+    opened: list[int] = []
+    try:
+        opened.extend(libbpf.pinned(folder / name) for name in Descriptors._fields)
+        for fd, kind in zip(opened, _SHARED.values(), strict=False):
+            if libbpf.map_info(fd).value_size != kind.itemsize:
+                raise SageccError(f"{folder} is of another version of sagecc: 'sagecc detach' removes it")
+    except BaseException as error:
+        for fd in opened:
+            os.close(fd)
+        if isinstance(error, PermissionError):
+            raise SageccError(
+                f"{folder} belongs to another user: load it with 'sagecc attach --load-only --owner USER'"
+            ) from None
+        if isinstance(error, OSError):
+            raise SageccError(f"{folder} is incomplete ({error.strerror}): 'sagecc detach' removes it") from None
+        raise
+    return Descriptors._make(opened)
+
+
+@contextmanager
+def only_agent(folder: Path) -> Iterator[None]:
+    """Be the only agent of what is pinned under `folder`; raises SageccError where there is one."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise SageccError(f"another agent drives the flows of {folder}: end it first") from None
+    finally:
+        os.close(handle)
+
+
+def own_name() -> str:
+    """Return the name for a scheme of this process's own, which tells `remove` whose it is."""
+    return f"{OWN}{os.getpid()}"
+
+
+def remove(folder: Path) -> list[str]:
+    """Remove SCHEME and its pins under `folder`, and what killed processes left of their own; return what that was.
+
+    Raises SageccError where this user may not. Nothing there is no error.
+    """
+    removed: list[str] = []
+    if folder.exists():
+        if not is_bpf(folder):
+            raise SageccError(f"{folder} is in no BPF file system: it is not sagecc's to remove")
+        with _refused(f"{folder} cannot be removed"):
+            if is_pinned(folder) and _unregister(libbpf.pinned(folder / "scheme")):
+                removed.append(f"scheme {SCHEME}")
+            unpin(folder)
+        removed.append(str(folder))
+    try:
+        for number in list(libbpf.map_ids()):
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                removed += _unregister_left(libbpf.map_by_id(number))
+    except PermissionError:
+        if not removed:
+            raise SageccError("looking for schemes that were left needs CAP_SYS_ADMIN: run it as root") from None
+    return removed
+
+
+def _unregister(fd: int) -> bool:
+    try:
+        return libbpf.unregister(fd)
+    finally:
+        os.close(fd)
+
+
+def _unregister_left(fd: int) -> list[str]:
+    """Unregister the scheme of a map, if it is one that was left; return what to say."""
+    try:
+        info = libbpf.map_info(fd)
+        if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode():
+            name = _name(libbpf.operations(fd))
+            if _is_left(name) and libbpf.unregister(fd):
+                return [f"scheme {name}"]
+        return []
+    finally:
+        os.close(fd)
+
+
+def _name(operations: bytes) -> str:
+    found = re.search(rb"(sagecc_\w+)\0", operations)
+    return found[1].decode() if found else ""
+
+
+def _is_left(name: str) -> bool:
+    """Tell whether a scheme may go: SCHEME, or one whose process has ended."""
+    owner = name.removeprefix(OWN)
+    return name == SCHEME or (name != owner and not Path("/proc", owner).exists())
+
+
+def unpin(folder: Path) -> None:
+    """Take the names under `folder` away; what is registered stays."""
+    for path in sorted(folder.iterdir()):
+        path.unlink()
+    folder.rmdir()

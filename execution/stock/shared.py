@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs in the kernel and the agent share (execution/stock/bpf/shared.h): memory, no call a flow.
+
+A tick is one walk of the iterator, which brings the row of every socket up to date, and one write of all orders.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.execution.stock import libbpf
+
+STALL_NS = 200_000_000
+"""An order holds so long; after that a flow follows Reno's rules."""
+
+MODES = ("new", "policy", "reno")
+"""Of a flow: has no order yet, follows orders, follows Reno's rules."""
+
+ROW = np.dtype(
+    [
+        ("flow", "<u8"),
+        ("tick", "<u8"),
+        ("t_ns", "<u8"),
+        ("bytes_acked", "<u8"),
+        ("bytes_sent", "<u8"),
+        ("delivery_rate_bytes_s", "<u8"),
+        ("pacing_rate_bytes_s", "<u8"),
+        ("ca_state", "<u4"),
+        ("app_limited", "<u4"),
+        ("cwnd_pkts", "<u4"),
+        ("ssthresh_pkts", "<u4"),
+        ("srtt_us", "<u4"),
+        ("rttvar_us", "<u4"),
+        ("min_rtt_us", "<u4"),
+        ("mss_bytes", "<u4"),
+        ("unacked_pkts", "<u4"),
+        ("sacked_pkts", "<u4"),
+        ("lost_pkts", "<u4"),
+        ("retrans_pkts", "<u4"),
+        ("lost_total_pkts", "<u4"),
+        ("retrans_total_pkts", "<u4"),
+        ("delivered_pkts", "<u4"),
+        ("data_segs_out", "<u4"),
+        ("mode", "<u4"),
+        ("pad", "<u4"),
+    ]
+)
+"""A socket's counters as of `tick`: names, units and meaning of schemas/raw.py."""
+
+ORDER = np.dtype(
+    [("flow", "<u8"), ("pacing_bytes_s", "<u8"), ("cwnd_pkts", "<u4"), ("pad", "<u4"), ("stamp_ns", "<u8")]
+)
+"""What the agent wants of a socket; pacing 0: not paced; the stamp in CLOCK_MONOTONIC."""
+
+AGENT = np.dtype([("tick", "<u8"), ("beat_ns", "<u8"), ("pid", "<u8"), ("reported", "<u8")])
+"""The agent itself; beat_ns 0: none. reported: how many of the flows that fell back are in a log."""
+
+COUNTS = np.dtype([(name, "<u8") for name in ("flows", "ended", "without_slot", "fell_back", "resumed", "not_chosen")])
+"""Since the programs were loaded. fell_back: from the policy to Reno's rules; resumed: from them to the policy."""
+
+Structured = npt.NDArray[np.void]
+Ints = npt.NDArray[np.int64]
+
+
+class Descriptors(NamedTuple):
+    """File descriptors of the shared maps and of the iterator's link."""
+
+    rows: int
+    orders: int
+    agent: int
+    counts: int
+    iterator: int
+
+    def close(self) -> None:
+        """Close them."""
+        for fd in self:
+            os.close(fd)
+
+
+class Shared:
+    """The shared memory as numpy arrays."""
+
+    def __init__(self, descriptors: Descriptors) -> None:
+        """Map the memory; the descriptors stay the caller's."""
+        self._iterator = descriptors.iterator
+        self.slots = libbpf.map_info(descriptors.rows).max_entries
+        self.rows = self._array(descriptors.rows, ROW)
+        self.orders = self._array(descriptors.orders, ORDER)
+        self.agent = self._array(descriptors.agent, AGENT)
+        self.counts = self._array(descriptors.counts, COUNTS)
+
+    def _array(self, fd: int, kind: np.dtype[Any]) -> Structured:
+        entries = libbpf.map_info(fd).max_entries
+        whole = -(-entries * kind.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+        return np.frombuffer(mmap.mmap(fd, whole, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE), kind, entries)
+
+    def observe(self, tick: int) -> Ints:
+        """Bring the row of every socket up to date; return the slots that have one [n], in ascending order."""
+        self.agent["tick"] = tick
+        walk = libbpf.new_iterator(self._iterator)
+        try:
+            while os.read(walk, mmap.PAGESIZE):
+                pass
+        finally:
+            os.close(walk)
+        return np.flatnonzero(self.rows["tick"] == tick)
+
+    def order(self, slots: Ints, flows: npt.NDArray[np.uint64], cwnd: Ints, pacing: Ints, now_ns: int) -> None:
+        """Leave windows (packets) and pacing rates (bytes/s) [n] for flows [n] in their slots [n]."""
+        # x86 keeps the order of writes, so that no one sees a stamp before what it stamps
+        self.orders["pacing_bytes_s"][slots] = pacing
+        self.orders["cwnd_pkts"][slots] = cwnd
+        self.orders["flow"][slots] = flows
+        self.orders["stamp_ns"][slots] = now_ns
+        self.agent["beat_ns"] = now_ns
+
+    def withdraw(self) -> None:
+        """Take every order back: each flow follows Reno's rules from its next ACK on."""
+        self.agent["beat_ns"] = 0
+        self.orders["stamp_ns"] = 0
+
+    def count(self, name: str) -> int:
+        """Return one of COUNTS."""
+        return int(self.counts[name][0])
+
+    def close(self) -> None:
+        """Let go of the memory; it is unmapped with the last view of it."""
+        del self.rows, self.orders, self.agent, self.counts

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of network `sage`: encoders around a GRU, residual blocks, and a mixture of Gaussians as its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sagecc.policy.inference import Ops
+from sagecc.policy.scaling import Floats
+
+
+@dataclass(frozen=True)
+class NetworkSizes:
+    """Sage's kind of network: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
+
+    kind: ClassVar[str] = "sage"
+
+    inputs: int
+    width: int
+    gru: int
+    residual_blocks: int
+    mixture: int
+    min_scale: float
+    second_encoder: bool = True
+
+    def __post_init__(self) -> None:
+        sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
+        if not all(type(size) is int and size >= 0 for size in sizes) or not self.min_scale > 0:
+            raise ValueError(f"no network has the sizes {sizes} and min_scale {self.min_scale}")
+
+    @property
+    def state(self) -> int:
+        """Size of the hidden state: the GRU's, or without one that of the encoder, whose last output it is."""
+        return self.gru or self.width
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every weight by name."""
+        width, gru = self.width, self.gru
+        shapes: dict[str, tuple[int, ...]] = {}
+
+        def linear(name: str, inputs: int, outputs: int) -> None:
+            shapes.update({f"{name}.w": (inputs, outputs), f"{name}.b": (outputs,)})
+
+        def norm(name: str) -> None:
+            shapes.update({f"{name}.norm.scale": (width,), f"{name}.norm.offset": (width,)})
+
+        linear("encoder", self.inputs, width)
+        norm("encoder")
+        if gru:
+            shapes.update({"gru.w_i": (width, 3 * gru), "gru.w_h": (gru, 3 * gru), "gru.b": (3 * gru,)})
+        if self.second_encoder:
+            linear("encoder2", self.state, width)
+            norm("encoder2")
+        linear("fc", width if self.second_encoder else self.state, width)
+        for i in range(self.residual_blocks):
+            linear(f"residual{i}.linear0", width, width)
+            linear(f"residual{i}.linear1", width, width)
+            norm(f"residual{i}")
+        for part in ("logits", "loc", "scale"):
+            linear(f"head.{part}", width, self.mixture)
+        return shapes
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable parameters."""
+        return sum(int(np.prod(shape)) for shape in self.shapes().values())
+
+    def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H]; x [B, F] is scaled."""
+
+        def linear(x: Any, name: str) -> Any:
+            return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])
+
+        def norm(x: Any, name: str) -> Any:
+            return ops.layer_norm(x, w[f"{name}.norm.scale"], w[f"{name}.norm.offset"])
+
+        x = ops.tanh(norm(linear(x, "encoder"), "encoder"))
+        x = hidden = ops.gru(x, hidden, w["gru.w_i"], w["gru.w_h"], w["gru.b"]) if self.gru else x
+        if self.second_encoder:
+            x = ops.tanh(norm(linear(x, "encoder2"), "encoder2"))
+        x = linear(x, "fc")
+        for i in range(self.residual_blocks):
+            inner = linear(ops.relu(linear(x, f"residual{i}.linear0")), f"residual{i}.linear1")
+            x = norm(ops.add(x, inner), f"residual{i}")
+        scale = ops.softplus(linear(x, "head.scale"), self.min_scale)
+        return linear(x, "head.logits"), linear(x, "head.loc"), scale, hidden

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others' TensorFlow checkpoints, of version 1 or 2: finds the files, reads variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.common.errors import SageccError
+
+
+def prefix_of(checkpoint: Path) -> Path:
+    """Return the common beginning of a checkpoint's files.
+
+    checkpoint: their folder, one of them, or that beginning. Raises SageccError where there is none, or not all.
+    """
+    if checkpoint.is_dir():
+        found = sorted(checkpoint.glob("*.index"))
+        if len(found) != 1:
+            many = f"{len(found)} checkpoints" if found else "no checkpoint (*.index)"
+            raise SageccError(f"{checkpoint} holds {many}: name one, by its .index file")
+        checkpoint = found[0]
+    name = checkpoint.name
+    for suffix in (".index", ".meta"):
+        name = name.removesuffix(suffix)
+    prefix = checkpoint.with_name(name.partition(".data-")[0])
+    if not prefix.with_name(f"{prefix.name}.index").is_file():
+        raise SageccError(f"no TensorFlow checkpoint at {checkpoint}: expected {prefix.name}.index and its data there")
+    if not list(prefix.parent.glob(f"{prefix.name}.data-*")):
+        raise SageccError(f"{prefix}.index is there, its data ({prefix.name}.data-...) is not: fetch it again")
+    return prefix
+
+
+def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[Any]]:
+    """Return the variables whose names are wanted. Raises SageccError where TensorFlow is missing or cannot read."""
+    try:
+        # Seconds to load, and nothing but a checkpoint needs it.
+        from sagecc.common.tensorflow_runtime import quietly, tf
+    except ImportError as error:
+        raise SageccError(
+            f"reading a TensorFlow checkpoint needs TensorFlow, which cannot be loaded here ({error}): 'make setup'"
+        ) from error
+    try:
+        with quietly():
+            reader = tf.train.load_checkpoint(str(prefix))
+            names = [name for name in reader.get_variable_to_shape_map() if wanted(name)]
+            return {name: np.asarray(reader.get_tensor(name)) for name in names}
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError, LookupError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SageccError(f"{prefix} is truncated, corrupt or no TensorFlow checkpoint ({reason})") from error

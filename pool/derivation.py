@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool from raw trajectories: features, action and reward a tick, one partition a set and scheme.
+
+A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears under its name
+only when it is complete. Each of its files says what it was derived from, and a note by which code: a partition whose
+raw files, options and code are unchanged is left as it is. The manifest, with every file's hash, comes last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from sagecc.collector.run.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.common import code
+from sagecc.common.errors import SageccError
+from sagecc.common.files import naming, sha256_file, sync, write_atomically
+from sagecc.common.manifest import NOTES, FileEntry, Manifest
+from sagecc.common.tables import UNREADABLE, chosen
+from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
+from sagecc.pool.notes import is_noted, write_note
+from sagecc.pool.reward import friendliness, power
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.pool import (
+    ALIGNMENT_KEY,
+    COLUMNS_FILE,
+    EPISODES_FILE,
+    FEATURE_NAMES,
+    INPUT_KEY,
+    KERNEL_KEY,
+    POOL_EPISODE_SCHEMA,
+    POOL_SCHEMA,
+    POOL_VERSION,
+    REWARD_ALIGNMENTS,
+    VERSION_KEY,
+    WINDOWS_KEY,
+    dictionary,
+    partition,
+    pool_schema,
+)
+from sagecc.schemas.raw import RAW_SCHEMA
+
+ROW_GROUP_ROWS = 122_880
+FILE_BYTES = 100_000_000
+_RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
+_RAW_SCHEMA = chosen(RAW_SCHEMA, _RAW_COLUMNS)
+_ENCODINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "step": "DELTA_BINARY_PACKED",
+        **{f.name: "BYTE_STREAM_SPLIT" for f in POOL_SCHEMA if pa.types.is_floating(f.type)},
+    }
+)
+
+_KEPT_OF_RAW = (
+    *("episode_id", "environment_id", "set", "scheme", "seed", "environment"),
+    *("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "sent_packets", "lost_packets", "cwnd_mean"),
+)
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """What may differ between pools of the same raw trajectories.
+
+    windows: lengths of the observation windows. alignment: one of schemas.pool.REWARD_ALIGNMENTS.
+    """
+
+    windows: Windows = field(default_factory=Windows)
+    alignment: str = REWARD_ALIGNMENTS[0]
+
+    def __post_init__(self) -> None:
+        if self.alignment not in REWARD_ALIGNMENTS:
+            raise SageccError(f"reward alignment '{self.alignment}': use {' or '.join(REWARD_ALIGNMENTS)}")
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what a pool file says about them."""
+        return {
+            VERSION_KEY: POOL_VERSION.encode(),
+            WINDOWS_KEY: str(self.windows).encode(),
+            ALIGNMENT_KEY: self.alignment.encode(),
+        }
+
+
+@dataclass(frozen=True)
+class PoolResult:
+    """What a call did: partitions derived, left as they were, and removed; episodes and rows of the pool."""
+
+    derived: int
+    unchanged: int
+    removed: int
+    episodes: int
+    rows: int
+
+
+def build_pool(
+    raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 1, progress: bool = True
+) -> PoolResult:
+    """Derive the pool at `out` from the raw partitions at `raw`; same input and options, same bytes.
+
+    Partitions that `raw` no longer has are removed. Raises SageccError, naming the file, for raw data that is
+    missing, damaged, unsorted or of another version; partitions already finished stay.
+    """
+    folders = sorted(path.relative_to(raw) for path in raw.glob("set=*/scheme=*") if path.is_dir())
+    if not folders:
+        raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
+    if any(out.glob(f"set=*/scheme=*/{EPISODES}")):
+        raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(out)
+    stop = Event()
+    chosen, derivation, known = options or PoolOptions(), code.identity(__name__), _known_files(out)
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, chosen, derivation), folders))
+            done = list(pool.map(lambda partition: partition.is_done(known), partitions))
+            todo = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
+            todo.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
+            with tqdm(
+                total=sum(partition.rows for partition in todo),
+                desc="pool",
+                unit=" rows",
+                unit_scale=True,
+                disable=not (progress and todo),
+            ) as bar:
+                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
+                    task.result()
+            removed = _remove_vanished(out, {partition.folder for partition in partitions})
+            files = _write_episodes(out, partitions, chosen, derivation, pool, known)
+            _write_manifest(out, partitions, chosen, files)
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    episodes = sum(len(partition.episodes) for partition in partitions)
+    rows = sum(partition.rows for partition in partitions) - episodes
+    return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
+
+
+class _Partition:
+    """One set and scheme: raw files in, pool files out.
+
+    folder: where they lie. files: what the manifest says of them, by their paths in the pool; known once the partition
+    is done or derived. rows: raw ones.
+    """
+
+    def __init__(self, raw: Path, out: Path, options: PoolOptions, derivation: str) -> None:
+        self._raw, self._pool, self._options, self._derivation = raw, out, options, derivation
+        self.files: dict[str, FileEntry] = {}
+        self._parts = sorted(raw.glob("part-*.parquet"))
+        listing = raw / EPISODES
+        if not listing.exists():
+            raise SageccError(f"{raw} has no {EPISODES}: its collection is not finished; run 'sagecc collect' again")
+        self.episodes = sorted(
+            read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
+        )
+        self.folder = out / _folder_of(listing, self.episodes)
+        self._note = out / NOTES / self.folder.relative_to(out)
+        self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
+        self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
+        self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
+        self.rows = sum(row["rows"] for row in self.episodes)
+        hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
+        text = repr((hashes, sorted(options.metadata().items())))
+        self.identity = hashlib.sha256(text.encode()).hexdigest()
+
+    def is_done(self, known: Mapping[str, FileEntry]) -> bool:
+        """Whether the partition's files came from just these raw files, options and code, and are all there.
+
+        known: an earlier manifest's files. What it says of them holds, even if their bytes are others now: that is for
+        a check to find.
+        """
+        parts = sorted(self.folder.glob("part-*.parquet"))
+        try:
+            if not parts or any(_metadata(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
+                return False
+        except UNREADABLE:
+            return False
+        if not is_noted(self._note, parts, self._derivation):
+            return False
+        prefix = f"{self.folder.relative_to(self._pool).as_posix()}/"
+        mine = {name: e for name, e in known.items() if name.startswith(prefix) and e.input_sha256 == self.identity}
+        if not mine:  # killed before there was a manifest
+            self._remember(parts)
+            return True
+        self.files = mine
+        return {name: entry.bytes for name, entry in mine.items()} == {
+            path.relative_to(self._pool).as_posix(): path.stat().st_size for path in parts
+        }
+
+    def _remember(self, parts: Sequence[Path]) -> None:
+        self.files = {
+            path.relative_to(self._pool).as_posix(): FileEntry.of(path, pq.read_metadata(path).num_rows, self.identity)
+            for path in parts
+        }
+
+    def environment(self, episode: Mapping[str, Any]) -> Environment:
+        """Return the network of one row of `episodes`."""
+        return self._environments[episode["environment_id"]]
+
+    def derive(self, advance: Callable[[int], object], stop: Event) -> None:
+        """Write the partition; it takes its name when all its files are there."""
+        shutil.rmtree(self._fresh, ignore_errors=True)
+        self._fresh.mkdir(parents=True)
+        try:
+            self._write(advance, stop)
+            if stop.is_set():
+                return
+            # before they take their name: a partition that is there has its note, or is derived again
+            write_note(self._note, self._fresh.glob("part-*.parquet"), self._derivation)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._fresh.rename(self.folder)
+            self._remember(sorted(self.folder.glob("part-*.parquet")))
+        finally:
+            shutil.rmtree(self._fresh, ignore_errors=True)
+
+    def returns(self) -> dict[str, float]:
+        """Return the sum of rewards by episode, read back from the pool's files."""
+        sums: dict[str, float] = {}
+        for path in sorted(self.folder.glob("part-*.parquet")):
+            file = pq.ParquetFile(path)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["episode_id", "reward"])
+                runs = _Runs(table["episode_id"])
+                totals = np.add.reduceat(table["reward"].to_numpy().astype(np.float64), runs.starts)
+                for name, total in zip(runs.ids, totals, strict=True):
+                    sums[name] = sums.get(name, 0.0) + float(total)
+        return sums
+
+    def _write(self, advance: Callable[[int], object], stop: Event) -> None:
+        features = np.empty((FEATURES, 0), np.float32)
+        kernels = {_metadata(path).get(KERNEL, b"") for path in self._checked_parts()}
+        if len(kernels) > 1:
+            raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
+        meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
+        expected = iter(self.episodes)
+        with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
+            for path, table in self._whole_episodes():
+                if stop.is_set():
+                    return
+                runs = _Runs(table["episode_id"])
+                self._check(path, table, runs, expected)
+                if table.num_rows > features.shape[1]:
+                    features = np.empty((FEATURES, table.num_rows), np.float32)
+                writer.write(self._transitions(table, runs, features))
+                advance(table.num_rows)
+        left = next(expected, None)
+        if left is not None:
+            raise SageccError(f"{self._raw}: the rows of episode {left['episode_id']} are missing; collect it again")
+
+    def _checked_parts(self) -> Sequence[Path]:
+        """Return the raw files after a look at their versions and columns."""
+        for path in self._parts:
+            with reading(path, _RAW_SCHEMA):
+                pass
+        return self._parts
+
+    def _whole_episodes(self) -> Iterator[tuple[Path, pa.Table]]:
+        """Yield tables of whole episodes (a row group and what was left before it), with the file read last."""
+        rest: list[pa.Table] = []
+        path = self._raw
+        for path in self._parts:
+            with reading(path, _RAW_SCHEMA) as file:
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
+                    if not table.num_rows:
+                        continue
+                    last = _Runs(table["episode_id"]).starts[-1]
+                    whole = pa.concat_tables([*rest, table.slice(0, last)])
+                    if last or (rest and rest[-1]["episode_id"][0] != table["episode_id"][0]):
+                        yield path, whole
+                        rest = []
+                    rest.append(table.slice(last))
+        if rest:
+            yield path, pa.concat_tables(rest)
+
+    def _check(self, path: Path, table: pa.Table, runs: _Runs, expected: Iterator[dict[str, Any]]) -> None:
+        """Check that these are the expected episodes, whole and in order."""
+        for name in _RAW_COLUMNS:
+            if table[name].null_count:
+                raise SageccError(f"{path}: column '{name}' has missing values; collect it again")
+        step, time, cwnd = (table[name].to_numpy() for name in ("step", "t_s", "cwnd_pkts"))
+        good = (step == np.arange(len(step)) - np.repeat(runs.starts, runs.lengths)) & (cwnd > 0)
+        good[1:] &= (np.diff(time) > 0) | (step[1:] == 0)
+        for name, start, length in zip(runs.ids, runs.starts, runs.lengths, strict=True):
+            wanted = next(expected, {"episode_id": "nothing", "rows": 0})
+            if name != wanted["episode_id"]:
+                raise SageccError(
+                    f"{path}: episode {name} where {EPISODES} has {wanted['episode_id']} (by name); collect it again"
+                )
+            if length != wanted["rows"] or length < 2:
+                raise SageccError(
+                    f"{path}: episode {name} has {length} rows, {EPISODES} says {wanted['rows']}"
+                    " (two at least make a transition); collect it again"
+                )
+            if not good[start : start + length].all():
+                row = int(np.argmin(good[start : start + length]))
+                raise SageccError(
+                    f"{path}: episode {name}, row {row}: rows out of order or a window of 0; collect it again"
+                )
+
+    def _transitions(self, table: pa.Table, runs: _Runs, out: npt.NDArray[np.float32]) -> pa.Table:
+        """Return the pool's rows of whole episodes: each raw row but the last of its episode."""
+        rows = table.num_rows
+        first = np.zeros(rows, np.bool_)
+        first[runs.starts] = True
+        columns = {name: table[name].to_numpy() for name in _RAW_COLUMNS[1:]}
+        features, measured = derive(columns, first, self._options.windows, out)
+        followed = np.ones(rows, np.bool_)
+        followed[runs.starts[1:] - 1] = followed[-1] = False
+        rewards = self._rewards(runs, measured)
+        cwnd = columns["cwnd_pkts"].astype(np.float64)
+        follows = np.flatnonzero(followed) + 1
+        found: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
+        found |= {name: columns[name][followed] for name in ("step", "t_s")}
+        found |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
+        found["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
+        found["reward"] = rewards[follows - (self._options.alignment == "public")].astype(np.float32)
+        found["is_first"] = first[followed]
+        found["is_last"] = ~followed[follows]
+        return pa.table(found, schema=POOL_SCHEMA)
+
+    def _rewards(self, runs: _Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the reward measured at each row [n]."""
+        environments = [self._environments[self._environment_of[name]] for name in runs.ids]
+        rate, loss, capacity, rtt_rate = measured
+        flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
+        single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
+        return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
+
+
+class _Runs:
+    """Runs of equal episode ids [k]: the ids, their first rows and their lengths."""
+
+    def __init__(self, ids: pa.ChunkedArray) -> None:
+        runs = pc.run_end_encode(ids.combine_chunks())
+        ends = runs.run_ends.to_numpy().astype(np.int64)
+        self.ids: list[str] = runs.values.to_pylist()
+        self.starts: npt.NDArray[np.int64] = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        self.lengths: npt.NDArray[np.int64] = ends - self.starts
+
+
+class _Writer:
+    """Writes part-NNN.parquet files of full row groups; a new file once one has reached FILE_BYTES."""
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._folder, self._schema = folder, schema
+        self._pending: list[pa.Table] = []
+        self._rows = self._files = 0
+        self._sink: pa.NativeFile | None = None
+        self._path = folder
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        self._pending.append(table)
+        self._rows += table.num_rows
+        while self._rows >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def _flush(self, rows: int) -> None:
+        table = pa.concat_tables(self._pending)
+        self._pending = [table.slice(rows)]
+        self._rows -= rows
+        with naming(self._path):
+            if self._writer is None:
+                self._path = self._folder / f"part-{self._files:03}.parquet"
+                self._sink = pa.OSFile(str(self._path), "wb")
+                self._writer = pq.ParquetWriter(
+                    self._sink,
+                    self._schema,
+                    compression="zstd",
+                    use_dictionary=["episode_id"],
+                    column_encoding=dict(_ENCODINGS),
+                    write_page_checksum=True,
+                )
+            self._writer.write_table(table.slice(0, rows).cast(self._schema), row_group_size=ROW_GROUP_ROWS)
+        if self._sink is not None and self._sink.tell() >= FILE_BYTES:
+            self._close()
+
+    def _close(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        with naming(self._path):
+            self._writer.close()
+            self._sink.close()
+            sync(self._path)
+        self._writer = self._sink = None
+        self._files += 1
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._rows:
+            self._flush(self._rows)
+        self._close()
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    return dict(pq.read_schema(path).metadata or {})
+
+
+def _environment(listing: Path, row: Mapping[str, Any]) -> Environment:
+    try:
+        return Environment.from_json(row["environment"])
+    except SageccError as error:
+        raise SageccError(
+            f"{listing}: the environment of episode {row['episode_id']} cannot be read; collect it again"
+        ) from error
+
+
+def _clear_leftovers(out: Path) -> None:
+    """Remove what a killed run was writing."""
+    for path in out.glob("set=*/.tmp-scheme=*"):
+        shutil.rmtree(path)
+    for path in out.glob(".tmp-*.*"):
+        path.unlink()
+
+
+def _remove_vanished(out: Path, keep: set[Path]) -> int:
+    """Remove partitions that are not to be kept; return how many."""
+    vanished = [path for path in out.glob("set=*/scheme=*") if path not in keep]
+    for path in vanished:
+        shutil.rmtree(path)
+        (out / NOTES / path.relative_to(out)).unlink(missing_ok=True)
+    for parent in out.glob("set=*"):
+        if not any(parent.iterdir()):
+            parent.rmdir()
+    return len(vanished)
+
+
+def _known_files(out: Path) -> Mapping[str, FileEntry]:
+    """Return the files of an earlier manifest; none if there is none that can be trusted."""
+    try:
+        return Manifest.read(out).files
+    except SageccError:
+        return {}
+
+
+def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return a partition's folder in the pool: a policy's folder of raw data does not have its whole name."""
+    found = {(row["set"], row["scheme"]) for row in episodes}
+    if len(found) != 1:
+        raise SageccError(f"{listing} lists {len(found)} sets and schemes, not one; collect it again")
+    return partition(*found.pop())
+
+
+def _write_episodes(
+    out: Path,
+    partitions: Sequence[_Partition],
+    options: PoolOptions,
+    derivation: str,
+    pool: ThreadPoolExecutor,
+    known: Mapping[str, FileEntry],
+) -> dict[str, FileEntry]:
+    """Write the list of episodes and the data dictionary unless they are as the manifest has them; return both."""
+    identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
+    listing, columns, note = out / EPISODES_FILE, out / COLUMNS_FILE, out / NOTES / "episodes"
+    kept = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
+    if kept and is_noted(note, (listing, columns), derivation):
+        return {path.name: known[path.name] for path in (listing, columns)}
+    returns = pool.map(_Partition.returns, partitions)
+    found = [
+        _episode_row(row, partition.environment(row), sums[row["episode_id"]])
+        for partition, sums in zip(partitions, returns, strict=True)
+        for row in partition.episodes
+    ]
+    meta = options.metadata() | {INPUT_KEY: identity.encode()}
+    tables = {
+        columns: dictionary(options.windows.ticks).replace_schema_metadata(meta),
+        listing: pa.Table.from_pylist(found, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
+    }
+    for path, table in tables.items():
+        with write_atomically(path) as beside:
+            pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+    write_note(note, tables, derivation)
+    return {path.name: FileEntry.of(path, table.num_rows, identity) for path, table in tables.items()}
+
+
+def _is_kept(path: Path, entry: FileEntry | None, identity: str) -> bool:
+    return bool(
+        entry and entry.input_sha256 == identity and path.exists() and FileEntry.of(path, entry.rows, identity) == entry
+    )
+
+
+def _write_manifest(
+    out: Path, partitions: Sequence[_Partition], options: PoolOptions, files: dict[str, FileEntry]
+) -> None:
+    """Write down every file of the pool, unless just that is written there."""
+    about = {name.decode().removeprefix("sagecc."): value.decode() for name, value in options.metadata().items()}
+    manifest = Manifest(about, files | {name: entry for part in partitions for name, entry in part.files.items()})
+    with suppress(SageccError):
+        if Manifest.read(out) == manifest:
+            return
+    manifest.write(out)
+
+
+def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float) -> dict[str, Any]:
+    rows = raw["rows"] - 1
+    return {name: raw[name] for name in _KEPT_OF_RAW} | {
+        "bandwidth_mbps": environment.bandwidth_mbps,
+        "step": environment.step,
+        "rtt_ms": environment.min_rtt_ms,
+        "queue_bdp": environment.queue_bdp,
+        "queue_bytes": environment.queue_bytes,
+        "flows": environment.competitors,
+        "start_s": environment.start_s,
+        "duration_s": environment.duration_s,
+        "reward_kind": environment.reward,
+        "rows": rows,
+        "return": total,
+        "reward_mean": total / rows,
+    }

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that are whole or not there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagecc.common.errors import SageccError
+from sagecc.common.files import beside_of, left_beside, sync
+
+
+@contextmanager
+def write_folder_atomically(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside `path` to write to; name it `path` on success, remove it on failure.
+
+    What a killed run left beside `path` is removed. Raises SageccError where there is something at `path`.
+    """
+    refuse_existing(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in left_beside(path):
+        shutil.rmtree(left)
+    beside = beside_of(path)
+    beside.mkdir()
+    try:
+        yield beside
+        for written in (*beside.rglob("*"), beside):
+            sync(written)
+        refuse_existing(path)
+        beside.rename(path)
+        sync(path.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise SageccError where there is something at `path`."""
+    if path.exists() or path.is_symlink():
+        raise SageccError(f"{path} is there already: choose another path, or remove it first")

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool as a Hugging Face dataset: Parquet files and a card; `datasets.load_dataset(PATH, split="train")`.
+
+Configurations: `transitions` (a row a tick, the default), one for each set alone, and `episodes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from sagecc.common.files import naming
+from sagecc.common.optional import library
+from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
+from sagecc.pool.exports.episodes import Episode, Source
+from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
+
+ROW_GROUP_ROWS = 32_768
+FILE_ROWS = 4_000_000
+
+SCHEMA = pa.schema(
+    [
+        pa.field("episode_id", pa.string()),
+        pa.field("set", pa.string()),
+        pa.field("scheme", pa.string()),
+        pa.field("step", pa.int32()),
+        pa.field("t_s", pa.float64()),
+        pa.field("observation", pa.list_(pa.float32(), len(FEATURE_NAMES))),
+        pa.field("action", pa.float32()),
+        pa.field("reward", pa.float32()),
+        pa.field("is_first", pa.bool_()),
+        pa.field("is_last", pa.bool_()),
+        pa.field("terminated", pa.bool_()),
+        pa.field("truncated", pa.bool_()),
+    ]
+)
+EPISODE_SCHEMA = pa.schema([pa.field(column.name, column.dtype) for column in EPISODE_COLUMNS])
+
+_FLOATS = ("t_s", "observation.list.element", "action", "reward")
+
+
+def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
+    """Write the files and the card; return how to read them."""
+    datasets = library("datasets", "huggingface")
+    files: Counter[str] = Counter()
+    for (set_name, scheme), batches in _by_partition(source, advance):
+        stem = f"{plain(set_name)}/{plain(scheme)}"
+        with _Files(folder / "transitions", stem, files, _annotated(datasets, SCHEMA)) as out:
+            for batch in batches:
+                out.write(batch)
+    table = pa.Table.from_pylist(list(source.listing), schema=EPISODE_SCHEMA)
+    pq.write_table(table.cast(_annotated(datasets, EPISODE_SCHEMA)), folder / "episodes.parquet", compression="zstd")
+    (folder / "README.md").write_text(card(source))
+    return "datasets.load_dataset('{path}', split='train')"
+
+
+def plain(name: str) -> str:
+    """Return a name that is a file's, whatever reads it: a policy's has colons and slashes."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name)
+
+
+def _annotated(datasets: Any, schema: pa.Schema) -> pa.Schema:
+    """Return the schema with the library's own account of its features in the metadata."""
+    annotated: pa.Schema = datasets.Features.from_arrow_schema(schema).arrow_schema
+    return annotated
+
+
+def _by_partition(
+    source: Source, advance: Callable[[int], object]
+) -> Iterator[tuple[tuple[str, str], Iterator[pa.Table]]]:
+    episodes = source.episodes(advance)
+    for key in source.partitions:
+        count = sum((row["set"], row["scheme"]) == key for row in source.listing)
+        yield key, (_table(next(episodes)) for _ in range(count))
+
+
+def _table(episode: Episode) -> pa.Table:
+    rows = len(episode)
+    last = np.arange(rows) == rows - 1
+    constant = {name: pa.repeat(pa.scalar(episode.about[name]), rows) for name in ("episode_id", "set", "scheme")}
+    return pa.table(
+        {
+            **constant,
+            "step": np.arange(rows, dtype=np.int32),
+            "t_s": episode.t_s,
+            "observation": pa.FixedSizeListArray.from_arrays(episode.observations.ravel(), len(FEATURE_NAMES)),
+            "action": episode.actions,
+            "reward": episode.rewards,
+            "is_first": np.arange(rows) == 0,
+            "is_last": last,
+            "terminated": np.zeros(rows, np.bool_),
+            "truncated": last,
+        },
+        schema=SCHEMA,
+    )
+
+
+class _Files:
+    """Writes `stem`-NNN.parquet of full row groups. files: how many there are of each stem, from earlier ones on."""
+
+    def __init__(self, folder: Path, stem: str, files: Counter[str], schema: pa.Schema) -> None:
+        self._folder, self._stem, self._files, self._schema = folder, stem, files, schema
+        self._pending: list[pa.Table] = []
+        self._rows = self._written = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._path = folder
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        self._pending.append(table)
+        self._rows += len(table)
+        while self._rows >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def _flush(self, rows: int) -> None:
+        table = pa.concat_tables(self._pending)
+        self._pending = [table.slice(rows)]
+        self._rows -= rows
+        if self._writer is None:
+            self._path = self._folder / f"{self._stem}-{self._files[self._stem]:03}.parquet"
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._files[self._stem] += 1
+            self._written = 0
+            self._writer = pq.ParquetWriter(
+                self._path,
+                self._schema,
+                compression="zstd",
+                use_dictionary=["episode_id", "set", "scheme"],
+                use_byte_stream_split=list(_FLOATS),
+            )
+        with naming(self._path):
+            self._writer.write_table(table.slice(0, rows).cast(self._schema))
+        self._written += rows
+        if self._written >= FILE_ROWS:
+            self._close()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            with naming(self._path):
+                self._writer.close()
+        self._writer = None
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._rows:
+            self._flush(self._rows)
+        self._close()
+
+
+def size_category(rows: int) -> str:
+    """Return Hugging Face's name for a number of rows."""
+    names = ["1K", "10K", "100K", "1M", "10M", "100M", "1B"]
+    edges = [10 ** (3 + index) for index in range(len(names))]
+    if rows < edges[0]:
+        return f"n<{names[0]}"
+    found = [f"{names[i]}<n<{names[i + 1]}" for i in range(len(names) - 1) if edges[i] <= rows < edges[i + 1]]
+    return found[0] if found else f"n>{names[-1]}"
+
+
+def header(rows: int, configs: Sequence[dict[str, Any]]) -> str:
+    """Return a card's YAML header."""
+    told = {
+        "pretty_name": TITLE,
+        "license": LICENCE,
+        "task_categories": ["reinforcement-learning"],
+        "tags": list(TAGS),
+        "size_categories": [size_category(rows)],
+        "configs": list(configs),
+    }
+    return f"---\n{yaml.safe_dump(told, sort_keys=False, width=120)}---\n"
+
+
+def card(source: Source) -> str:
+    """Return the card of an export."""
+    sets = list(dict.fromkeys(row["set"] for row in source.listing))
+    files = {"transitions": "transitions/*/*.parquet"}
+    files |= {f"set-{plain(name)}": f"transitions/{plain(name)}/*.parquet" for name in sets}
+    files["episodes"] = "episodes.parquet"
+    configs = [
+        {"config_name": name, "data_files": pattern} | ({"default": True} if name == "transitions" else {})
+        for name, pattern in files.items()
+    ]
+    told = conventions(source)
+    names = "\n".join(f"{index}. `{name}`" for index, name in enumerate(told.pop("observation_names")))
+    facts = "\n".join(f"- `{name}`: {value}" for name, value in told.items())
+    schemes = ", ".join(dict.fromkeys(row["scheme"] for row in source.listing))
+    return f"""{header(source.rows, configs)}
+# {TITLE}
+
+{SUMMARY}
+
+{len(source.listing):,} episodes, {source.rows:,} rows. Sets: {", ".join(sets)}. Schemes: {schemes}.
+
+Configurations: {", ".join(f"`{name}`" for name in files)}; each has the split `train`.
+`episodes` has a row for each episode: network, scheme, seed, goodput, delay, losses, return.
+
+{facts}
+
+After {PAPER}
+
+```bibtex
+{CITATION}
+```
+
+## Observation
+
+{names}
+"""

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool as a Minari dataset: `MINARI_DATASETS_PATH=PATH`, then `minari.load_dataset("sagecc-pool-v1")`.
+
+A step of Minari's has the observation after its action, and the pool holds none after an episode's last action. So an
+episode of n rows becomes n observations and n - 1 steps; the last row's action and reward are in the episode's
+metadata, `last_action` and `last_reward`. Networks are in the dataset's metadata by id: an attribute of HDF5 is too
+small for a long trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from sagecc.common.optional import library
+from sagecc.pool.exports.about import AUTHOR, NAME, SUMMARY, conventions
+from sagecc.pool.exports.episodes import Episode, Source
+from sagecc.pool.spaces import ENVIRONMENT, observation_space
+from sagecc.schemas.pool import RATIOS
+
+
+def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
+    """Write the dataset and return how to read it."""
+    minari = library("minari", "minari")
+    storage_of = library("minari.dataset.minari_storage", "minari").MinariStorage
+    buffer = library("minari.data_collector.episode_buffer", "minari").EpisodeBuffer
+    version = source.about["pool_version"].split(".")[0]
+    name = f"{NAME}-v{version}"
+    data = folder.resolve() / name / "data"  # Minari joins a relative one twice
+    data.mkdir(parents=True)
+    storage = storage_of.new(
+        data,
+        observation_space=observation_space(),
+        action_space=_actions(source.action),
+        env_spec=ENVIRONMENT if source.action == "log2" else None,
+        data_format="hdf5",
+    )
+    ends: list[dict[str, Any]] = []
+
+    def buffers() -> Iterator[Any]:
+        for episode in source.episodes(advance):
+            ends.append(_about(episode))
+            yield buffer(
+                seed=int(episode.about["seed"]),
+                observations=episode.observations,
+                actions=episode.actions[:-1, None],
+                rewards=episode.rewards[:-1],
+                terminations=np.zeros(len(episode) - 1, bool),
+                truncations=np.arange(1, len(episode)) == len(episode) - 1,
+            )
+
+    storage.update_episodes(buffers())
+    storage.update_episode_metadata(ends)
+    told = conventions(source)
+    storage.update_metadata(
+        {
+            "dataset_id": name,
+            "minari_version": minari.__version__,
+            "author": {AUTHOR},
+            "algorithm_name": ", ".join(dict.fromkeys(row["scheme"] for row in source.listing)),
+            "description": f"{SUMMARY} Observation: {told['observation']}. Action: {told['action']}."
+            f" Reward: {told['reward']}. The last row of an episode is its final observation.",
+            "environments": {row["environment_id"]: json.loads(row["environment"]) for row in source.listing},
+            **told,
+        }
+    )
+    return f"MINARI_DATASETS_PATH={{path}}, then minari.load_dataset('{name}')"
+
+
+def _about(episode: Episode) -> dict[str, Any]:
+    told = {name: value for name, value in episode.about.items() if name not in ("environment", "seed")}
+    return told | {"last_action": float(episode.actions[-1]), "last_reward": float(episode.rewards[-1])}
+
+
+def _actions(action: str) -> spaces.Box:
+    low, high = np.log2(RATIOS) if action == "log2" else RATIOS
+    return spaces.Box(np.float32(low), np.float32(high), (1,), np.float32)

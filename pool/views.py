@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a pool in DuckDB with the views of views.sql, and beside it the raw trajectories and a league's scores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+from sagecc.common.errors import SageccError
+from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
+from sagecc.schemas.raw import RAW_VERSION
+
+VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
+"""What every pool has."""
+
+RAW_VIEW, LEAGUE_VIEW = "raw", "league"
+LEAGUE_FILE = "scores.parquet"
+
+THREADS_A_CORE = 4
+"""A thread of DuckDB's waits while it reads: with more of them than cores the disk and the cores are both busy."""
+
+_SQL = Path(__file__).parent
+_RAW_VERSION_KEY = b"sagecc.raw_version"
+
+
+def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a connection, in memory, that has VIEWS over the files of `pool`.
+
+    raw: a folder of raw trajectories, which becomes the view `raw`. league: a league's folder of results, whose scores
+    become the view `league`. Raises SageccError where one of them is missing, cannot be read or is of another major
+    version.
+    """
+    listing = pool / EPISODES_FILE
+    if not listing.exists():
+        raise SageccError(f"no pool at {pool}: it has no episodes.parquet; make it with 'sagecc pool'")
+    check_version(
+        listing,
+        _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode(errors="replace"),
+    )
+    if raw is not None:
+        _check_raw(raw)
+    if league is not None and not (league / LEAGUE_FILE).exists():
+        raise SageccError(f"no league at {league}: it has no {LEAGUE_FILE}; play one with 'sagecc league'")
+    connection = duckdb.connect()
+    try:
+        connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
+        connection.execute(f"SET threads = {THREADS_A_CORE * len(os.sched_getaffinity(0))}")
+        for name, folder, file in (
+            ("pool", pool, "views.sql"),
+            (RAW_VIEW, raw, "views_raw.sql"),
+            (LEAGUE_VIEW, league, "views_league.sql"),
+        ):
+            if folder is not None:
+                _add(connection, name, folder, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def has_raw(folder: Path) -> bool:
+    """Whether a folder holds raw trajectories."""
+    return any(folder.glob(PARTS)) and any(folder.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+
+
+def has_league(folder: Path) -> bool:
+    """Whether a folder holds a league's scores."""
+    return (folder / LEAGUE_FILE).exists()
+
+
+def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: str) -> None:
+    what = {"pool": "pool", RAW_VIEW: "raw trajectories", LEAGUE_VIEW: "league's scores"}[name]
+    again = {"pool": "derive it again with 'sagecc pool'", RAW_VIEW: "collect again", LEAGUE_VIEW: "play it again"}[
+        name
+    ]
+    connection.execute(f"SET VARIABLE {name} = ?", [str(folder)])
+    try:
+        connection.execute((_SQL / file).read_text())
+    except duckdb.Error as error:
+        raise SageccError(f"the {what} at {folder} cannot be opened ({first_line(error)}): {again}") from error
+
+
+def _check_raw(raw: Path) -> None:
+    listings = sorted(raw.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    if not listings or not has_raw(raw):
+        raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
+    for path in listings:
+        version = _metadata(path, "collect again").get(_RAW_VERSION_KEY, b"none").decode(errors="replace")
+        if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+            raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again")
+
+
+def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
+    try:
+        return dict(pq.read_schema(path).metadata or {})
+    except UNREADABLE as error:
+        raise SageccError(f"{path} is truncated or corrupt: {again}") from error

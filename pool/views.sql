@@ -1,0 +1,68 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What an analyst starts from. In DuckDB itself:
+--   SET VARIABLE pool = 'datasets/pool';
+--   .read pool/views.sql
+
+-- A row a tick: state, action, reward. The columns set and scheme come from the folders' names.
+CREATE OR REPLACE VIEW transitions AS
+SELECT *
+FROM read_parquet(
+    getvariable('pool') || '/set=*/scheme=*/part-*.parquet',
+    hive_partitioning = true,
+    hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
+);
+
+-- A row an episode: its network, what it achieved, its return.
+CREATE OR REPLACE VIEW episodes AS
+SELECT * FROM read_parquet(getvariable('pool') || '/episodes.parquet');
+
+-- The transitions of one episode in order: FROM episode('I-24mbps-40ms-1bdp-...cubic.0'). Much faster than a filter
+-- on transitions: it opens the files of the episode's set and scheme alone.
+CREATE OR REPLACE MACRO episode(id) AS TABLE
+SELECT *
+FROM transitions
+WHERE episode_id = id
+  AND scheme IN (SELECT scheme FROM episodes WHERE episode_id = id)
+  AND "set" IN (SELECT "set" FROM episodes WHERE episode_id = id)
+ORDER BY step;
+
+-- A row a network.
+CREATE OR REPLACE VIEW environments AS
+SELECT
+    environment_id,
+    any_value("set") AS "set",
+    any_value(bandwidth_mbps) AS bandwidth_mbps,
+    any_value(step) AS step,
+    any_value(rtt_ms) AS rtt_ms,
+    any_value(queue_bdp) AS queue_bdp,
+    any_value(queue_bytes) AS queue_bytes,
+    any_value(flows) AS flows,
+    any_value(start_s) AS start_s,
+    any_value(duration_s) AS duration_s,
+    any_value(reward_kind) AS reward_kind,
+    count(*) AS episodes,
+    any_value(environment) AS environment
+FROM episodes
+GROUP BY environment_id
+ORDER BY ALL;
+
+-- A row a scheme: how much of it there is and how it fares on average over its episodes.
+-- utilisation: goodput / rate on flat links; delay_ratio: mean one-way delay / half the minimum RTT.
+CREATE OR REPLACE VIEW schemes AS
+SELECT
+    scheme,
+    count(*) AS episodes,
+    sum("rows")::BIGINT AS transitions,
+    avg(reward_mean) FILTER ("set" = 'I') AS reward_mean_set_i,
+    avg(reward_mean) FILTER ("set" = 'II') AS reward_mean_set_ii,
+    avg(goodput_mbps / bandwidth_mbps) FILTER ("set" = 'I' AND step = 1) AS utilisation_set_i,
+    avg(delay_mean_ms / (rtt_ms / 2)) FILTER ("set" = 'I') AS delay_ratio_set_i,
+    sum(lost_packets) / sum(sent_packets) AS loss_rate
+FROM episodes
+GROUP BY scheme
+ORDER BY scheme;
+
+-- The data dictionary: name, dtype, unit, formula, paper_index (row of the paper's Table 1, 0 if none), table
+-- (transitions, episodes or raw), low and high (bounds that every value keeps).
+CREATE OR REPLACE VIEW columns AS
+SELECT * FROM read_parquet(getvariable('pool') || '/columns.parquet');

@@ -1,0 +1,14 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The counters from which a pool was derived, among them the congestion window. In DuckDB itself:
+--   SET VARIABLE raw = 'datasets/raw';
+--   .read pool/views_raw.sql
+
+-- A row a tick: what the kernel and the bottleneck counted. In the folders' names, from which set and scheme come, a
+-- policy's path has _ for /.
+CREATE OR REPLACE VIEW raw AS
+SELECT *
+FROM read_parquet(
+    getvariable('raw') || '/set=*/scheme=*/part-*.parquet',
+    hive_partitioning = true,
+    hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
+);

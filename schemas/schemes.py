@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: names; a new one needs nothing of the others made anew.
+"""The kernel's congestion-control schemes, by the names the kernel gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sagecc.common.errors import SageccError
+
+POLICY_PREFIX = "policy:"
+
+SCHEMES: Mapping[str, str] = MappingProxyType(
+    {
+        "westwood": "TCP Westwood+: sets the window from a bandwidth estimate after a loss",
+        "cubic": "TCP Cubic (RFC 9438): the default of most systems",
+        "vegas": "TCP Vegas: holds a few packets in the queue, by delay",
+        "yeah": "YeAH: Scalable TCP while the queue is short, Reno-like precaution else",
+        "bbr2": "BBRv2: paces at the measured bottleneck rate, bounds what is in flight by losses",
+        "reno": "NewReno (RFC 5681, RFC 6582): additive increase, multiplicative decrease",
+        "illinois": "TCP Illinois: AIMD whose constants follow the delay",
+        "veno": "TCP Veno: Reno that tells random from congestion losses by delay",
+        "highspeed": "HighSpeed TCP (RFC 3649): AIMD that grows faster at large windows",
+        "cdg": "CAIA delay-gradient: backs off on rising delay",
+        "htcp": "H-TCP: increase grows with the time since the last loss",
+        "bic": "BIC: binary search for the window of the last loss",
+        "hybla": "TCP Hybla: Reno made independent of the RTT",
+    }
+)
+"""The 13 schemes of the paper's pool (section 5), in its order."""
+
+OTHERS: Mapping[str, str] = MappingProxyType(
+    {
+        "bbr": "BBR v1: paces at the measured bottleneck rate, whatever is lost",
+        "dctcp": "DCTCP (RFC 8257): for data centres with ECN marks",
+        "scalable": "Scalable TCP: multiplicative increase",
+        "nv": "TCP-NV: Vegas's heir for data centres",
+        "lp": "TCP-LP: low priority by one-way delay; with Linux's timestamp offsets hardly more than Reno",
+    }
+)
+"""Further mainline schemes of the guest kernel, outside the paper's pool."""
+
+
+def check_scheme(name: str) -> str:
+    """Return `name` if it is a kernel scheme or a policy; raise SageccError otherwise."""
+    if name in SCHEMES or name in OTHERS or name.startswith(POLICY_PREFIX):
+        return name
+    known = ", ".join((*SCHEMES, *OTHERS))
+    raise SageccError(f"unknown scheme '{name}': use one of {known}, or policy:PATH")

@@ -1,8 +1,0 @@
--- SPDX-License-Identifier: Apache-2.0
--- What a league measured. In DuckDB itself:
---   SET VARIABLE league = 'leagues/results';
---   .read schemas/views_league.sql
-
--- A row a scheme, environment and scoring window: goodput, delay, score, the window's best, whether it won.
-CREATE OR REPLACE VIEW league AS
-SELECT * FROM read_parquet(getvariable('league') || '/scores.parquet');

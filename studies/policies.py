@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents say of policies in the lab: jitter, hosts that think slowly, and windows far too large.
+
+Virtual time: all but the CPU seconds hang on the kernel's bytes, the policy's files and the seeds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.collect import KERNEL
+from benchmarks.machine import CpuTime, save
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.spec import Drive
+from sagecc.collector.run.grid import bottleneck
+from sagecc.execution.agent.policy_agent import policy_controller
+from sagecc.execution.agent.window import UNLIMITED, pacing_rates
+from sagecc.schemas.environment import Environment, Link
+from sagecc.schemas.schemes import POLICY_PREFIX
+from studies import RESULTS
+
+SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
+JITTERS_MS = (0, 0.25, 0.5, 1)
+SEEDS = range(8)
+LATENCIES_MS = (0, 5, 10, 20, 50)
+FLOODS = ((240, True), (1_000, True), (20_000, True), (20_000, False))
+FLOOD_S = 6
+DURATION_S = 20
+SETTLED_S = 5
+
+
+@dataclass(frozen=True)
+class Network:
+    """A flat link with a queue of 1 BDP; jitter on the way back, in order."""
+
+    rate_mbps: float
+    rtt_ms: float
+    duration_s: float = DURATION_S
+    jitter_ms: float = 0.0
+
+    def environment(self) -> Environment:
+        """Return it."""
+        link = bottleneck(self.rate_mbps, 1, self.rtt_ms, 1, self.duration_s)
+        back = Link(delay_ms=self.rtt_ms / 2, jitter_ms=self.jitter_ms)
+        return Environment("custom", (link,), (back,), self.duration_s, ((0, self.duration_s),))
+
+
+SHORT, LONG = Network(24, 20), Network(48, 40)
+"""SHORT: where the policy that comes with the repository has two moods."""
+
+
+def main() -> None:
+    """Measure and save."""
+    save(
+        "policies",
+        {
+            "policy": SHIPPED.removeprefix(POLICY_PREFIX),
+            "duration_s": DURATION_S,
+            "settled_s": SETTLED_S,
+            "jitter": list(jitter()),
+            "latency": list(latency()),
+            "flood_s": FLOOD_S,
+            "floods": list(floods()),
+        },
+        RESULTS,
+    )
+
+
+def jitter() -> Iterable[dict[str, Any]]:
+    """Run the shipped policy on SHORT with each jitter and seed."""
+    for jitter_ms in tqdm(JITTERS_MS, desc="jitter"):
+        for seed in SEEDS if jitter_ms else (0,):
+            yield {"jitter_ms": jitter_ms, "seed": seed, **played(SHIPPED, replace(SHORT, jitter_ms=jitter_ms), seed)}
+
+
+def latency() -> Iterable[dict[str, Any]]:
+    """Run the shipped policy on LONG with each latency of its decisions."""
+    for latency_ms in tqdm(LATENCIES_MS, desc="latency"):
+        yield {"latency_ms": latency_ms, **played(SHIPPED, LONG, latency_ms=latency_ms)}
+
+
+def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:
+    """Run a policy, with decisions that come so late; return its figures."""
+    agent = policy_controller(scheme)
+    drive = agent.drive(round(latency_ms * 1000))
+    return figures(run_episode(KERNEL, network.environment(), scheme, seed, agent, drive=drive))
+
+
+def figures(episode: Episode) -> dict[str, float]:
+    """Return what the tables show of an episode; cwnd_mean_pkts is that of its rows from SETTLED_S on."""
+    flow, propagation_ms = episode.flows[0], episode.environment.min_rtt_ms / 2
+    return {
+        "goodput_mbps": flow.goodput_mbps,
+        "queueing_ms": flow.delay_mean_ms - propagation_ms,
+        "loss": flow.loss_rate,
+        "cwnd_mean_pkts": float(np.mean(episode.rows["cwnd_pkts"].to_numpy()[SETTLED_S * 100 :])),
+    }
+
+
+def fixed(window: int, paced: bool) -> Callable[[np.void], tuple[int, int]]:
+    """Return a controller that always asks for one window."""
+
+    def act(sample: np.void) -> tuple[int, int]:
+        rate = pacing_rates(np.atleast_1d(np.asarray(sample)), np.array([window]))[0] if paced else UNLIMITED
+        return window, int(rate)
+
+    return act
+
+
+def floods() -> Iterable[dict[str, Any]]:
+    """Run fixed windows on LONG; CPU seconds of the guest and of the host."""
+    environment = replace(LONG, duration_s=FLOOD_S).environment()
+    for window, paced in tqdm(FLOODS, desc="floods"):
+        begun = CpuTime.now()
+        episode = run_episode(KERNEL, environment, f"{POLICY_PREFIX}fixed", 0, fixed(window, paced), drive=Drive())
+        ended = CpuTime.now()
+        yield {
+            "window_pkts": window,
+            "paced": paced,
+            "dropped_pkts": episode.flows[0].lost_packets,
+            "guest_cpu_s": ended.children_s - begun.children_s,
+            "host_cpu_s": ended.own_s - begun.own_s,
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m studies.training.run`: train, export and judge what studies/training/runs.yaml lists and is not done yet.
+
+Every part goes on where a killed one stopped: collecting and playing by episode, training by checkpoint. A run is done
+when its file under studies/training/results/ has its present fingerprint. Several of these commands may work side by
+side: each takes the runs that no other is at.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import polars as pl
+
+from sagecc.collector.kernel.identity import kernel_identity
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
+from sagecc.collector.run.grid import profile_environments
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
+from sagecc.leagues.league import League, lab_runner, play, save
+from sagecc.leagues.report.files import write_beside
+from sagecc.leagues.standings import sets
+from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner.evaluation import Evaluation
+from sagecc.learner.train import train
+from sagecc.options import kernel_option
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
+from studies.training.runs import Plan, Run, read_plan
+
+RUNS = Path("studies/training/runs.yaml")
+RESULTS = Path("studies/training/results")
+ARTEFACTS = Path(".cache/training")
+POOL_CACHE = Path(".cache/pool")
+RESULT_VERSION = 1
+BASELINE = "reno"
+"""Its winning rate in Set II is where TCP-friendliness begins (footnote 7 of the paper, to section 5.2)."""
+
+METER_EVERY_S = 5.0
+
+
+class Meter:
+    """Adds up this process's CPU time and the time on the clock while it is open, over all processes that had it open.
+
+    What a killed process spent is kept up to METER_EVERY_S before its end. A file of another owner starts at 0.
+    """
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self._path, self._owner = path, owner
+        self._closed = threading.Event()
+        self._writer = threading.Thread(target=self._keep_writing, daemon=True)
+        try:
+            earlier = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            earlier = {}
+        mine = earlier.get("owner") == owner
+        self.cpu_s: float = earlier["cpu_s"] if mine else 0.0
+        self.wall_s: float = earlier["wall_s"] if mine else 0.0
+
+    def __enter__(self) -> Meter:
+        self._cpu, self._wall = time.process_time(), time.monotonic()
+        self._writer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._writer.join()
+        self._write()
+
+    def _keep_writing(self) -> None:
+        while not self._closed.wait(METER_EVERY_S):
+            self._write()
+
+    def _write(self) -> None:
+        cpu, wall = time.process_time(), time.monotonic()
+        self.cpu_s, self.wall_s = self.cpu_s + cpu - self._cpu, self.wall_s + wall - self._wall
+        self._cpu, self._wall = cpu, wall
+        _write_json(self._path, {"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s})
+
+
+def carry_out(
+    run: Run, plan: Plan, fingerprint: str, pool: CompiledPool, kernel: Path, jobs: int, folder: Path
+) -> dict[str, Any]:
+    """Train a run's policy in `folder`, let it play the plan's leagues, and return its result.
+
+    A training that fails (it diverged, say) is a result too: `failure` is its reason, and it played nowhere.
+    """
+    result: dict[str, Any] = {
+        "version": RESULT_VERSION,
+        "name": run.name,
+        "fingerprint": fingerprint,
+        "base": run.base,
+        "changes": dict(run.changes),
+        "seed": run.seed,
+        "steps": run.config.steps,
+        "pool": {
+            "path": str(run.pool),
+            "identity": pool.identity,
+            "rows": pool.rows,
+            "episodes": len(pool.starts),
+        },
+    }
+    policy, evaluation = folder / "policy", None
+    if run.keep_best:
+        profile = run.keep_best.league
+        judge = CandidateLeague(profile, tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs)
+        evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
+        result["keep_best"] = asdict(run.keep_best)
+    with Meter(folder / "meter.json", fingerprint) as meter:
+        try:
+            outcome = train(run.config, run.pool, policy, folder / "logs", POOL_CACHE, run.seed, evaluation=evaluation)
+        except SageccError as error:
+            return {**result, "failure": str(error)}
+    assert outcome is not None, "a run in one process is its own chief"
+    if run.keep_best:
+        result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
+    leagues = {}
+    for profile, raw in plan.leagues.items():
+        _say(f"{run.name}: playing {profile}")
+        scheme = f"{POLICY_PREFIX}{policy}"
+        league = play(
+            profile, profile_environments(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs)
+        )
+        save(league, folder / profile)
+        write_beside(folder / profile, raw)
+        leagues[profile] = standing(league, scheme)
+        result["policy_sha256"] = league.policies[scheme]
+    return {
+        **result,
+        "parameters": outcome.parameters,
+        "training": {"cpu_h": meter.cpu_s / 3600, "wall_h": meter.wall_s / 3600, "metrics": outcome.metrics},
+        "leagues": leagues,
+    }
+
+
+def standing(league: League, scheme: str) -> dict[str, Any]:
+    """Return where a policy stands in each set, beside the best heuristic there and NewReno."""
+    columns = ["scheme", "rank", "winning_rate", "low", "high"]
+    found = {}
+    for name in sets(league.standings):
+        table = league.standings.filter(pl.col("set") == name).sort("rank", "scheme").select(columns)
+        heuristics = table.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
+        by_scheme = {row["scheme"]: row for row in table.to_dicts()}
+        found[name] = {
+            "schemes": len(table),
+            "environments": sum(e.set == name for e in league.environments),
+            "policy": {key: value for key, value in by_scheme[scheme].items() if key != "scheme"},
+            "best_heuristic": heuristics.row(0, named=True),
+            BASELINE: by_scheme[BASELINE],
+        }
+    return found
+
+
+def is_done(path: Path, fingerprint: str) -> bool:
+    """Tell whether the result at `path` is that of the run with this fingerprint, and no failure."""
+    try:
+        result = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(result.get("fingerprint") == fingerprint and "failure" not in result)
+
+
+@contextmanager
+def held(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold a lock that dies with its holder. Yields False where another has it and `wait` is off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
+    """Do the chosen runs that are not done; return the names of those whose training failed."""
+    identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
+    pools: dict[Path, CompiledPool] = {}
+    failed = []
+    collected = False
+    for run in plan.chosen(names):
+        if run.pool not in pools:
+            pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
+        pool = pools[run.pool].select(run.config.data)
+        fingerprint = run.fingerprint(pool.identity, identity, plan.leagues)
+        target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
+        with held(folder / ".lock", wait=False) as ours:
+            if not ours:
+                _say(f"{run.name}: another process is at it")
+                continue
+            if is_done(target, fingerprint):
+                _say(f"{run.name}: done")
+                continue
+            if not collected:
+                _collect_heuristics(plan, kernel, jobs)
+                collected = True
+            _say(f"{run.name}: training")
+            result = carry_out(run, plan, fingerprint, pool, kernel, jobs, folder)
+            _write_json(target, result)
+            if "failure" in result:
+                failed.append(run.name)
+                _say(f"{run.name}: {result['failure']}")
+    return failed
+
+
+def _collect_heuristics(plan: Plan, kernel: Path, jobs: int) -> None:
+    with held(ARTEFACTS / ".lock-heuristics", wait=True):
+        for profile, raw in plan.leagues.items():
+            collect(profile_environments(profile), tuple(SCHEMES), raw, kernel, local(jobs))
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as beside:
+        beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Only this run (repeatable).")
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time.  [default: CPUs]")
+@kernel_option()
+def command(names: tuple[str, ...], jobs: int, kernel: Path) -> None:
+    """Train and judge every run of studies/training/runs.yaml that is not done; results lie in results/ beside it."""
+    try:
+        failed = run_all(read_plan(RUNS), names, kernel, jobs)
+    except SageccError as error:
+        click.echo(f"studies: {error}", err=True)
+        sys.exit(2)
+    if failed:
+        click.echo(f"studies: training failed in {', '.join(failed)}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    command(prog_name="python -m studies.training.run")

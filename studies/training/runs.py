@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be tried: studies/training/runs.yaml as frozen values, read strictly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sagecc.collector.run.grid import profile_environments
+from sagecc.common.errors import SageccError
+from sagecc.learner.config import Config, load
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+LARGEST_SEED = 2**31 - 1
+
+RUN_VERSION = 2
+"""Raised by hand when the same run would train another policy: here bytes decide, not code, for a run takes hours."""
+
+
+@dataclass(frozen=True)
+class KeepBest:
+    """How a run's policy is chosen: by its mean winning rate in a league, played every so many steps."""
+
+    league: str
+    every: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy to train: its configuration, which shipped one it starts from, what differs from that; seed, pool.
+
+    keep_best: None keeps the last one.
+    """
+
+    name: str
+    base: str
+    changes: Mapping[str, Any]
+    config: Config
+    seed: int
+    pool: Path
+    keep_best: KeepBest | None = None
+
+    def fingerprint(self, pool_identity: str, kernel_identity: str, leagues: Mapping[str, Path]) -> str:
+        """Return what two runs share if the later one need not be done: policy, kernel and leagues are the same.
+
+        Fields at their default are left out, so that a new option whose default changes nothing repeats nothing.
+        """
+        config = _differing(asdict(self.config), _defaults())
+        played = {profile: [e.id for e in profile_environments(profile)] for profile in leagues}
+        chosen = [asdict(self.keep_best)] if self.keep_best else []
+        decides = [RUN_VERSION, config, self.seed, pool_identity, kernel_identity, played, *chosen]
+        text = json.dumps(decides, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs by name, and the leagues that each of them plays: profile -> where the heuristics' trajectories lie."""
+
+    runs: Mapping[str, Run]
+    leagues: Mapping[str, Path]
+
+    def chosen(self, names: tuple[str, ...]) -> list[Run]:
+        """Return the runs of these names, all if there are none; SageccError for an unknown one."""
+        if unknown := [name for name in names if name not in self.runs]:
+            raise SageccError(f"no run '{unknown[0]}': the runs are {', '.join(self.runs)}")
+        return [self.runs[name] for name in names or self.runs]
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SageccError(f"{path}: there is no such file of runs") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SageccError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "runs": dict})
+    if lacking := [name for name in ("base", "pool", "leagues", "runs") if not values.get(name)]:
+        raise SageccError(f"{path}: '{lacking[0]}' is missing or empty")
+    for profile, raw in values["leagues"].items():
+        if not isinstance(raw, str):
+            raise SageccError(f"{path}: leagues: '{profile}' needs the folder of the heuristics' trajectories")
+        profile_environments(profile)
+    runs = {}
+    for name, of in values["runs"].items():
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise SageccError(f"{path}: a run's name has small letters, digits, '.', '+' and '-' only, not {name!r}")
+        where = f"{path}: run '{name}'"
+        runs[name] = run = _run(where, name, of or {}, values["base"], values["pool"])
+        if run.keep_best and run.keep_best.league not in values["leagues"]:
+            raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
+    return Plan(runs, {profile: Path(raw) for profile, raw in values["leagues"].items()})
+
+
+def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
+    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "pool": str, "keep_best": dict}
+    values = _fields(of, where, kinds)
+    changes = dict(values.get("changes", {}))
+    if "steps" in values:
+        changes["steps"] = values["steps"]
+    seed = values.get("seed", 0)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise SageccError(f"{where}: seed must be from 0 to {LARGEST_SEED}, not {seed}")
+    try:
+        config = load(values.get("config", base), **changes)
+        differs = _differing(asdict(config), asdict(load(base)))
+    except SageccError as error:
+        raise SageccError(f"{where}: {error}") from error
+    keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
+    return Run(name, base, differs, config, seed, Path(values.get("pool", pool)), keep_best)
+
+
+def _keep_best(where: str, of: object) -> KeepBest:
+    values = _fields(of, where, {"league": str, "every": int})
+    if lacking := [name for name in ("league", "every") if not values.get(name)]:
+        raise SageccError(f"{where}: '{lacking[0]}' is missing or zero")
+    if values["every"] < 1:
+        raise SageccError(f"{where}: every {values['every']} steps is never: at least 1")
+    return KeepBest(**values)
+
+
+def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Check that `values` has known fields of the right types only."""
+    if not isinstance(values, dict):
+        raise SageccError(f"{where}: expected 'field: value' lines")
+    if unknown := [str(name) for name in values if name not in kinds]:
+        raise SageccError(f"{where}: unknown field '{unknown[0]}'; known are {', '.join(kinds)}")
+    for name, value in values.items():
+        if type(value) is not kinds[name]:
+            raise SageccError(f"{where}: '{name}' must be of type {kinds[name].__name__}, not {value!r}")
+    return values
+
+
+def _defaults() -> dict[str, Any]:
+    """Return a configuration's fields that have a default, as asdict gives them."""
+    return {
+        field.name: asdict(field.default) if field.name == "data" else field.default
+        for field in fields(Config)
+        if field.default is not MISSING
+    }
+
+
+def _differing(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that are not the other's; of those that have fields themselves, only such fields."""
+    found = {}
+    for name, value in values.items():
+        if name not in others:
+            found[name] = value
+        elif value != others[name]:
+            found[name] = _differing(value, others[name]) if name == "data" else value
+    return found

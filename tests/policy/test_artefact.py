@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner import config, networks
+from sagecc.policy import artefact, exact, runtime
+from sagecc.policy.artefact import Control, PolicyArtefact
+from sagecc.policy.export import export
+from sagecc.policy.scaling import Scaling
+from sagecc.schemas.pool import FEATURE_NAMES
+
+SMALL = config.Config(
+    width=24, gru=20, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, residual_blocks=2, min_scale=0.01
+)
+GENERATOR = np.random.default_rng(0)
+SCALING = Scaling(
+    "symlog", GENERATOR.normal(size=69).astype(np.float32), GENERATOR.uniform(0.5, 2, 69).astype(np.float32), 5.0
+)
+
+
+KINDS: dict[str, dict[str, Any]] = {"whole": {}, "no GRU": {"gru": 0}, "bare": {"second_encoder": False, "mixture": 1}}
+
+
+def write(folder: Path, policy: Any, exported: bool = False) -> Path:
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
+    files = export(sizes, weights) if exported else None
+    artefact.write(folder, weights, sizes, SCALING, FEATURE_NAMES, {"metrics": {"step": 1}}, files)
+    return folder
+
+
+def policy_of(configuration: config.Config) -> networks.Policy:
+    tf.random.set_seed(0)
+    policy = networks.Policy(69, configuration)
+    for i, variable in enumerate(policy.weights().values()):
+        variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.2))
+    return policy
+
+
+@pytest.fixture(scope="module")
+def policy() -> networks.Policy:
+    return policy_of(SMALL)
+
+
+@pytest.fixture
+def folder(policy: networks.Policy, tmp_path: Path) -> Path:
+    return write(tmp_path / "sage", policy)
+
+
+def test_numpy_and_tensorflow_agree(policy: networks.Policy, folder: Path) -> None:
+    loaded = PolicyArtefact.load(folder)
+    observation = np.random.default_rng(1).lognormal(0, 2, (40, 3, 69)).astype(np.float32)
+    mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, 20]))
+    hidden = loaded.initial_state(3)
+    for t, seen in enumerate(observation):
+        logits, loc, scale, hidden = loaded.step(seen, hidden)
+        for ours, theirs in ((logits, mixture.logits), (loc, mixture.loc), (scale, mixture.scale), (hidden, states)):
+            np.testing.assert_allclose(ours, theirs[t], atol=1e-5, rtol=1e-5)
+            assert ours.dtype == np.float32
+    wanted = networks.Mixture(*(tf.constant(x) for x in (logits, loc, scale))).mean()
+    np.testing.assert_allclose(exact.mean(logits, loc), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
+    configuration = dataclasses.replace(SMALL, **KINDS[kind])
+    policy, sizes = policy_of(configuration), configuration.sizes(69)
+    weights = {name: v.numpy() for name, v in policy.weights().items()}
+    exported = export(sizes, weights)
+    artefact.write(tmp_path, weights, sizes, SCALING, FEATURE_NAMES, {}, exported)
+    loaded = PolicyArtefact.load(tmp_path)
+    observation = np.random.default_rng(1).lognormal(0, 2, (30, 3, 69)).astype(np.float32)
+    mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, sizes.state]))
+    for name in ("exact", "numpy", "litert", "onnx"):
+        step, hidden = runtime.load(loaded, name), loaded.initial_state(3)
+        for t, seen in enumerate(observation):
+            *head, hidden = step(seen, hidden)
+            for ours, theirs in zip((*head, hidden), (*mixture, states), strict=True):
+                np.testing.assert_allclose(ours, theirs[t], atol=1e-5, rtol=1e-5, err_msg=name)
+                assert ours.dtype == np.float32
+        alone, _ = step(observation[0, :1], loaded.initial_state())[0], None
+        np.testing.assert_allclose(alone, mixture.logits[0, :1], atol=1e-5, rtol=1e-5, err_msg=name)
+    assert loaded.card["export_errors"] == exported.errors
+    assert all(error in (0, 1e-5) for of in exported.errors.values() for error in of.values())
+
+
+def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.Policy, tmp_path: Path) -> None:
+    folder = write(tmp_path / "sage", policy)
+    loaded = PolicyArtefact.load(folder)
+    with pytest.raises(SageccError, match=r"has no policy\.int8\.tflite: write it with 'sagecc export .* --int8'"):
+        runtime.load(loaded, "litert-int8")
+    artefact.add_exports(loaded, export(loaded.sizes, loaded.weights, int8=True))
+    loaded = PolicyArtefact.load(folder)
+    assert loaded.intact_files() == {"policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"}
+    step = runtime.load(loaded, "litert-int8")
+    observation = np.random.default_rng(3).normal(size=(2, 69)).astype(np.float32)
+    ours, wanted = step(observation, loaded.initial_state(2)), loaded.step(observation, loaded.initial_state(2))
+    error = max(float(np.abs(a - b).max()) for a, b in zip(ours, wanted, strict=True))
+    stated = max(loaded.card["export_errors"]["policy.int8.tflite"].values())
+    assert 1e-5 < error < 3 * stated < 1
+
+
+def test_the_same_network_exports_the_same_bytes(policy: networks.Policy) -> None:
+    sizes, weights = SMALL.sizes(69), {name: v.numpy() for name, v in policy.weights().items()}
+    assert export(sizes, weights, int8=True) == export(sizes, weights, int8=True)
+
+
+@pytest.mark.parametrize("name", ["policy.tflite", "policy.onnx"])
+def test_a_damaged_export_is_one_clear_line(policy: networks.Policy, tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "sage", policy, exported=True)
+    loaded, path = PolicyArtefact.load(folder), folder / name
+    kind = "onnx" if name.endswith("onnx") else "litert"
+    runtime.load(loaded, kind)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SageccError, match=rf"{name} is truncated, or not the file .*'sagecc export"):
+        runtime.load(loaded, kind)
+    assert name not in loaded.intact_files()
+    path.unlink()
+    with pytest.raises(SageccError, match=rf"{name} cannot be read \(No such file"):
+        runtime.load(loaded, kind)
+    with pytest.raises(SageccError, match=r"no runtime 'torch'.*exact, numpy"):
+        runtime.load(loaded, "torch")
+
+
+def test_the_same_policy_is_the_same_bytes(policy: networks.Policy, folder: Path, tmp_path: Path) -> None:
+    again = write(tmp_path / "again", policy)
+    assert {p.name for p in again.iterdir()} == {"card.json", "policy.safetensors"}
+    for path in again.iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
+def test_the_card_says_what_a_runtime_needs(folder: Path) -> None:
+    card = json.loads((folder / "card.json").read_text())
+    assert card["inputs"]["observations"] == list(FEATURE_NAMES)
+    assert (card["inputs"]["source"], card["network"]["kind"]) == ("sagecc.pool", "sage")
+    action = {"map": "cwnd *= base**a", "base": 2.0, "limits": [-2.0, 2.0], "cwnd_packets": [4, 20_000]}
+    assert card["action"] == action
+    assert (card["period_ms"], card["underlying_scheme"]) == (10, "pure")
+    loaded = PolicyArtefact.load(folder)
+    np.testing.assert_array_equal(loaded.scaling.shift, SCALING.shift)
+    assert loaded.card == card
+
+
+def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path) -> None:
+    """Orca's, say: other observations, 4**a on top of Cubic every 20 ms."""
+    weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
+    control = Control(4.0, (-1.0, 1.0), (4, 10_000), 20.0, "cubic")
+    names = tuple(f"orca.{i}" for i in range(69))
+    artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
+    loaded = PolicyArtefact.load(tmp_path)
+    assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
+    control = dataclasses.replace(control, hundredths=True, slow_start=1.1)
+    artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
+    assert PolicyArtefact.load(tmp_path).control == control
+    with pytest.raises(ValueError, match="in parts and in hundredths"):
+        Control(spread=True, hundredths=True)
+
+
+def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
+    folder = write(tmp_path / "sage", policy, exported=True)
+    code = (
+        "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.learner import runtime; "
+        f"policy = PolicyArtefact.load({str(folder)!r}); "
+        "import numpy as np; x = np.zeros((1, 69), np.float32); "
+        "[runtime.load(policy, name)(x, policy.initial_state()) for name in ('exact', 'numpy', 'litert', 'onnx')]; "
+        "assert not {'tensorflow', 'sonnet', 'onnx'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _edit_card(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        card = json.loads((folder / "card.json").read_text())
+        change(card)
+        (folder / "card.json").write_text(json.dumps(card))
+
+    return edit
+
+
+def _rewrite(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / "policy.safetensors"
+        tensors = load_tensors(path.read_bytes())
+        change(tensors)
+        path.write_bytes(save_tensors(tensors))
+
+    return edit
+
+
+def _cut(share: float) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / "policy.safetensors"
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+    return edit
+
+
+def _flip(folder: Path) -> None:
+    path = folder / "policy.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "card.json").unlink(), r"card\.json is missing"),
+        (lambda f: (f / "policy.safetensors").unlink(), r"policy\.safetensors is missing"),
+        (lambda f: (f / "card.json").write_text("{"), r"card\.json is not a policy's card"),
+        (lambda f: (f / "card.json").write_text("[]"), r"card\.json is not a policy's card"),
+        (_edit_card(lambda c: c.update(format_version="1.0")), r"format version 1\.0, this program reads 2\."),
+        (_edit_card(lambda c: c.pop("network")), r"card\.json is incomplete"),
+        (_edit_card(lambda c: c["network"].update(depth=3)), r"card\.json is incomplete"),
+        (_edit_card(lambda c: c["network"].update(gru="big")), r"card\.json is incomplete"),
+        (_edit_card(lambda c: c["network"].update(gru=21)), r"weight 'gru\.w_i' is float32 \(24, 60\), the card asks"),
+        (_edit_card(lambda c: c["inputs"]["observations"].pop()), "differ in number"),
+        (_edit_card(lambda c: c["network"].update(kind="transformer")), "network of kind 'transformer' is not known"),
+        (_edit_card(lambda c: c["files"].pop("policy.safetensors")), r"card\.json is incomplete"),
+        (_edit_card(lambda c: c.update(underlying_scheme=None)), "underlying_scheme is no name"),
+        (_edit_card(lambda c: c.update(period_ms=0)), "no action has base"),
+        (_edit_card(lambda c: c["action"].update(base="two")), "must be numbers"),
+        (_edit_card(lambda c: c["action"].update(cwnd_packets=[4, 1])), "no window is within"),
+        (_edit_card(lambda c: c["inputs"]["scale"].__setitem__(0, 0.0)), "not a usable number"),
+        (_edit_card(lambda c: c["inputs"].update(transform="sqrt")), "not known here"),
+        (_edit_card(lambda c: c["action"].update(map="cwnd += a")), "not known here"),
+        (_edit_card(lambda c: c["action"].update(slow_start=9)), "no slow start multiplies a window by 9"),
+        (_edit_card(lambda c: c["action"].update(slow_start="fast")), "must be numbers"),
+        (
+            _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": 8, "slope": 0.2})),
+            r"card\.json is incomplete",
+        ),
+        (
+            _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": [0], "slope": 0.2})),
+            r"no network has the sizes \(69, 0\)",
+        ),
+        (_rewrite(lambda t: t.pop("fc.w")), r"lacks weight 'fc\.w'"),
+        (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"weight 'fc\.b' holds values that are not finite"),
+        (_rewrite(lambda t: t.update({"fc.b": t["fc.b"].astype(np.float64)})), r"weight 'fc\.b' is float64"),
+        (_flip, "SHA-256 differs"),
+        (_cut(0.0), r"policy\.safetensors is truncated or corrupt"),
+        (_cut(0.01), r"policy\.safetensors is truncated or corrupt"),
+        (_cut(0.9), r"policy\.safetensors is truncated or corrupt"),
+    ],
+)
+def test_a_damaged_artefact_is_one_clear_line(folder: Path, damage: Callable[[Path], None], message: str) -> None:
+    damage(folder)
+    with pytest.raises(SageccError, match=message) as caught:
+        PolicyArtefact.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_artefact_at_all(tmp_path: Path) -> None:
+    with pytest.raises(SageccError, match=r"no policy at .*nowhere.*'sagecc train'"):
+        PolicyArtefact.load(tmp_path / "nowhere")

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc pool` and `sagecc sql` as a person calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sagecc.cli import main
+from sagecc.collector.run.grid import set_one, set_two
+from sagecc.common.errors import SageccError
+from sagecc.pool import views
+from sagecc.pool.derivation import build_pool
+from sagecc.pool.views import VIEWS, open_pool
+from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
+from sagecc.schemas.raw import RAW_SCHEMA
+from tests.conftest import ROOT
+from tests.helpers.raw_episodes import write_partition
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_partition(folder / "raw", "I", "cubic", rows=(300, 200))
+    write_partition(folder / "raw", "II", "vegas", rows=(250,))
+    assert run("pool", "--raw", str(folder / "raw"), "--out", str(folder / "pool"), "--windows", "10,50,100") == 0
+    return folder / "pool"
+
+
+def run(*args: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(args)
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code
+
+
+def ask(capsys: Capture, pool: Path, query: str, layout: str = "csv") -> str:
+    assert run("sql", query, "--pool", str(pool), "--format", layout) == 0
+    return capsys.readouterr().out
+
+
+def values(capsys: Capture, pool: Path, query: str) -> list[list[str]]:
+    return list(csv.reader(ask(capsys, pool, query).splitlines()))[1:]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_has_rows(capsys: Capture, pool: Path, view: str) -> None:
+    [[count]] = values(capsys, pool, f"SELECT count(*) FROM {view}")
+    columns = len(POOL_COLUMNS) + len(EPISODE_COLUMNS) + len(RAW_SCHEMA)
+    expected = {"transitions": 299 + 199 + 249, "episodes": 3, "environments": 3, "schemes": 2, "columns": columns}
+    assert int(count) == expected[view]
+
+
+def test_transitions_have_the_pools_columns_and_their_partition(capsys: Capture, pool: Path) -> None:
+    header = ask(capsys, pool, "SELECT * FROM transitions LIMIT 0").strip().split(",")
+    assert header == [*POOL_SCHEMA.names, "scheme", "set"]
+    rows = values(capsys, pool, 'SELECT "set", scheme, count(*) FROM transitions GROUP BY ALL ORDER BY 1')
+    assert rows == [["I", "cubic", "498"], ["II", "vegas", "249"]]
+
+
+def test_the_dictionary_explains_every_column(capsys: Capture, pool: Path) -> None:
+    header = ask(capsys, pool, "SELECT * FROM columns LIMIT 0").strip().split(",")
+    assert header == ["name", "dtype", "unit", "formula", "paper_index", "table", "low", "high"]
+    rows = values(capsys, pool, "SELECT * FROM columns")
+    for table in ("transitions", "episodes", "raw"):
+        described = ask(capsys, pool, f"SELECT * FROM {table} LIMIT 0").strip().split(",")
+        if table != "episodes":
+            assert described[-2:] == ["scheme", "set"]
+            del described[-2:]
+        assert [row[0] for row in rows if row[5] == table] == described
+    assert [int(row[4]) for row in rows if row[4] != "0"] == list(range(1, 70))
+    assert all(row[3] for row in rows)
+    by_name = {row[0]: row for row in rows if row[5] == "transitions"}
+    assert by_name["ca_state"][6:] == ["0.0", "4.0"] and by_name["reward"][6:] == ["", "25.0"]
+    assert by_name["thr"][1:4] == ["float32", "100 Mbps", "delivery rate of the socket / 100 Mbps"]
+    assert by_name["rtt_m.avg"][3] == "avg of srtt over the last 50 ticks"  # of this pool, not of the paper's
+    assert len(FEATURES) == 69
+
+
+def test_episodes_join_environments_and_add_up(capsys: Capture, pool: Path) -> None:
+    query = """
+        SELECT e."return" - r.total
+        FROM episodes e
+        JOIN environments USING (environment_id)
+        JOIN (SELECT episode_id, sum(reward::DOUBLE) AS total FROM transitions GROUP BY ALL) r USING (episode_id)
+    """
+    rows = values(capsys, pool, query)
+    assert len(rows) == 3 and all(abs(float(row[0])) < 1e-9 for row in rows)
+    [[power, friendly]] = values(
+        capsys, pool, "SELECT sum(reward_mean_set_i) > 0, sum(reward_mean_set_ii) > 0 FROM schemes"
+    )
+    assert (power, friendly) == ("True", "True")
+
+
+def test_views_work_in_duckdb_itself(pool: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"SET VARIABLE pool = '{pool}'")
+        connection.execute(Path(views.__file__).with_name("views.sql").read_text())
+        assert connection.execute("SELECT count(*) FROM transitions").fetchone() == (747,)
+
+
+def queries_of_the_docs() -> dict[str, str]:
+    """The questions of docs/queries.md by their titles."""
+    text = (ROOT / "docs" / "queries.md").read_text()
+    sections = [section.partition("\n") for section in text.split("\n## ")[1:]]
+    found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}
+    assert all(len(queries) == 1 for queries in found.values())
+    return {title: queries[0] for title, queries in found.items()}
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of two schemes in the same networks, long enough for a step up, and a league of theirs."""
+    folder = tmp_path_factory.mktemp("grid")
+    one = [set_one(12, 2, 40, 1), set_one(12, 2, 40, 4), set_one(24, 1, 20, 0.5)]
+    two = [set_two(12, 40, 1), set_two(12, 40, 4)]
+    wins = []
+    for scheme in ("cubic", "vegas"):
+        write_partition(folder / "raw", "I", scheme, rows=(2450,) * 3, environments=one)
+        write_partition(folder / "raw", "II", scheme, rows=(500,) * 2, environments=two)
+        wins += [{"set": e.set, "environment_id": e.id, "scheme": scheme, "win": scheme == "vegas"} for e in one + two]
+    build_pool(folder / "raw", folder / "pool", progress=False)
+    (folder / "league").mkdir()
+    pq.write_table(pa.Table.from_pylist(wins), folder / "league" / "scores.parquet")
+    return folder
+
+
+def test_there_are_ten_questions_at_least() -> None:
+    assert len(queries_of_the_docs()) >= 10
+
+
+@pytest.mark.parametrize("title", queries_of_the_docs())
+def test_the_queries_of_the_docs_answer(
+    capsys: Capture, grid: Path, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ("--pool", str(grid / "pool"), "--league", str(grid / "league"), "--format", "json")
+    assert run("sql", queries_of_the_docs()[title], *options) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    checks: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
+        "The return of every scheme in one environment": lambda r: len(r) == 2 and r[0]["reward"] >= r[1]["reward"],
+        "Delay against buffer size": lambda r: all(
+            (row["0.5"], row["1.0"], row["4.0"], row["16.0"]) == (3, 1.5, 1.5, None) for row in r
+        ),
+        "The congestion window over time": lambda r: len(r) == 245 and all(row["cwnd_pkts"] > 0 for row in r),
+        "Rate, delay, action and reward over time": lambda r: [round(row["t_s"]) for row in r] == list(range(25)),
+        "States before losses": lambda r: len(r) == 2 and all(row["srtt_over_min"] > 1.2 for row in r),
+        "What a scheme does with its window": lambda r: all(
+            abs(sum(row[name] for name in ("leaves", "grows", "shrinks", "cuts")) - 1) < 1e-3 for row in r
+        ),
+        "How soon new bandwidth is used": lambda r: all(row["reached"] == 2 and 4 < row["median_s"] < 6 for row in r),
+        "Fair beside Cubic": lambda r: all(0 < row["1.0"] < 4 and row["0.5"] is None for row in r),
+        "Who is best where": lambda r: sum(row["best_in_set_i"] + row["best_in_set_ii"] for row in r) == 5,
+        "Winning windows by buffer size": lambda r: [row["1.0"] for row in r] == [0, 1],
+        "A part to take away": lambda r: r[0]["Count"] == 3 * 245 == pq.read_metadata("vegas.parquet").num_rows,
+    }
+    assert checks[title](rows), rows
+
+
+def test_table_is_aligned_and_counted(capsys: Capture, pool: Path) -> None:
+    query = "SELECT 'a' AS word, 1.5::DOUBLE AS x, NULL AS nothing UNION ALL SELECT 'long', 10, NULL"
+    text = ask(capsys, pool, query, "table")
+    assert text == "word    x  nothing\n----  ---  -------\na     1.5\nlong   10\n(2 rows)\n"
+
+
+def test_table_stops_at_ten_thousand_rows_and_says_so(capsys: Capture, pool: Path) -> None:
+    lines = ask(capsys, pool, "SELECT * FROM range(10001)", "table").splitlines()
+    assert len(lines) == 2 + 10_000 + 1
+    assert lines[-1] == "(the first 10,000 rows; --format csv prints all)"
+    assert ask(capsys, pool, "SELECT * FROM range(10000)", "table").endswith("(10,000 rows)\n")
+    assert len(values(capsys, pool, "SELECT * FROM range(25000)")) == 25_000
+
+
+def test_json_is_json(capsys: Capture, pool: Path) -> None:
+    query = "SELECT 1.5 AS a, NULL AS b, 'nan'::FLOAT AS c, [1, 2] AS d, DATE '2024-01-02' AS e, {'x': 1e0} AS f"
+    assert json.loads(ask(capsys, pool, query, "json")) == [
+        {"a": 1.5, "b": None, "c": None, "d": [1, 2], "e": "2024-01-02", "f": {"x": 1.0}}
+    ]
+    assert json.loads(ask(capsys, pool, "SELECT 1 WHERE false", "json")) == []
+    assert len(json.loads(ask(capsys, pool, "SELECT * FROM range(12000)", "json"))) == 12_000
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELEC 1", 'syntax error at or near "SELEC"'),
+        ("SELECT nosuch FROM episodes", 'column "nosuch" not found'),
+        ("SELECT 'a'::INTEGER", "Conversion Error"),
+    ],
+)
+def test_bad_sql_is_one_line(capsys: Capture, pool: Path, query: str, says: str) -> None:
+    assert run("sql", query, "--pool", str(pool)) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    assert run("sql", "SELECT 1", "--pool", str(tmp_path)) == 2
+    assert capsys.readouterr().err == (
+        f"sagecc: no pool at {tmp_path}: it has no episodes.parquet; make it with 'sagecc pool'\n"
+    )
+    listing = tmp_path / "episodes.parquet"
+    pq.write_table(pa.table({"a": [1]}, metadata={b"sagecc.pool_version": b"2.0"}), listing)
+    with pytest.raises(SageccError, match=r"pool version 2.0, this program reads 1\."):
+        open_pool(tmp_path)
+    listing.write_bytes((pool / "episodes.parquet").read_bytes())
+    with pytest.raises(SageccError, match="cannot be opened"):
+        open_pool(tmp_path)
+    os.truncate(listing, 500)
+    with pytest.raises(SageccError, match="truncated or corrupt"):
+        open_pool(tmp_path)
+
+
+def test_a_pool_of_a_newer_minor_version_is_read(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    shutil.copytree(pool, tmp_path / "pool")
+    for path in (tmp_path / "pool").rglob("*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        table = table.append_column("more", pa.array([0] * len(table)))
+        pq.write_table(table.replace_schema_metadata(table.schema.metadata | {VERSION_KEY: b"1.9"}), path)
+    [[more]] = values(capsys, tmp_path / "pool", "SELECT count(more) FROM transitions")
+    assert more == "747"
+
+
+def test_an_episode_comes_whole_and_in_order(capsys: Capture, pool: Path) -> None:
+    rows = values(capsys, pool, "SELECT episode_id FROM episodes")
+    for (name,) in rows:
+        whole = values(capsys, pool, f"SELECT * FROM transitions WHERE episode_id = '{name}' ORDER BY step")
+        assert values(capsys, pool, f"SELECT * FROM episode('{name}')") == whole
+        assert len(whole) > 100
+    assert values(capsys, pool, "SELECT * FROM episode('no such')") == []
+
+
+def test_a_policy_has_its_name(capsys: Capture, tmp_path: Path) -> None:
+    write_partition(tmp_path / "raw", "I", "policy:models/mine", rows=(30,))
+    assert run("pool", "--raw", str(tmp_path / "raw"), "--out", str(tmp_path / "pool")) == 0
+    capsys.readouterr()
+    for view in ("transitions", "episodes"):
+        [[scheme]] = values(capsys, tmp_path / "pool", f"SELECT DISTINCT scheme FROM {view}")
+        assert scheme == "policy:models/mine"
+    [[count]] = values(
+        capsys, tmp_path / "pool", "FROM transitions SELECT count(*) WHERE scheme = 'policy:models/mine'"
+    )
+    assert count == "29"
+
+
+def test_raw_lies_beside_the_pool_or_where_it_is_said_to(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    count = "SELECT count(*), min(cwnd_pkts) > 0 FROM raw"
+    assert values(capsys, pool, count) == [["750", "True"]]
+    shutil.copytree(pool, tmp_path / "alone")
+    assert run("sql", count, "--pool", str(tmp_path / "alone")) == 2
+    assert capsys.readouterr().err == (
+        f"sagecc: there is no view 'raw': {tmp_path / 'raw'} holds no raw trajectories; say where they are with --raw\n"
+    )
+    elsewhere = str(pool.parent / "raw")
+    assert run("sql", count, "--pool", str(tmp_path / "alone"), "--raw", elsewhere) == 0
+    capsys.readouterr()
+    assert run("sql", count, "--pool", str(pool), "--raw", str(tmp_path)) == 2
+    assert "no raw trajectories at" in capsys.readouterr().err
+
+
+def test_league_is_there_where_one_was_played(
+    capsys: Capture, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    query = "SELECT scheme, win FROM league"
+    assert run("sql", query, "--pool", str(pool)) == 2
+    assert capsys.readouterr().err == (
+        "sagecc: there is no view 'league': leagues/results holds no league; play one with 'sagecc league', or name"
+        " another with --league\n"
+    )
+    assert run("sql", query, "--pool", str(pool), "--league", "elsewhere") == 2
+    assert "no league at elsewhere: it has no scores.parquet" in capsys.readouterr().err
+    for folder in ("leagues/results", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"scheme": [folder], "win": [True]}), tmp_path / folder / "scores.parquet")
+    assert values(capsys, pool, query) == [["leagues/results", "True"]]
+    assert run("sql", query, "--pool", str(pool), "--league", "elsewhere", "--format", "csv") == 0
+    assert "elsewhere,True" in capsys.readouterr().out
+
+
+def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    shutil.copytree(pool, tmp_path / "pool")
+    arguments = ("pool", "check", "--pool", str(tmp_path / "pool"))
+    assert run(*arguments) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search(r"no findings: 5 files, [\d.]+ MB, 3 episodes, 747 rows, no profile's grid; [\d.]+ s\n", said.err)
+    part = tmp_path / "pool" / "set=I" / "scheme=cubic" / "part-000.parquet"
+    whole = bytearray(part.read_bytes())
+    whole[len(whole) // 2] ^= 4
+    part.write_bytes(whole)
+    assert run(*arguments) == 1
+    found = capsys.readouterr().out.splitlines()
+    assert f"{part}: its bytes are not those of manifest.json (SHA-256)" in found
+    assert all(line.startswith(str(tmp_path / "pool")) for line in found)
+    assert run("pool", "check", "--pool", str(tmp_path / "none")) == 2
+    assert capsys.readouterr().err == f"sagecc: no pool at {tmp_path / 'none'}: make it with 'sagecc pool'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ticks"), [("all", "10,200,1000"), ("medium", "200,200,200"), ("7", "7,7,7"), ("1,2,3", "1,2,3")]
+)
+def test_windows_go_by_name_or_by_ticks(tmp_path: Path, text: str, ticks: str) -> None:
+    write_partition(tmp_path / "raw", "I", "reno", rows=(20,))
+    assert run("pool", "--raw", str(tmp_path / "raw"), "--out", str(tmp_path / "pool"), "--windows", text) == 0
+    assert pq.read_schema(tmp_path / "pool" / "episodes.parquet").metadata[b"sagecc.windows"].decode() == ticks
+
+
+def test_pool_command_reports_and_refuses(capsys: Capture, tmp_path: Path) -> None:
+    raw, out = str(tmp_path / "raw"), str(tmp_path / "pool")
+    assert run("pool", "--raw", raw, "--out", out) == 2
+    assert "run 'sagecc collect' first" in capsys.readouterr().err
+    write_partition(tmp_path / "raw", "I", "reno", rows=(20,))
+    assert run("pool", "--raw", raw, "--out", out, "--windows", "5") == 0
+    assert capsys.readouterr().out == (f"1 episodes, 19 rows in {out}: 1 partitions derived, 0 unchanged, 0 removed\n")
+    assert run("pool", "--raw", raw, "--out", out, "--windows", "none") == 2
+    assert "give one or three numbers of ticks" in capsys.readouterr().err

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness with stand-ins for training, the lab and the kernel; leagues are real, on synthetic trajectories."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import studies.training.run as harness
+from sagecc.collector.run.store import partition
+from sagecc.common.errors import SageccError
+from sagecc.leagues.candidate import MEAN_RATE
+from sagecc.leagues.league import League
+from sagecc.learner.config import load
+from sagecc.learner.evaluation import Evaluation
+from sagecc.schemas.environment import Environment
+from studies.training.runs import KeepBest, Plan, Run
+from tests.helpers.league_episodes import rows, set_one, set_two, write
+
+ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
+SCHEMES = {"vegas": "", "reno": ""}
+RATES = {scheme: ([5.0, 5.0], [40.0, 40.0]) for scheme in SCHEMES} | {"vegas": ([7.0, 7.0], [12.0, 12.0])}
+
+
+class Machinery:
+    """Notes what was trained, collected and played; a policy sends 8 Mbps at 11 ms."""
+
+    def __init__(self) -> None:
+        self.trained: list[tuple[int, int]] = []
+        self.played = 0
+        self.saved: list[Path] = []
+        self.reported: list[Path] = []
+        self.error: Exception | None = None
+
+    def train(
+        self, config: Any, pool: Path, out: Path, logs: Path, cache: Path, seed: int, evaluation: Evaluation | None
+    ) -> SimpleNamespace:
+        self.trained.append((config.steps, seed))
+        if self.error:
+            raise self.error
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "card.json").write_text(f"{config.steps} {seed}")
+        scores = {step: evaluation.score(out, step) for step in (evaluation.every, config.steps)} if evaluation else {}
+        step = evaluation.best(scores) if evaluation else config.steps
+        return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=scores)
+
+    def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
+        assert set(schemes) == set(SCHEMES)
+        if not raw.exists():
+            write(raw, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
+
+    def save(self, league: League, out: Path) -> None:
+        self.saved.append(out)
+
+    def write_beside(self, league: Path, raw: Path) -> None:
+        self.reported.append(league)
+
+    def lab_runner(self, kernel: Path, jobs: int) -> Any:
+        def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
+            self.played += 1
+            todo = [(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()]
+            write(out, {(e, p): rows(e, p, [8, 8], [11, 11]) for e, p in todo})
+
+        return run
+
+
+@pytest.fixture
+def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
+    monkeypatch.chdir(tmp_path)
+    found = Machinery()
+    pool = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
+    for name, value in {
+        "train": found.train,
+        "collect": found.collect,
+        "lab_runner": found.lab_runner,
+        "compile_pool": lambda path, cache: pool,
+        "kernel_identity": lambda kernel, schemes: "linux",
+        "profile_environments": lambda profile: ENVIRONMENTS,
+        "SCHEMES": SCHEMES,
+        "save": found.save,
+        "write_beside": found.write_beside,
+    }.items():
+        monkeypatch.setattr(harness, name, value)
+    return found
+
+
+def plan(*names: str, steps: int = 5) -> Plan:
+    config = load("tiny", steps=steps)
+    runs = {name: Run(name, "tiny", {"steps": steps}, config, seed, Path("pool")) for seed, name in enumerate(names)}
+    return Plan(runs, {"smoke": Path("raw")})
+
+
+def run_all(of: Plan, *names: str) -> list[str]:
+    return harness.run_all(of, names, Path("kernel"), 1)
+
+
+def result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((harness.RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def test_a_result_by_hand(machinery: Machinery) -> None:
+    assert run_all(plan("one")) == []
+    found = result("one")
+    assert found["changes"] == {"steps": 5}
+    assert found["pool"] == {"path": "pool", "identity": "pool", "rows": 1000, "episodes": 2}
+    assert found["parameters"] == 1234
+    sets = found["leagues"]["smoke"]
+    # Set I: 64 / (11 + 10) = 3.05 beats vegas's 49 / 22 = 2.2. Set II, share 6: at best 1 Mbps off (5 and 7), so
+    # 0.9 * 5 to 1.1 * 7 = 7.7 wins: 8 does not, everybody else does.
+    assert sets["I"]["policy"] == {"rank": 1, "winning_rate": 1.0, "low": 1.0, "high": 1.0}
+    assert sets["I"]["best_heuristic"]["winning_rate"] == 0
+    assert (sets["I"]["schemes"], sets["I"]["environments"]) == (3, 2)
+    assert sets["II"]["policy"]["rank"] == 3
+    assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
+    assert len(found["policy_sha256"]) == 64
+    assert machinery.saved == machinery.reported == [harness.ARTEFACTS / "one/smoke"]
+
+
+def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Judge:
+        identity = "league"
+
+        def __init__(self, *given: object) -> None:
+            asked.append(given)
+
+        def __call__(self, policy: Path, step: int) -> dict[str, float]:
+            return {MEAN_RATE: {2: 0.5, 5: 0.25}[step]}
+
+    monkeypatch.setattr(harness, "CandidateLeague", Judge)
+    one = plan("one").runs["one"]
+    run_all(Plan({"one": replace(one, keep_best=KeepBest("smoke", 2))}, {"smoke": Path("raw")}))
+    found = result("one")
+    assert found["keep_best"] == {"league": "smoke", "every": 2}
+    assert found["scores"] == {"2": {MEAN_RATE: 0.5}, "5": {MEAN_RATE: 0.25}}
+    assert found["kept_step"] == 2
+    assert [given[:4] for given in asked] == [("smoke", tuple(SCHEMES), Path("kernel"), Path("raw"))]
+
+
+def test_what_is_done_is_not_done_again_and_what_changed_is(machinery: Machinery) -> None:
+    run_all(plan("one", "two"))
+    assert machinery.trained == [(5, 0), (5, 1)]
+    run_all(plan("one", "two"))
+    assert machinery.trained == [(5, 0), (5, 1)]
+    run_all(plan("one", "two", steps=6), "two")
+    assert machinery.trained[2:] == [(6, 1)]
+    (harness.RESULTS / "one.json").unlink()
+    run_all(plan("one"))
+    assert machinery.trained[3:] == [(5, 0)]
+
+
+def test_a_run_killed_while_it_plays_leaves_no_result_and_goes_on(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(harness, "standing", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_all(plan("one"))
+    assert not (harness.RESULTS / "one.json").exists()
+    run_all(plan("one"))
+    assert result("one")["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
+
+
+def test_a_failed_training_is_a_result_the_others_go_on_and_it_is_tried_again(machinery: Machinery) -> None:
+    machinery.error = SageccError("training diverged at step 3")
+    assert run_all(plan("one", "two")) == ["one", "two"]
+    assert result("one")["failure"] == "training diverged at step 3"
+    assert machinery.played == 0
+    machinery.error = None
+    assert run_all(plan("one", "two")) == []
+    assert "failure" not in result("one")
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it(
+    machinery: Machinery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with harness.held(harness.ARTEFACTS / "one/.lock", wait=False) as ours:
+        assert ours
+        run_all(plan("one", "two"))
+    assert machinery.trained == [(5, 1)]
+    assert "one: another process is at it" in capsys.readouterr().err
+
+
+def test_a_damaged_result_is_made_again(machinery: Machinery) -> None:
+    run_all(plan("one"))
+    (harness.RESULTS / "one.json").write_text('{"fingerp')
+    run_all(plan("one"))
+    assert len(machinery.trained) == 2
+    assert result("one")["name"] == "one"
+
+
+def test_the_command_says_what_is_wrong_in_one_line(machinery: Machinery) -> None:
+    done = CliRunner().invoke(harness.command, ["--only", "one"])
+    assert done.exit_code == 2
+    assert done.output == "studies: studies/training/runs.yaml: there is no such file of runs\n"
+
+
+def test_the_command_fails_where_a_training_did(machinery: Machinery) -> None:
+    harness.RUNS.parent.mkdir()
+    harness.RUNS.write_text("{base: tiny, pool: p, leagues: {smoke: raw}, runs: {one: {}}}")
+    machinery.error = SageccError("training diverged")
+    done = CliRunner().invoke(harness.command, [])
+    assert done.exit_code == 2
+    assert done.output.endswith("studies: training failed in one\n")
+
+
+def test_a_meter_adds_up_over_processes(tmp_path: Path) -> None:
+    path = tmp_path / "meter.json"
+    path.write_text(json.dumps({"owner": "run", "cpu_s": 100.0, "wall_s": 200.0}))
+    with harness.Meter(path, "run") as meter:
+        for _ in range(100):
+            os.urandom(10_000)
+    assert 100 < meter.cpu_s < 200
+    assert meter.wall_s > 200
+    assert json.loads(path.read_text()) == {"owner": "run", "cpu_s": meter.cpu_s, "wall_s": meter.wall_s}
+    with harness.Meter(path, "another") as other:
+        pass
+    assert other.cpu_s < 100
+
+
+def test_a_meter_keeps_what_a_killed_process_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "METER_EVERY_S", 0.01)
+    path = tmp_path / "meter.json"
+    with harness.Meter(path, "run"):
+        while not path.exists():
+            pass
+        assert json.loads(path.read_text())["wall_s"] > 0

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sagecc.common.errors import SageccError
+from sagecc.learner.config import load
+from studies.training.run import RUNS
+from studies.training.runs import KeepBest, Plan, Run, read_plan
+from tests.conftest import ROOT
+
+PLAN = """
+base: tiny
+pool: datasets/pool
+leagues: {heldout: raw, smoke: other}
+runs:
+  plain:
+  wide: {changes: {width: 48, discount: 0.95}, seed: 3, steps: 7, pool: datasets/full/pool}
+  top: {config: no-gru, changes: {data: {schemes: [vegas]}}}
+  kept: {keep_best: {league: smoke, every: 10}}
+"""
+
+
+def plan(tmp_path: Path, text: str = PLAN) -> Plan:
+    (tmp_path / "runs.yaml").write_text(text)
+    return read_plan(tmp_path / "runs.yaml")
+
+
+def fingerprint(run: Run, pool: str = "p", kernel: str = "k", profile: str = "smoke") -> str:
+    return run.fingerprint(pool, kernel, {profile: Path("raw")})
+
+
+def test_a_run_is_its_configuration_and_what_differs_from_the_base(tmp_path: Path) -> None:
+    runs = plan(tmp_path).runs
+    assert runs["plain"] == Run("plain", "tiny", {}, load("tiny"), 0, Path("datasets/pool"))
+    wide = runs["wide"]
+    assert (wide.seed, wide.pool) == (3, Path("datasets/full/pool"))
+    assert wide.changes == {"width": 48, "steps": 7}
+    assert wide.config == load("tiny", width=48, steps=7)
+    top = runs["top"]
+    assert top.changes["gru"] == 0
+    assert top.changes["width"] == 64
+    assert top.changes["data"] == {"schemes": ("vegas",)}
+    assert "discount" not in top.changes
+
+
+def test_chosen_runs(tmp_path: Path) -> None:
+    found = plan(tmp_path)
+    assert [run.name for run in found.chosen(())] == ["plain", "wide", "top", "kept"]
+    assert [run.name for run in found.chosen(("top",))] == ["top"]
+    with pytest.raises(SageccError, match="no run 'tall': the runs are plain, wide, top, kept"):
+        found.chosen(("tall",))
+
+
+def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Path) -> None:
+    run, other = plan(tmp_path).runs["plain"], plan(tmp_path).runs["wide"]
+    same = Run("renamed", "small", {"x": 1}, load("tiny", discount=0.95), 0, Path("elsewhere"))
+    assert fingerprint(run) == fingerprint(same)
+    reseeded = Run("plain", "tiny", {}, load("tiny"), 1, Path("datasets/pool"))
+    others = {
+        fingerprint(other),
+        fingerprint(reseeded),
+        fingerprint(run, pool="q"),
+        fingerprint(run, kernel="q"),
+        fingerprint(run, profile="heldout"),
+        fingerprint(plan(tmp_path).runs["kept"]),
+        fingerprint(replace(run, keep_best=KeepBest("smoke", 20))),
+    }
+    assert len(others - {fingerprint(run)}) == 7
+
+
+def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs.yaml").write_bytes(PLAN.encode() + b"\xff")
+    with pytest.raises(SageccError, match=r"runs\.yaml is not YAML: 'utf-8' codec can't decode"):
+        read_plan(tmp_path / "runs.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("base: tiny", "base: huge", "run 'plain': no training configuration 'huge'"),
+        ("base: tiny", "bass: tiny", "unknown field 'bass'; known are base, pool, leagues, runs"),
+        ("base: tiny\n", "", "'base' is missing or empty"),
+        ("heldout: raw", "large: raw", "unknown profile 'large'"),
+        ("heldout: raw", "heldout: [raw]", "leagues: 'heldout' needs the folder"),
+        ("width: 48", "widht: 48", "run 'wide': .*unknown field widht"),
+        ("seed: 3", "seed: -3", "run 'wide': seed must be from 0"),
+        ("seed: 3", "seed: yes", "run 'wide': 'seed' must be of type int, not True"),
+        ("seed: 3", "sead: 3", "run 'wide': unknown field 'sead'"),
+        ("  plain:", "  Plain Run:", "a run's name has small letters"),
+        ("runs:", "runs: [", "is not YAML"),
+        ("league: smoke", "league: small", "run 'kept': keep_best: 'small' is none of the leagues"),
+        ("every: 10", "each: 10", "run 'kept': keep_best: unknown field 'each'"),
+        (", every: 10", "", "run 'kept': keep_best: 'every' is missing or zero"),
+        ("every: 10", "every: -1", "run 'kept': keep_best: every -1 steps is never"),
+    ],
+)
+def test_bad_plans_are_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:
+    assert old in PLAN
+    with pytest.raises(SageccError, match=text) as error:
+        plan(tmp_path, PLAN.replace(old, new))
+    assert str(tmp_path / "runs.yaml") in str(error.value) or "profile" in text
+    assert "\n" not in str(error.value)
+
+
+def test_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(SageccError, match=r"none.yaml: there is no such file of runs"):
+        read_plan(tmp_path / "none.yaml")
+
+
+def test_the_projects_own_plan_is_sound() -> None:
+    found = read_plan(ROOT / RUNS)
+    assert next(iter(found.leagues)) == "heldout"
+    configurations = [(run.config, run.seed, run.pool, run.keep_best) for run in found.runs.values()]
+    assert all(configurations.count(one) == 1 for one in configurations), "two runs are the same"
