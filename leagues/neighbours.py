@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.optional import brought_by
 from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
-from sagecc.leagues.transitions import SIZE, Ints, PoolTransitions
-from sagecc.policy.scaling import Floats
+from sagecc.leagues.transitions import SIZE, PoolTransitions
 
 with brought_by("analysis"):
     import faiss

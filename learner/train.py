@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagecc.common import code
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import CompiledPool, compile_pool
@@ -25,7 +26,6 @@ from sagecc.learner.config import Config
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.policy import artefact
-from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:

@@ -23,12 +23,13 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from sagecc.common import shipped
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.policy.inference import Network, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, InputTransform, Scaling
+from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 
 FORMAT_VERSION = "2.1"

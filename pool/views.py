@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tables import UNREADABLE, first_line
-from sagecc.schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
+from sagecc.schemas.pool import VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
@@ -64,7 +65,7 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
 
 def has_raw(folder: Path) -> bool:
     """Whether a folder holds raw trajectories."""
-    return any(folder.glob(PARTS)) and any(folder.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    return any(folder.glob(PARTS)) and any(folder.glob(LISTINGS))
 
 
 def has_league(folder: Path) -> bool:
@@ -85,7 +86,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: s
 
 
 def _check_raw(raw: Path) -> None:
-    listings = sorted(raw.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    listings = sorted(raw.glob(LISTINGS))
     if not listings or not has_raw(raw):
         raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
     for path in listings:

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS
+from sagecc.schemas.pool import EPISODE_COLUMNS, POOL_COLUMNS
 from scripts import croissant, dataset_card
 from tests.conftest import ROOT
 from tests.helpers.raw_episodes import write_partition

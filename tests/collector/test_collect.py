@@ -30,11 +30,12 @@ from sagecc.collector.run import engines, store
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.grid import set_one
-from sagecc.collector.run.store import SPOOL, Partition, pack, partition, read_table
+from sagecc.collector.run.store import SPOOL, Partition, pack, read_table
 from sagecc.collector.run.task import Finished, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
 

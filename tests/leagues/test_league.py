@@ -8,10 +8,11 @@ from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
 from sagecc.collector.run.collect import EpisodesFailedError
-from sagecc.collector.run.store import SPOOL, partition
+from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
 from sagecc.leagues.report.files import write_beside
+from sagecc.schemas.partitions import partition
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
@@ -20,7 +21,7 @@ from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.train import CURVE_ROWS, _claim, thinned, train
 from sagecc.policy.artefact import PolicyArtefact, write
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 from tests.learner.conftest import PoolMaker
 
 ROOT = Path(__file__).parents[2]

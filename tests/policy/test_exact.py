@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagecc.common.arrays import Floats
 from sagecc.policy import exact
 from sagecc.policy.exact import ExactOps
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 
 BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
 """Of all that `network` computes; trajectories of policies that are kept or published hang on it."""

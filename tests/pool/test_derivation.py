@@ -20,14 +20,8 @@ from sagecc.pool import derivation as pool_module
 from sagecc.pool.derivation import PoolOptions, PoolResult, build_pool
 from sagecc.pool.features import Windows, derive
 from sagecc.pool.reward import friendliness, power
-from sagecc.schemas.pool import (
-    FEATURE_NAMES,
-    POOL_COLUMNS,
-    POOL_EPISODE_SCHEMA,
-    POOL_SCHEMA,
-    POOL_VERSION,
-    partition_of,
-)
+from sagecc.schemas.partitions import partition_of
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_COLUMNS, POOL_EPISODE_SCHEMA, POOL_SCHEMA, POOL_VERSION
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.helpers.raw_episodes import META, write_partition
 

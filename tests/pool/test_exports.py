@@ -27,7 +27,8 @@ from sagecc.pool.derivation import build_pool
 from sagecc.pool.exports import to_huggingface
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
-from sagecc.schemas.pool import EPISODES_FILE, FEATURE_NAMES, PARTS, VERSION_KEY, partition
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition
+from sagecc.schemas.pool import FEATURE_NAMES, VERSION_KEY
 from tests.conftest import ROOT
 from tests.helpers.raw_episodes import write_partition
 
