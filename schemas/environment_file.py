@@ -9,17 +9,17 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from sagecc.common import shipped
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import (
     MAX_FLOWS,
@@ -156,7 +156,7 @@ def load_environment(path: Path) -> Environment:
     Raises SageccError, one line naming the file, the place in it and what to do.
     """
     path = shipped.environment(path)
-    document = _parse(path)
+    document = parse(path.read_bytes(), str(path))
     try:
         part = EnvironmentPart.model_validate(document)
     except ValidationError as error:
@@ -283,45 +283,6 @@ def _at(path: Path, where: str = "") -> Iterator[None]:
     except SageccError as error:
         place = f"{where}: " if where else ""
         raise SageccError(f"{path}: {place}{str(error).removeprefix('environment: ')}") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML whose keys are unique, and in which 1e-3 is a number."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for index, key in enumerate(keys):
-            if any(key.value == earlier.value for earlier in keys[:index]):
-                raise yaml.MarkedYAMLError(None, None, f"the key '{key.value}' stands here twice", key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), [*"-+0123456789"]
-)
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    for index, (key, _) in enumerate(pairs):
-        if any(key == earlier for earlier, _ in pairs[:index]):
-            raise ValueError(f"the key '{key}' stands in one object twice")
-    return dict(pairs)
-
-
-def _parse(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            return json.loads(text, object_pairs_hook=_unique)
-        return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise SageccError(f"{path}{line}: no YAML: {error.problem or error.context}") from None
-    except json.JSONDecodeError as error:
-        raise SageccError(f"{path}, line {error.lineno}: no JSON: {error.msg}") from None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise SageccError(f"{path}: cannot be read: {error}") from None
 
 
 _PARTS: Mapping[str, type[_Part]] = MappingProxyType(

@@ -81,7 +81,7 @@ def test_same_files_in_any_order_with_any_number_of_processes(kernel: Path, tmp_
 
 def test_what_is_stored(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
-    folder = partition(tmp_path, "custom", "cubic")
+    folder = tmp_path / partition("custom", "cubic")
     table = read_table(folder / "part-000.parquet")
     assert table.schema.equals(RAW_SCHEMA)
     names = table["episode_id"].to_pylist()
@@ -142,7 +142,7 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
 
 def test_killed_between_the_two_renames(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    folder = partition(tmp_path, "custom", "cubic")
+    folder = tmp_path / partition("custom", "cubic")
     before = hashes(tmp_path)
     folder.rename(folder.with_name(f".tmp-{folder.name}"))
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
@@ -170,7 +170,7 @@ def broken_policy(scheme: str) -> Controller:
 def test_policies_are_collected_too(kernel: Path, tmp_path: Path) -> None:
     names = ("policy:models/a",)
     collect(ENVIRONMENTS[:2], names, tmp_path, kernel, local(2), progress=False, controllers=constant_window)
-    table = read_table(tmp_path / "set=custom" / "scheme=policy:models_a" / "part-000.parquet")
+    table = read_table(tmp_path / "set=custom" / "scheme=policy:models%2Fa" / "part-000.parquet")
     assert set(table["cwnd_pkts"].to_pylist()) <= {10, 20}
     again = Partition(tmp_path, "custom", names[0], identity_of_source("pure")).stored()
     assert set(again) == {f"{e.id}.policy:models/a.0" for e in ENVIRONMENTS[:2]}
@@ -336,7 +336,7 @@ def synthetic_episode(environment: Environment, length: int) -> Episode:
 def test_an_episode_of_another_specification_is_run_again(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
     before = hashes(tmp_path)
-    path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
+    path = tmp_path / partition("custom", "cubic") / "episodes.parquet"
     table = pq.read_table(path)
     digests = table["spec_sha256"].to_pylist()
     assert len(set(digests)) == len(ENVIRONMENTS)
@@ -373,7 +373,7 @@ def test_a_full_disk_stops_with_the_file_named_and_leaves_no_half_file(kernel: P
 
 def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
+    path = tmp_path / partition("custom", "cubic") / "episodes.parquet"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(
         SageccError, match=r"episodes\.parquet cannot be read .* remove its folder and collect it again"
@@ -383,7 +383,7 @@ def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
 
 def test_raw_of_another_version_is_refused(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    path = partition(tmp_path, "custom", "cubic") / "part-000.parquet"
+    path = tmp_path / partition("custom", "cubic") / "part-000.parquet"
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({"sagecc.raw_version": "9.0"}), path)
     with pytest.raises(SageccError, match=r"has raw version 9\.0, this program reads 1\.0"):

@@ -43,7 +43,7 @@ class Lab:
 
     def __call__(self, environments, policies, out):
         self.calls.append(tuple(policies))
-        todo = {(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()}
+        todo = {(e, p) for e in environments for p in policies if not (out / partition(e.set, p)).exists()}
         write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})
 
 
@@ -82,8 +82,8 @@ def test_retrained_policy_is_run_again(raw, tmp_path, policy):
 def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path):
     def left(policies):
         for name in ("policy:a", "policy:b", "policy:c"):
-            partition(tmp_path, "I", name).mkdir(parents=True, exist_ok=True)
-            partition(tmp_path / SPOOL, "I", name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / partition("I", name)).mkdir(parents=True, exist_ok=True)
+            (tmp_path / SPOOL / partition("I", name)).mkdir(parents=True, exist_ok=True)
         forget_changed_policies(tmp_path, policies)
         assert json.loads((tmp_path / "policies.json").read_text()) == policies
         return sorted(path.name for path in tmp_path.rglob("scheme=*"))
@@ -117,7 +117,7 @@ def test_missing_heuristic_says_what_to_do(raw, tmp_path):
 
 
 def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
-    shutil.rmtree(partition(raw, "II", "vegas"))
+    shutil.rmtree(raw / partition("II", "vegas"))
     league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
     assert league.missing == {"vegas": [ENVIRONMENTS[2].id]}
     lost = league.standings.filter((pl.col("set") == "II") & (pl.col("scheme") == "vegas")).to_dicts()[0]

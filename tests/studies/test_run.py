@@ -212,7 +212,7 @@ def test_the_command_says_what_is_wrong_in_one_line(machinery: Machinery) -> Non
 
 
 def test_the_command_fails_where_a_training_did(machinery: Machinery) -> None:
-    harness.RUNS.parent.mkdir()
+    harness.RUNS.parent.mkdir(parents=True)
     harness.RUNS.write_text("{base: tiny, pool: p, leagues: {smoke: raw}, runs: {one: {}}}")
     machinery.error = SageccError("training diverged")
     done = CliRunner().invoke(harness.command, [])
