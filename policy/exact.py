@@ -192,7 +192,7 @@ def scaled(scaling: Scaling, x: Floats) -> Floats:
 
 
 class ExactOps:
-    """learner.inference's Ops on float32 arrays, contiguous by row.
+    """policy.inference's Ops on float32 arrays, contiguous by row.
 
     Weights are laid out anew when they are first used, so they must not be changed in place afterwards.
     """

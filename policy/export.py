@@ -104,7 +104,7 @@ def _values(sizes: dict[str, int]) -> list[Any]:
 
 
 class TensorFlowOps:
-    """learner.inference's Ops on TensorFlow tensors, of operations that LiteRT has."""
+    """policy.inference's Ops on TensorFlow tensors, of operations that LiteRT has."""
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
         """X w + b."""
@@ -151,7 +151,7 @@ class TensorFlowOps:
 
 
 class OnnxOps:
-    """learner.inference's Ops as nodes of an ONNX graph; tensors are names."""
+    """policy.inference's Ops as nodes of an ONNX graph; tensors are names."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
