@@ -30,6 +30,7 @@ from sagecc.schemas.environment import (
     Environment,
     Flow,
     Link,
+    LossStep,
     RateStep,
     Reward,
     Trace,
@@ -66,6 +67,13 @@ class DelayStepPart(_Part):
     delay_ms: Number = Field(description="the propagation takes this long (ms)")
 
 
+class LossStepPart(_Part):
+    """A probability of loss from a moment on."""
+
+    t_s: Number = Field(description="from this moment on (s)")
+    loss: Number = Field(description="a packet is lost before the queue with this probability")
+
+
 class TracePart(_Part):
     """A trace within the file."""
 
@@ -100,8 +108,12 @@ class LinkPart(_Part):
     target_ms: Number | None = Field(default=None, description="delay target of codel and pie, bound of bode (ms)")
     interval_ms: Number | None = Field(default=None, description="interval of codel and pie (ms)")
     loss: Number = Field(default=0.0, description="probability that a packet is lost before the queue")
+    losses: tuple[LossStepPart, ...] = Field(default=(), description="later changes of that probability")
     jitter_ms: Number = Field(default=0.0, description="each packet's propagation differs by up to +- this (ms)")
     jitter_reorders: Flag = Field(default=False, description="whether jitter may change the packets' order")
+    delay_reorders: Flag = Field(
+        default=False, description="whether packets overtake others where the delay falls, as netem's do"
+    )
     grain_ms: Number = Field(default=0.0, description="packets leave only at multiples of this (ms)")
 
 
@@ -234,7 +246,7 @@ def _directions(path: Path, part: EnvironmentPart) -> tuple[tuple[LinkPart, ...]
 
 _SAME = (
     *("delay_ms", "queue_bytes", "queue_packets", "discipline", "target_ms", "interval_ms"),
-    *("loss", "jitter_ms", "jitter_reorders", "grain_ms"),
+    *("loss", "jitter_ms", "jitter_reorders", "delay_reorders", "grain_ms"),
 )
 """Fields that a LinkPart and a Link share as they are."""
 
@@ -251,6 +263,7 @@ def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
             rates=steps,
             trace=_trace(path, part.trace),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
+            losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
             **{name: getattr(part, name) for name in _SAME},
         )
         if part.queue_bdp is None:
@@ -292,6 +305,7 @@ _PARTS: Mapping[str, type[_Part]] = MappingProxyType(
         "return_links": LinkPart,
         "rates": RateStepPart,
         "delays": DelayStepPart,
+        "losses": LossStepPart,
         "trace": TracePart,
         "flow": FlowPart,
         "cross": CrossPart,
