@@ -26,7 +26,7 @@ repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), t
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
-full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/collecting.md)
+full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md)
 	@python -m scripts.repro --full
 
 .PHONY: kernel
@@ -71,7 +71,7 @@ BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-jitter b
 RENDER = python -m benchmarks.render && python -m scripts.figures
 
 .PHONY: bench $(BENCHMARKS)
-bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
+bench: $(BENCHMARKS) ## Measure, and write docs/measured/benchmarks.md
 $(BENCHMARKS): bench-%: kernel
 	python -m benchmarks.$*
 	$(RENDER)
@@ -87,7 +87,7 @@ bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in rea
 	$(RENDER)
 
 .PHONY: bench-mahimahi
-bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/fidelity.md
+bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/method/fidelity.md
 	python -m studies.mahimahi
 	$(RENDER)
 
@@ -111,12 +111,12 @@ bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAG
 	$(RENDER)
 
 .PHONY: policies
-policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
+policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run); docs/measured/results.md
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	python -m studies.training.render && python -m scripts.figures; exit $$status
 
 .PHONY: grid-league
-grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/results.md
+grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/measured/results.md
 	sagecc league --profile full --raw datasets/full/raw --out .cache/training/full-grid
 	cp .cache/training/full-grid/league.json studies/training/full-grid.json
 	python -m studies.training.render && python -m scripts.figures
@@ -134,8 +134,24 @@ figures: ## Write the numbers of docs/figures.yaml into the prose of README.md a
 	@python -m scripts.figures
 
 .PHONY: columns
-columns: ## Write docs/columns.md, the data dictionary, from schemas/
+columns: ## Write docs/reference/columns.md, the data dictionary, from schemas/
 	@python -m scripts.columns_page
+
+.PHONY: commands configuration
+commands: ## Write docs/reference/commands.md from what the commands' --help says
+	@python -m scripts.commands_page
+
+configuration: ## Write docs/reference/configuration.md from the fields of learner/config.py
+	@python -m scripts.configuration_page
+
+.PHONY: docs
+docs: build/docs-venv/.locked ## Build the documents as a site with search into build/site
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet
+
+build/docs-venv/.locked: requirements/docs.txt
+	@rm -rf build/docs-venv && python3 -m venv build/docs-venv
+	@build/docs-venv/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
 
 .PHONY: card
 card: ## Write the pool's card, datasets/README.md, and its description for machines, datasets/croissant.json

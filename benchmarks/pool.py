@@ -34,7 +34,7 @@ from sagecc.pool.views import open_pool
 
 RAW = Path("datasets/full/raw")
 LEAGUE = Path("leagues/results")
-QUERIES = Path("docs/queries.md")
+QUERIES = Path("docs/guide/query.md")
 CORES = 2
 PARTITIONS = (2, 8, 26)
 LOOK_UPS = 20
@@ -170,7 +170,7 @@ def look_up(pool: Path) -> Figures:
 
 
 def queries(pool: Path) -> Figures:
-    """Ask the questions of docs/queries.md on the whole pool, warm; raw and league as they lie here."""
+    """Ask the questions of docs/guide/query.md on the whole pool, warm; raw and league as they lie here."""
     league = LEAGUE.resolve() if (LEAGUE / "scores.parquet").exists() else None
     sections = [section.partition("\n") for section in QUERIES.read_text().split("\n## ")[1:]]
     times = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md from benchmarks/results/*.json: no figure there is typed."""
+"""Writes docs/measured/benchmarks.md from benchmarks/results/*.json: no figure there is typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import studies
 from benchmarks.machine import RESULTS
 from sagecc.common.files import write_atomically
 
-PAGE = Path("docs/benchmarks.md")
+PAGE = Path("docs/measured/benchmarks.md")
 FOLDERS = (RESULTS, studies.RESULTS)
 HEAD = """# Benchmarks
 
@@ -135,7 +135,7 @@ Flat links for {result["duration_s"]:g} s, in the lab and in real time on the ho
 delay line in user space). Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over host - 1, for the
 median, and for the calmest run, in which tbf stalled least. Queueing: mean, transmission included. Jittered: the lab
 with jitter as far as 99 % of the delay line's packets were off.
-[fidelity.md](fidelity.md) says how it was measured and what explains the differences.
+[Fidelity](../method/fidelity.md) says how it was measured and what explains the differences.
 
 | scheme | Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | calmest \
 | lab queueing ms | host ms | apart | calmest | jittered ms |
@@ -169,7 +169,7 @@ def profile(result: dict[str, Any]) -> str:
 
 perf's samples of the guest, by groups of function names, so good to a percent or two. Cubic, 40 ms, 1 BDP, 60 virtual
 seconds; "start and end" is an episode of 0.05 virtual seconds. What the groups mean: [the virtual-time
-kernel](virtual-time-kernel.md#what-it-costs).
+kernel](../method/virtual-time-kernel.md#what-it-costs).
 
 | | {" | ".join(shares)} |
 |---|{"---:|" * len(shares)}
@@ -195,7 +195,7 @@ def execution(result: dict[str, Any]) -> str:
     return f"""## A policy's step (`make bench-execution`)
 
 One core; scaling and network of one decision for a batch of flows; milliseconds, median (99th percentile).
-[learner.md](learner.md#runtimes) says what the runtimes are.
+[The learner](../method/learner.md#runtimes) says what the runtimes are.
 
 | network | parameters | runtime | {" | ".join(f"{batch:,} flow{'s' if batch > 1 else ''}" for batch in batches)} |
 |---|---:|---|{"---:|" * len(batches)}
@@ -251,7 +251,7 @@ def policy_fidelity(result: dict[str, Any]) -> str:
 
 `{result["policy"]}` on flat links for {result["duration_s"]:g} s, in the lab and under `sagecc_pure` in real time.
 Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over the host's median - 1.
-[deploy.md](deploy.md#is-it-the-labs-policy) shows the windows and says what explains the differences.
+[Fidelity](../method/fidelity.md#a-policy-in-the-lab-and-on-a-stock-kernel) shows the windows and says what explains the differences.
 
 | Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | lab window | host window | apart |
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -380,7 +380,7 @@ starts in {result["command_s"]:.1f} s. Open connection: as in the shell.
 |---|---:|---:|
 {asked}
 
-The questions of [queries.md](queries.md) on the full pool, in turn, warm:
+The questions of [query](../guide/query.md#questions) on the full pool, in turn, warm:
 
 | | s |
 |---|---:|
@@ -395,7 +395,7 @@ def lockstep(result: dict[str, Any]) -> str:
 
 A league's {result["environments"]} environments of `small`, played one by one and many in step; the same bytes every
 time. Seconds; CPU time counts guests and host, storing included. Times as fast: by wall time, against one by one in one
-process. The guests' own CPU time is the floor; [execution.md](execution.md) says how to read it. The machine's load
+process. The guests' own CPU time is the floor; [the learner](../method/learner.md#many-labs-in-step) says how to read it. The machine's load
 average was {result["load_average"]} at the end.
 
 {tables}
@@ -477,7 +477,7 @@ on any machine. Queueing: mean, transmission included. Window: mean from {result
 
 {_late(result["latency"])}
 
-A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([why](execution.md#policies-that-flood)):
+A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([why](../method/learner.md#policies-that-flood)):
 
 | window, packets | paced | packets dropped | guest, CPU s | host, CPU s |
 |---:|---|---:|---:|---:|
@@ -528,7 +528,7 @@ def orca(result: dict[str, Any]) -> str:
     )
     return f"""## Orca's published actor (`SAGECC_ORCA=FOLDER make bench-orca`)
 
-Imported from its authors' checkpoint ([policies.md](policies.md#orca)), in a league of `{result["profile"]}` with the
+Imported from its authors' checkpoint ([your own scheme](../guide/your-own-scheme.md#orca)), in a league of `{result["profile"]}` with the
 13 heuristics and `models/sagecc-1`; virtual time, so these figures are the same on any machine. Share: mean of goodput
 over the fair share in Set II, beside a Cubic flow.
 
@@ -693,7 +693,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def page() -> str:
-    """Return docs/benchmarks.md as the results say it."""
+    """Return docs/measured/benchmarks.md as the results say it."""
     parts = [HEAD]
     for name, section in SECTIONS.items():
         path = next((path for folder in FOLDERS if (path := folder / f"{name}.json").exists()), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/columns.md, the data dictionary, from schemas/: no row there is typed."""
+"""Writes docs/reference/columns.md, the data dictionary, from schemas/: no row there is typed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from sagecc.common.files import write_atomically
 from sagecc.schemas.pool import POOL_VERSION, WINDOW_NAMES, dictionary
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "columns.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "columns.md"
 
 TABLES = {
-    "transitions": "A row a tick of 10 ms: state, action, reward. In `set=.../scheme=.../part-*.parquet`; SQL adds the"
-    " columns `set` and `scheme`.",
-    "episodes": "A row an episode. In `episodes.parquet`.",
-    "raw": "A row a tick as the kernel and the bottleneck counted it, from which the others are derived. In"
+    "transitions": "A row per tick of 10 ms: state, action, reward. In `set=.../scheme=.../part-*.parquet`; SQL adds"
+    " the columns `set` and `scheme`.",
+    "episodes": "A row per episode. In `episodes.parquet`.",
+    "raw": "A row per tick as the kernel and the bottleneck counted it, from which the others are derived. In"
     " `datasets/raw`, not in the pool.",
 }
 
@@ -24,8 +24,8 @@ def page() -> str:
     parts = [
         "# Every column\n",
         "Written by `make columns` from `schemas/pool.py` and `schemas/raw.py`, which are the contract: the files'"
-        " schemas and metadata, the view `columns` of [SQL](queries.md) and the checks of `sagecc pool check` come from"
-        f" there too. Pool version {POOL_VERSION}, observation windows of"
+        " schemas and metadata, the view `columns` of [SQL](../guide/query.md) and the checks of `sagecc pool check`"
+        f" come from there too. Pool version {POOL_VERSION}, observation windows of"
         f" {', '.join(map(str, WINDOW_NAMES['all']))} ticks.\n",
         "Table 1: the row of the paper's table. Bounds: what every value keeps; numbers are finite everywhere.\n",
     ]

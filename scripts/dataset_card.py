@@ -108,7 +108,7 @@ The data is not in Git; its hashes are. Whoever has the repository can make the 
 ```sh
 make repro                      # datasets/pool, the small grid
 make full                       # datasets/full/pool, the whole grid
-dvc pull datasets/pool          # where a team keeps a remote: docs/versions.md
+dvc pull datasets/pool          # where a team keeps a remote: docs/guide/collect.md
 ```
 
 ```python
@@ -117,9 +117,10 @@ import datasets
 rows = datasets.load_dataset("./datasets", "small-transitions", split="train", streaming=True)
 ```
 
-DuckDB, Polars and Arrow read the Parquet files as they lie ([docs/queries.md](../docs/queries.md)).
-`sagecc pool export` writes Minari, RLDS and Hugging Face datasets with one observation vector a row
-([docs/datasets.md](../docs/datasets.md)). [croissant.json](croissant.json) describes files and columns for machines.
+DuckDB, Polars and Arrow read the Parquet files as they lie ([query](../docs/guide/query.md)).
+`sagecc pool export` writes Minari, RLDS and Hugging Face datasets with one observation vector per row
+([export](../docs/guide/query.md#export-to-other-libraries)). [croissant.json](croissant.json) describes files and
+columns for machines.
 
 ## What a row is
 
@@ -127,7 +128,7 @@ DuckDB, Polars and Arrow read the Parquet files as they lie ([docs/queries.md](.
   averages and extremes over {windows}), the input of the paper's Table 1. Action: the ratio of the congestion window
   a tick later to the one now. Reward: R1, rate against delay and loss, for a flow alone (Set I); R2, a fair share of
   the bottleneck, for a flow beside Cubic (Set II).
-- [Every column](../docs/columns.md) with type, unit, formula and bounds; the files carry them too.
+- [Every column](../docs/reference/columns.md) with type, unit, formula and bounds; the files carry them too.
 - `episodes.parquet` has a row for each episode: the network with all its parameters, scheme, seed, goodput, delay,
   losses, return. Rows of the pool have its `episode_id`; `set` and `scheme` are in the folders' names.
 - No split is prescribed. Networks that no training should see: `sagecc environments --profile heldout`.
@@ -137,9 +138,9 @@ DuckDB, Polars and Arrow read the Parquet files as they lie ([docs/queries.md](.
 Each episode is one run of a real Linux kernel (6.12, user mode) in virtual time: a flow under the scheme's control over
 a bottleneck whose rate, delay and queue are set, sampled every 10 ms. The same specification and seed give the same
 bytes on any x86-64 Linux. Features and rewards are derived from the raw counters, with the constants of Sage's public
-code. The details: [docs/collecting.md](../docs/collecting.md),
-[docs/virtual-time-kernel.md](../docs/virtual-time-kernel.md), [docs/fidelity.md](../docs/fidelity.md),
-[docs/pool.md](../docs/pool.md). `sagecc pool check` verifies every file, row and episode.
+code. The details: [collect](../docs/guide/collect.md),
+[the virtual-time kernel](../docs/method/virtual-time-kernel.md), [fidelity](../docs/method/fidelity.md),
+[the pool](../docs/reference/formats.md#the-pool). `sagecc pool check` verifies every file, row and episode.
 
 ## Uses
 

@@ -31,7 +31,7 @@ NUMBER = re.compile(r"<!-- = (?P<name>[\w-]+) -->(?P<text>.*?)<!-- / -->", re.DO
 
 def pages() -> list[Path]:
     """Return the pages that may hold numbers."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def names(page: str) -> set[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BBR v1 and BBRv2 on the same links: measures, and puts the tables into docs/bbr2.md.
+"""BBR v1 and BBRv2 on the same links: measures, and puts the tables into docs/method/schemes.md.
 
 Virtual time: the figures depend on the kernel's bytes and the seed, not on the machine.
 """
@@ -18,7 +18,7 @@ from sagecc.common.files import write_atomically
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
 
 KERNEL = Path("build/sagecc-linux")
-PAGE = Path("docs/bbr2.md")
+PAGE = Path("docs/method/schemes.md")
 BEGIN, END = "<!-- studies/bbr2.py begins -->", "<!-- studies/bbr2.py ends -->"
 RTT_MS = 40
 OWN = "own"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jitter and an emulator's grain do to a scheme: measures, and puts tables and picture into docs/jitter.md.
+"""What jitter and an emulator's grain do to a scheme: measures, and puts tables and picture into docs/method/fidelity.md.
 
 48 Mbps, 40 ms, a queue of 1 BDP, one flow, 30 s, three seeds. Virtual time: the figures depend on the kernel's
 bytes and the seeds, not on the machine.
@@ -27,7 +27,7 @@ from sagecc.schemas.environment import MTU_BYTES, Environment, Link
 from studies import RESULTS
 
 KERNEL = Path("build/sagecc-linux")
-PAGE = Path("docs/jitter.md")
+PAGE = Path("docs/method/fidelity.md")
 PICTURE = Path("docs/img/jitter.png")
 MARKS = "<!-- studies/jitter.py: {} begins -->", "<!-- studies/jitter.py: {} ends -->"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m studies.training.render`: writes the tables of docs/results.md; the prose around them stays."""
+"""`python -m studies.training.render`: writes the tables of docs/measured/results.md; the prose around them stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from studies.training.run import BASELINE, RESULT_VERSION, RESULTS
 
-PAGE = Path("docs/results.md")
+PAGE = Path("docs/measured/results.md")
 GRID = Path("studies/training/full-grid.json")
 """league.json of the 13 heuristics over the paper's grid (`make grid-league`)."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/leagues.md says of rules and tables is what the code has."""
+"""What docs/method/leagues.md says of rules and tables is what the code has."""
 
 import re
 
@@ -18,7 +18,7 @@ from sagecc.leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENC
 from sagecc.leagues.transitions import LIMIT, SIZE, STATE
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs/leagues.md").read_text()
+PAGE = (ROOT / "docs/method/leagues.md").read_text()
 TEXT = " ".join(PAGE.split())
 
 

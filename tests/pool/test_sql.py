@@ -113,7 +113,7 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
 
 
 def queries_of_the_docs() -> dict[str, str]:
-    """The questions of docs/queries.md by their titles."""
+    """The questions of docs/guide/query.md by their titles."""
     text = (ROOT / "docs" / "queries.md").read_text()
     sections = [section.partition("\n") for section in text.split("\n## ")[1:]]
     found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}

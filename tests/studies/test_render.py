@@ -111,19 +111,19 @@ def test_the_page_keeps_its_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "docs").mkdir()
     (tmp_path / "studies/training/results").mkdir(parents=True)
     page = "# R\n<!-- grid:begin -->\nformer\n<!-- grid:end -->\nprose\n<!-- runs:begin -->\n<!-- runs:end -->\nmore\n"
-    (tmp_path / "docs/results.md").write_text(page)
+    (tmp_path / "docs/measured/results.md").write_text(page)
     (tmp_path / "studies/training/full-grid.json").write_text(json.dumps(league()))
     main()
-    text = (tmp_path / "docs/results.md").read_text()
+    text = (tmp_path / "docs/measured/results.md").read_text()
     assert "former" not in text
     assert "among the first four" in text.split("prose")[0]
     assert text.endswith("<!-- runs:begin -->\nNo run yet: `make policies`.\n<!-- runs:end -->\nmore\n")
     main()
-    assert (tmp_path / "docs/results.md").read_text() == text
+    assert (tmp_path / "docs/measured/results.md").read_text() == text
 
 
 def test_lost_marks_and_damaged_results_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(SageccError, match=r"docs/results.md: the marks <!-- runs:begin --> and"):
+    with pytest.raises(SageccError, match=r"docs/measured/results.md: the marks <!-- runs:begin --> and"):
         fill("# R\n<!-- runs:begin -->\n", "runs", "")
     (tmp_path / "a.json").write_text('{"version": 0}')
     with pytest.raises(SageccError, match=r"a\.json: version 0, not 1"):
