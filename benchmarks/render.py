@@ -251,7 +251,8 @@ def policy_fidelity(result: dict[str, Any]) -> str:
 
 `{result["policy"]}` on flat links for {result["duration_s"]:g} s, in the lab and under `sagecc_pure` in real time.
 Host: median (lowest-highest) of {result["repeats"]} runs. Apart: lab over the host's median - 1.
-[Fidelity](../method/fidelity.md#a-policy-in-the-lab-and-on-a-stock-kernel) shows the windows and says what explains the differences.
+[Fidelity](../method/fidelity.md#a-policy-in-the-lab-and-on-a-stock-kernel) shows the windows and says what explains the
+differences.
 
 | Mbps | RTT ms | queue BDP | lab Mbps | host Mbps | apart | lab window | host window | apart |
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -395,7 +396,8 @@ def lockstep(result: dict[str, Any]) -> str:
 
 A league's {result["environments"]} environments of `small`, played one by one and many in step; the same bytes every
 time. Seconds; CPU time counts guests and host, storing included. Times as fast: by wall time, against one by one in one
-process. The guests' own CPU time is the floor; [the learner](../method/learner.md#many-labs-in-step) says how to read it. The machine's load
+process. The guests' own CPU time is the floor;
+[the learner](../method/learner.md#many-labs-in-step) says how to read it. The machine's load
 average was {result["load_average"]} at the end.
 
 {tables}
@@ -477,7 +479,8 @@ on any machine. Queueing: mean, transmission included. Window: mean from {result
 
 {_late(result["latency"])}
 
-A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s ([why](../method/learner.md#policies-that-flood)):
+A fixed window on 48 Mbps, 40 ms, a queue of 1 BDP, for {result["flood_s"]} s
+([why](../method/learner.md#policies-that-flood)):
 
 | window, packets | paced | packets dropped | guest, CPU s | host, CPU s |
 |---:|---|---:|---:|---:|
@@ -528,7 +531,8 @@ def orca(result: dict[str, Any]) -> str:
     )
     return f"""## Orca's published actor (`SAGECC_ORCA=FOLDER make bench-orca`)
 
-Imported from its authors' checkpoint ([your own scheme](../guide/your-own-scheme.md#orca)), in a league of `{result["profile"]}` with the
+Imported from its authors' checkpoint ([your own scheme](../guide/your-own-scheme.md#orca)), in a league of
+`{result["profile"]}` with the
 13 heuristics and `models/sagecc-1`; virtual time, so these figures are the same on any machine. Share: mean of goodput
 over the fair share in Set II, beside a Cubic flow.
 

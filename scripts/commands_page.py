@@ -41,8 +41,7 @@ def section(command: click.Command, context: click.Context) -> str:
     for text in inspect.cleandoc(command.help or "").split("\n\n"):
         kept = text.startswith(VERBATIM)
         parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if kept else f"{' '.join(text.split())}\n")
-    options = [each for each in command.get_params(context) if isinstance(each, click.Option) and each.name != "help"]
-    records = [option.get_help_record(context) for option in options]
+    records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
     rows = [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in filter(None, records)]
     if rows:
         parts += ["| option | what |\n|---|---|\n" + "\n".join(rows) + "\n"]

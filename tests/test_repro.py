@@ -73,17 +73,17 @@ def start(folder: Path, *args: str) -> subprocess.Popen[str]:
     )
 
 
-def ask_as_the_readme_does(folder: Path) -> None:
-    """Run the README's SQL on the pool of `folder`: through the command, and in DuckDB on the files as they lie."""
-    readme = (ROOT / "README.md").read_text()
-    questions = re.findall(r'^sagecc sql "(.+?)"', readme, re.MULTILINE)
+def ask_as_the_guide_does(folder: Path) -> None:
+    """Run the first hour's SQL on the pool of `folder`: through the command, and in DuckDB on the files as they lie."""
+    page = (ROOT / "docs/guide/first-hour.md").read_text()
+    questions = re.findall(r'^sagecc sql "(.+?)"', page, re.MULTILINE)
     assert questions
     for question in questions:
         command = [sys.executable, "-m", "sagecc", "sql", question]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, f"{question}: {done.stderr}"
         assert "vegas" in done.stdout or "srtt" in done.stdout
-    queries = re.findall(r"```sql\n(.+?)```", readme, re.DOTALL)
+    queries = re.findall(r"```sql\n(.+?)```", page, re.DOTALL)
     assert queries
     for query in queries:
         with duckdb.connect() as connection:
@@ -124,7 +124,7 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
         [sys.executable, "-m", "dvc", "status", "--json", "dvc.yaml"], cwd=clone, capture_output=True, text=True
     )
     assert json.loads(status.stdout) == {"code": ["always changed"]}
-    ask_as_the_readme_does(clone)
+    ask_as_the_guide_does(clone)
     changed = subprocess.run(["git", "status", "--short"], cwd=clone, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in changed.splitlines()} <= {*repro.LOCKS, "params.yaml"}
 
