@@ -22,9 +22,8 @@ def text(summary: Summary) -> str:
 
 def markdown(summary: Summary) -> str:
     """Return the same standings as a table in Markdown."""
-    head, *rows = _standings(summary)
-    lines = [head, ["---:", "---", *("---:" for _ in head[2:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head, *rows = (f"| {' | '.join(line)} |" for line in _standings(summary))
+    return "\n".join([head, f"|---:|---|{'---:|' * len(summary['environments'])}", *rows])
 
 
 def _standings(summary: Summary) -> list[list[str]]:

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import render
-from sagecc.common.errors import SageccError
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from scripts import columns_page, figures
+from scripts import pages
 from tests.conftest import ROOT
 
 LAYERS = {
@@ -219,29 +217,17 @@ def test_the_commands_of_the_readme_exist() -> None:
     called = set(re.findall(r"(?:^|`)sagecc ([a-z-]+)", readme, re.MULTILINE))
     commands = {path.stem for path in (ROOT / "sagecc" / "commands").glob("[a-z]*.py")}
     assert {"run", "collect", "pool", "train", "league", "sql"} <= called <= commands
-    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- league:begin -->")
+    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- = league -->")
 
 
-def test_the_data_dictionary_is_that_of_the_schemas() -> None:
-    assert columns_page.PAGE.read_text() == columns_page.page(), "docs/columns.md is out of date: make columns"
+def test_every_page_is_what_its_sources_say() -> None:
+    for path, text in pages.made().items():
+        assert path.read_text() == text, f"{path.relative_to(ROOT)} is out of date: make pages"
 
 
-def test_the_benchmarks_page_is_that_of_their_results() -> None:
-    assert (ROOT / render.PAGE).read_text() == render.page(), "docs/benchmarks.md: python -m benchmarks.render"
-
-
-def test_every_number_of_the_prose_comes_from_a_file() -> None:
-    used: set[str] = set()
-    for page in figures.pages():
-        text = page.read_text()
-        assert figures.fill(text) == text, f"{page.name} is out of date: make figures"
-        used |= figures.names(text)
-    assert used == set(figures.figures()), "docs/figures.yaml has numbers that no page shows"
-
-
-def test_a_number_of_the_prose_must_be_listed() -> None:
-    with pytest.raises(SageccError, match="no figure 'goodput'"):
-        figures.fill("It reaches <!-- = goodput -->48<!-- / --> Mbps.")
+def test_every_text_of_a_template_is_shown() -> None:
+    shown = {name for path in pages.filled_pages() for name in pages.names(path.read_text())}
+    assert shown == set(pages.named())
 
 
 def headings(page: Path) -> set[str]:
