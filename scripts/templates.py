@@ -8,7 +8,7 @@ by that name; names with an underscore in front are the template's own.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -93,8 +93,8 @@ def described(machine: Mapping[str, Any]) -> str:
     return "{cpu}, {cores} cores, {memory_gib} GiB, Linux {kernel}, {date}".format(**machine)
 
 
-def rules(columns: Sequence[object] | int) -> str:
-    """Return that many columns of a table as aligned to the right, in its second line."""
+def rules(columns: Sized | int) -> str:
+    """Return the part of a table's second line that aligns so many columns, or one for each of these, to the right."""
     return "---:|" * (columns if isinstance(columns, int) else len(columns))
 
 
