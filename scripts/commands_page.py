@@ -10,12 +10,11 @@ from pathlib import Path
 import click
 
 from sagecc.cli import cli
-from sagecc.common.files import write_atomically
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-Written by `make commands` from the commands: what `sagecc COMMAND --help` says. Bad input ends with one line and exit
+Written by `make pages` from the commands: what `sagecc COMMAND --help` says. Bad input ends with one line and exit
 status 2.
 """
 VERBATIM = "\b\n"
@@ -55,8 +54,3 @@ def _cell(text: str) -> str:
 def page() -> str:
     """Return the page."""
     return "\n".join([HEAD, *(section(*each) for each in commands(cli, click.Context(cli, info_name="sagecc")))])
-
-
-if __name__ == "__main__":
-    with write_atomically(PAGE) as beside:
-        beside.write_text(page())

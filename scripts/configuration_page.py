@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from sagecc.common.files import write_atomically
 from sagecc.learner import config
 from sagecc.learner.selection import Selection
 
@@ -24,7 +23,7 @@ WHOLE = ("tiny", "small", "paper")
 ENTRY = re.compile(r"^(\w+(?:, \w+)*): ")
 HEAD = """# Configuration
 
-Written by `make configuration` from `learner/config.py`, `learner/selection.py` and `learner/configs/`. A configuration
+Written by `make pages` from `learner/config.py`, `learner/selection.py` and `learner/configs/`. A configuration
 is a YAML file of fields: `sagecc train --config NAME` takes one that comes with sagecc, `--config FILE.yaml` your own.
 `base: NAME` takes what the file does not say from another; `paper+no-gru` is the variant `no-gru` of `paper`. An
 unknown field, a wrong type or a value out of range is an error. [Train](../guide/train.md) says how to use them,
@@ -106,8 +105,3 @@ def page() -> str:
         *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),
     ]
     return "\n".join([*parts, ""])
-
-
-if __name__ == "__main__":
-    with write_atomically(PAGE) as beside:
-        beside.write_text(page())

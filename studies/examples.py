@@ -19,6 +19,7 @@ from benchmarks.machine import save
 from sagecc.collector.lab.episode import run_episode
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
+from studies import RESULTS
 
 EXAMPLES = Path("docs/examples/environments")
 SCHEME = "cubic"
@@ -34,7 +35,7 @@ def main() -> None:
             cases.append((path.stem, False, still(environment)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = list(tqdm(pool.map(measure, *zip(*cases, strict=True)), total=len(cases), desc="examples"))
-    save("examples", {"scheme": SCHEME, "rows": rows})
+    save("examples", {"scheme": SCHEME, "rows": rows}, RESULTS)
 
 
 def still(environment: Environment) -> Environment:
