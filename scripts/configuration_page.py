@@ -58,7 +58,10 @@ def tables(kind: type[Any], values: Mapping[str, Mapping[str, Any]]) -> Iterator
     known = {each.name: each for each in fields(kind)}
     for title, listed in sections(kind.__doc__ or ""):
         if title:
-            yield f"### {title}\n"
+            heading, _, note = title.partition(" (")
+            yield f"### {heading}\n"
+            if note:
+                yield f"{note[0].upper()}{note[1:].removesuffix(')')}.\n"
         yield f"| field | default |{''.join(f' `{name}` |' for name in values)} meaning |"
         yield f"|---|---|{'---|' * len(values)}---|"
         for name, text in listed:
