@@ -19,23 +19,10 @@ import duckdb
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.leagues import table
+from sagecc.leagues.report.folder import read_summary
 from scripts import repro
-from scripts.league_table import BEGIN, END, fill, markdown_table, read_league, text_table
 from tests.conftest import ROOT, copy_project
-
-LEAGUE = {
-    "profile": "smoke",
-    "rules": {"confidence": 0.95},
-    "environments": {"I": 2, "II": 1},
-    "windows": {"I": 8, "II": 4},
-    "ranking": [{"rank": 1, "scheme": "vegas", "mean": 0.75}, {"rank": 2, "scheme": "cubic", "mean": 0.25}],
-    "standings": [
-        {"set": "I", "scheme": "vegas", "winning_rate": 1.0, "low": 0.5, "high": 1.0},
-        {"set": "II", "scheme": "vegas", "winning_rate": 0.5, "low": 0.25, "high": 0.75},
-        {"set": "I", "scheme": "cubic", "winning_rate": 0.0, "low": 0.0, "high": 0.125},
-        {"set": "II", "scheme": "cubic", "winning_rate": 0.5, "low": 0.5, "high": 0.5},
-    ],
-}
 
 
 @pytest.fixture
@@ -73,17 +60,17 @@ def start(folder: Path, *args: str) -> subprocess.Popen[str]:
     )
 
 
-def ask_as_the_readme_does(folder: Path) -> None:
-    """Run the README's SQL on the pool of `folder`: through the command, and in DuckDB on the files as they lie."""
-    readme = (ROOT / "README.md").read_text()
-    questions = re.findall(r'^sagecc sql "(.+?)"', readme, re.MULTILINE)
+def ask_as_the_guide_does(folder: Path) -> None:
+    """Run the first hour's SQL on the pool of `folder`: through the command, and in DuckDB on the files as they lie."""
+    page = (ROOT / "docs/guide/first-hour.md").read_text()
+    questions = re.findall(r'^sagecc sql "(.+?)"', page, re.MULTILINE)
     assert questions
     for question in questions:
         command = [sys.executable, "-m", "sagecc", "sql", question]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, f"{question}: {done.stderr}"
         assert "vegas" in done.stdout or "srtt" in done.stdout
-    queries = re.findall(r"```sql\n(.+?)```", readme, re.DOTALL)
+    queries = re.findall(r"```sql\n(.+?)```", page, re.DOTALL)
     assert queries
     for query in queries:
         with duckdb.connect() as connection:
@@ -105,11 +92,11 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
-    league = read_league(clone / "leagues/results/league.json")
+    league = read_summary(clone / "leagues/results")
     assert league["profile"] == "smoke"
     assert "policy:models/repro" in {row["scheme"] for row in league["ranking"]}
     assert len(league["ranking"]) >= 13
-    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/report.html")
+    assert output.rstrip().endswith(f"{table.text(league)}\nreport: leagues/report.html")
     assert (clone / "leagues/report.html").stat().st_size > 10_000
 
     lock = (clone / "dvc.lock").read_text()
@@ -117,14 +104,14 @@ def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
     output, _ = again.communicate()
     assert again.returncode == 0, output
     assert output.count("didn't change, skipping") == 9 + 26
-    assert output.rstrip().endswith(f"{text_table(league)}\nreport: leagues/report.html")
+    assert output.rstrip().endswith(f"{table.text(league)}\nreport: leagues/report.html")
     assert (clone / "dvc.lock").read_text() == lock
 
     status = subprocess.run(
         [sys.executable, "-m", "dvc", "status", "--json", "dvc.yaml"], cwd=clone, capture_output=True, text=True
     )
     assert json.loads(status.stdout) == {"code": ["always changed"]}
-    ask_as_the_readme_does(clone)
+    ask_as_the_guide_does(clone)
     changed = subprocess.run(["git", "status", "--short"], cwd=clone, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in changed.splitlines()} <= {*repro.LOCKS, "params.yaml"}
 
@@ -223,29 +210,3 @@ def test_choosing_a_profile_changes_two_words(tmp_path: Path) -> None:
     assert params.read_text().splitlines() == [
         {"profile: smoke": "profile: small", "  config: tiny": "  config: small"}.get(line, line) for line in after
     ]
-
-
-def test_the_table_for_a_terminal() -> None:
-    assert text_table(LEAGUE) == (
-        "rank  scheme  Set I                  Set II\n"
-        "1     vegas   100.0 % [50.0, 100.0]  50.0 % [25.0, 75.0]\n"
-        "2     cubic   0.0 % [0.0, 12.5]      50.0 % [50.0, 50.0]"
-    )
-
-
-def test_the_table_for_the_readme() -> None:
-    text = markdown_table(LEAGUE, "docs/img/standings.png")
-    assert "2 schemes in 2 environments of Set I (8 scoring windows) and 1 environment of Set II" in text
-    assert "| 1 | vegas | 100.0 % [50.0, 100.0] | 50.0 % [25.0, 75.0] |" in text
-    readme = f"a\n{BEGIN}\nold\n{END}\nb\n"
-    assert fill(fill(readme, text), text) == f"a\n{BEGIN}\n{text}\n{END}\nb\n"
-    with pytest.raises(SageccError, match="marks"):
-        fill("no marks", text)
-
-
-def test_no_league_yet_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SageccError, match="there is no league yet"):
-        read_league(tmp_path / "league.json")
-    (tmp_path / "league.json").write_text("{")
-    with pytest.raises(SageccError, match="not JSON"):
-        read_league(tmp_path / "league.json")

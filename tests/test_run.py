@@ -204,7 +204,7 @@ def test_what_the_disciplines_are_for(kernel: Path) -> None:
 
 
 def test_jitter_keeps_flows_out_of_step(kernel: Path, tmp_path: Path) -> None:
-    """docs/environments.md, Flows in step: the long flow of a parking lot is nearly shut out without jitter."""
+    """docs/guide/collect.md, some jitter: the long flow of a parking lot is nearly shut out without jitter."""
     path = EXAMPLES / "parking-lot.yaml"
     shaken = played(kernel, "--scheme", "cubic", "--environment", str(path))
     still = tmp_path / "still.yaml"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/leagues.md says of rules and tables is what the code has."""
+"""What the pages say of a league's rules and tables is what the code has."""
 
 import re
 
@@ -18,7 +18,7 @@ from sagecc.leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENC
 from sagecc.leagues.transitions import LIMIT, SIZE, STATE
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs/leagues.md").read_text()
+PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("method/leagues.md", "reference/formats.md"))
 TEXT = " ".join(PAGE.split())
 
 

@@ -10,7 +10,8 @@ import sagecc.commands.league as league_command
 from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
-from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
+from sagecc.leagues import table
+from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save, summary
 from sagecc.leagues.report.files import write_beside
 from sagecc.schemas.partitions import partition
 from tests.helpers.league_episodes import rows, set_one, set_two, write
@@ -159,7 +160,7 @@ def test_a_policy_that_fails_loses_there_and_is_listed(raw, tmp_path, policy):
             "reason": f"{failed}: nan",
         }
     ]
-    assert f"lost unplayed: {policy} in 1 environments, such as {failed}: {failed}: nan" in league_command.table(league)
+    assert f"lost unplayed: {policy} in 1 environments, such as {failed}: {failed}: nan" in table.text(summary(league))
 
 
 def test_a_policy_that_fails_everywhere_is_an_error(raw, tmp_path, policy):

@@ -113,9 +113,10 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
 
 
 def queries_of_the_docs() -> dict[str, str]:
-    """The questions of docs/queries.md by their titles."""
-    text = (ROOT / "docs" / "queries.md").read_text()
-    sections = [section.partition("\n") for section in text.split("\n## ")[1:]]
+    """The questions of docs/guide/query.md by their titles."""
+    text = (ROOT / "docs/guide/query.md").read_text()
+    text = text.partition("\n## Questions\n")[2].partition("\n## ")[0]
+    sections = [section.partition("\n") for section in text.split("\n### ")[1:]]
     found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}
     assert all(len(queries) == 1 for queries in found.values())
     return {title: queries[0] for title, queries in found.items()}
