@@ -144,7 +144,7 @@ card: ## Write the pool's card, datasets/README.md, and its description for mach
 
 .PHONY: golden
 golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
-	python -m tests.collector.test_golden
+	@python -m scripts.golden
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in anew into the files with hashes

@@ -19,9 +19,8 @@ from sagecc.collector.lab.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec,
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from tests.helpers.networks import network
 from tests.helpers.strategies import chain, environments
-
-from .conftest import network
 
 ARRAYS = (
     ("cables", wire.CABLE),

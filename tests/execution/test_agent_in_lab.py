@@ -12,9 +12,8 @@ import numpy.typing as npt
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.pool.features import derive
-from tests.collector.conftest import network
-
-from .test_agent import save_policy
+from tests.helpers.networks import network
+from tests.helpers.policies import save_policy
 
 
 class Watched:

@@ -27,15 +27,17 @@ from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
+from tests.helpers.policies import save_still_policy
 from tests.helpers.stock import (
     ENVIRONMENT,
+    NAME,
     SAGECC,
     Network,
     Transfer,
     bpf_filesystem,
+    connection,
     in_namespaces,
     on_stock_kernel,
-    save_still_policy,
     scheme_in_use,
 )
 
@@ -305,8 +307,6 @@ class Counting:
 
 @on_stock_kernel
 def test_a_driver_meets_new_flows_and_starts_anew_after_a_pause() -> None:
-    from .test_kernel_scheme import NAME, connection
-
     scheme = Scheme(8, NAME)
     scheme.register()
     try:

@@ -38,10 +38,9 @@ from sagecc.pool.reward import friendliness, power
 from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from sagecc.schemas.pool import FEATURE_NAMES
-from tests.collector.conftest import network
-from tests.collector.test_lab import alive, guests
-
-from .test_agent import save_policy
+from tests.helpers.networks import network
+from tests.helpers.policies import save_policy
+from tests.helpers.processes import alive, guests
 
 Actions = npt.NDArray[np.float64]
 
@@ -298,7 +297,7 @@ def test_no_kernel_outlives_its_episode(how: str) -> None:
 
 def test_no_kernel_outlives_a_process_that_never_closes() -> None:
     code = (
-        "import os, gymnasium, execution.environments\nfrom tests.collector.test_lab import guests\n"
+        "import os, gymnasium, sagecc.execution.environments\nfrom tests.helpers.processes import guests\n"
         "envs = gymnasium.make_vec('sagecc/Congestion-v0', num_envs=2)\nenvs.reset(seed=0)\n"
         "print(*guests(os.getpid()))\n"
     )

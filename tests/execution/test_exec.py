@@ -18,7 +18,8 @@ from sagecc.common.errors import SEE_DOCTOR
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.cgroup import PREFIX
 from tests.conftest import ROOT
-from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy
+from tests.helpers.policies import save_still_policy
+from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
 
 pytestmark = on_stock_kernel
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import re
 import shutil
@@ -14,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +26,19 @@ from sagecc.execution.stock import kernel_scheme, libbpf, shared
 from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.stock.shared import MODES, STALL_NS, Shared
 from sagecc.schemas.raw import COUNTERS
-from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
-from tests.helpers.stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
+from tests.helpers.networks import network as lab_network
+from tests.helpers.stock import (
+    ENVIRONMENT,
+    NAME,
+    bpf_filesystem,
+    connection,
+    on_stock_kernel,
+    scheme_in_use,
+    tcp_info,
+    with_libbpf,
+)
 
-NAME = f"sagecc_t{os.getpid()}"
 NEW, POLICY, RENO = range(3)
 
 
@@ -50,18 +57,6 @@ def scheme() -> Iterator[Scheme]:
 def memory(scheme: Scheme) -> Iterator[Shared]:
     with closing(Shared(scheme.descriptors)) as mapped:
         yield mapped
-
-
-@contextmanager
-def connection(name: str = NAME) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield the two ends of a connection over loopback whose first end uses the scheme."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
-        sock.connect(listener.getsockname())
-        other, _ = listener.accept()
-        with other:
-            yield sock, other
 
 
 def exchange(sock: socket.socket, other: socket.socket, size: int = 20_000) -> None:

@@ -26,8 +26,8 @@ from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas import wire
-from tests.collector.conftest import network
 from tests.helpers.checkpoints import PUBLISHED, needs_published
+from tests.helpers.networks import network
 
 Floats = npt.NDArray[np.float32]
 Answer = Callable[[Floats], npt.NDArray[np.floating[Any]]]

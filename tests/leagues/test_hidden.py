@@ -21,10 +21,10 @@ from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
-from tests.collector.conftest import network
 from tests.conftest import ROOT
 from tests.helpers.league_episodes import set_two, write
 from tests.helpers.lively import lively
+from tests.helpers.networks import network
 
 POLICY = ROOT / "models" / "sagecc-1"
 

@@ -12,7 +12,7 @@ from sagecc.collector.run.store import SPOOL, partition
 from sagecc.common.errors import SageccError
 from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save
 from sagecc.leagues.report.files import write_beside
-from tests.helpers.league_episodes import rows, set_one, set_two, write
+from tests.helpers.league_episodes import Lab, rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SCHEMES = ("cubic", "vegas")
@@ -31,19 +31,6 @@ def policy(tmp_path, monkeypatch):
     (tmp_path / "models/sage").mkdir(parents=True)
     (tmp_path / "models/sage/weights").write_text("1")
     return "policy:models/sage"
-
-
-class Lab:
-    """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
-
-    def __init__(self, mbps=8, delay_ms=11):
-        self.calls = []
-        self.figures = [mbps, mbps], [delay_ms, delay_ms]
-
-    def __call__(self, environments, policies, out):
-        self.calls.append(tuple(policies))
-        todo = {(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()}
-        write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})
 
 
 def no_lab(environments, policies, out):

@@ -8,8 +8,7 @@ import sagecc.commands.league as league_command
 from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from tests.helpers.league_episodes import rows, set_one, set_two, write
-from tests.leagues.test_league import Lab
+from tests.helpers.league_episodes import Lab, rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_two(12))
 

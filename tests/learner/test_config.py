@@ -12,16 +12,7 @@ from sagecc.commands.train import command as train
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
 from sagecc.schemas.pool import FEATURE_NAMES
-
-SMALLEST = {
-    "width": 8,
-    "gru": 8,
-    "batch": 2,
-    "window": 4,
-    "steps": 1,
-    "policy_rate": "1e-3",
-    "critic_rate": 1e-3,
-}
+from tests.learner.conftest import SMALLEST
 
 
 def test_shipped_configurations_load() -> None:

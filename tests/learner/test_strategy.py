@@ -29,8 +29,9 @@ from sagecc.learner.strategy import (
     expand_hosts,
     expand_tasks,
 )
+from tests.conftest import ROOT
+from tests.helpers.training import command, curve
 from tests.learner.conftest import episode, write_part
-from tests.learner.test_train import ROOT, command, curve
 
 STEPS = 100
 SMALLER = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}

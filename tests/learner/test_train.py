@@ -9,43 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.numpy import load_file
 
-from sagecc.learner.crr import METRICS
 from sagecc.policy import exact
 from sagecc.policy.artefact import Control, PolicyArtefact
+from tests.conftest import ROOT
+from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
-
-ROOT = Path(__file__).parents[2]
-CONFIG = {
-    "width": 16,
-    "gru": 16,
-    "batch": 16,
-    "window": 8,
-    "steps": 60,
-    "policy_rate": 1e-3,
-    "critic_rate": 1e-3,
-    "atoms": 21,
-    "target_period": 5,
-    "input_transform": "symlog",
-    "input_limit": 5,
-    "action_scale": 0.01,
-    "average": 0.9,
-}
-
-
-def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 0, **changes: Any) -> list[str]:
-    config = folder / f"{name}.yaml"
-    config.write_text(yaml.safe_dump({**CONFIG, **changes}))
-    places = {"pool": pool, "out": folder / "models" / name, "logs": folder / "logs" / name, "cache": folder / "cache"}
-    options = [text for key, value in places.items() for text in (f"--{key}", str(value))]
-    start = [sys.executable, "-m", "sagecc", "train", "--config", str(config)]
-    return [*start, *options, "--checkpoint-every", str(checkpoint_every)]
 
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -54,11 +27,6 @@ def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
 
 def digest(folder: Path, name: str = "a") -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (folder / "models" / name).iterdir()}
-
-
-def curve(folder: Path, name: str = "a") -> list[list[float]]:
-    lines = (folder / "logs" / name / "metrics.jsonl").read_text().splitlines()
-    return [[json.loads(line)[key] for key in ("step", *METRICS)] for line in lines]
 
 
 def steps_logged(folder: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ import pytest
 
 from sagecc.common import code
 from sagecc.common.errors import SageccError
-from sagecc.common.files import sha256_file
 from sagecc.common.manifest import NOTES, Manifest
 from sagecc.pool import derivation as pool_module
 from sagecc.pool.derivation import PoolOptions, PoolResult, build_pool
@@ -29,16 +29,14 @@ from sagecc.schemas.pool import (
     partition_of,
 )
 from sagecc.schemas.raw import RAW_SCHEMA
+from tests.helpers import files
 from tests.helpers.raw_episodes import META, write_partition
+
+hashes = partial(files.hashes, aside=NOTES)
 
 
 def build(raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 2) -> PoolResult:
     return build_pool(raw, out, options, jobs, progress=False)
-
-
-def hashes(out: Path) -> dict[str, str]:
-    files = [path for path in sorted(out.rglob("*")) if path.is_file() and NOTES not in path.parts]
-    return {str(path.relative_to(out)): sha256_file(path) for path in files}
 
 
 @pytest.fixture

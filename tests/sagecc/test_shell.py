@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sagecc.pool.derivation import build_pool
+from tests.conftest import ROOT
 from tests.helpers.raw_episodes import write_partition
 
 COMMAND = (sys.executable, "-m", "sagecc", "sql", "--shell", "--pool")
@@ -75,7 +76,7 @@ def test_commands_of_its_own(pool: Path) -> None:
 def test_a_script_ends_at_its_first_error(pool: Path, text: str, says: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, str(pool)], input=text, capture_output=True, text=True, timeout=120, cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 2
     assert says in done.stderr and done.stderr.count("\n") == 1

@@ -33,9 +33,9 @@ from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
 from sagecc.doctor.tracing import Trial, trial
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf, supervisor
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from tests.collector.test_machine import SECCOMP, mounted
 from tests.conftest import ROOT
-from tests.helpers.seccomp import DOCKER_RULES, PTRACE
+from tests.helpers.mounts import mounted
+from tests.helpers.seccomp import DOCKER_RULES, PTRACE, SECCOMP
 
 OTHER_SHA256 = "0" * 64
 OPTIONAL = ("tensorflow", "tf_keras", "sonnet", "acme", "trfl", "ai_edge_litert", "onnxruntime", "faiss", "ray", "dvc")

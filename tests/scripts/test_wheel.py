@@ -26,7 +26,6 @@ from scripts import kernel_source, try_wheel, wheel
 from tests.conftest import PACKAGES, ROOT, copy_project
 
 
-
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What stands in for the kernel's files: how they come about has tests of its own."""
