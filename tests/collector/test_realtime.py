@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ HERE = why_not()
 on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))
 
 
-def link(environment: Environment, **fields: object) -> Environment:
+def link(environment: Environment, **fields: Any) -> Environment:
     return replace(environment, links=(replace(environment.links[0], **fields),))
 
 
@@ -133,7 +134,9 @@ def test_a_damaged_log_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_packets_of_two_flows_are_told_apart() -> None:
-    ints = lambda *values: np.array(values, np.int64)  # noqa: E731
+    def ints(*values: int) -> npt.NDArray[np.int64]:
+        return np.array(values, np.int64)
+
     log = LinkLog(
         flow=ints(0, 1, 0),
         bytes=ints(1500, 1500, 40),

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -127,7 +128,7 @@ def test_count_parameters_of_the_paper() -> None:
     ],
 )
 @pytest.mark.parametrize("base", ["small", "paper"])
-def test_an_ablation_changes_one_thing(base: str, name: str, changes: dict[str, object]) -> None:
+def test_an_ablation_changes_one_thing(base: str, name: str, changes: dict[str, Any]) -> None:
     assert load(name if base == "small" else f"{base}+{name}") == replace(load(base), **changes)
 
 

@@ -86,7 +86,7 @@ def test_an_evaluations_time_is_not_the_steps(tmp_path: Path) -> None:
 
 
 def test_dvc_draws_every_metric_once() -> None:
-    drawn = []
+    drawn: list[str] = []
     for plot in yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]:
         ((title, fields),) = plot.items()
         assert "'" not in title  # DVC puts it into a page's script between such

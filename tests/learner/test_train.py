@@ -226,7 +226,7 @@ import json, sys
 from pathlib import Path
 from sagecc.learner.config import from_dict
 from sagecc.learner.train import train
-from sagecc.schemas import code
+from sagecc.common import code
 
 config, *places = json.loads(sys.argv[1])
 if len(sys.argv) > 2:

@@ -19,6 +19,7 @@ from sagecc.common.manifest import NOTES, Manifest
 from sagecc.pool import derivation as pool_module
 from sagecc.pool.derivation import PoolOptions, PoolResult, build_pool
 from sagecc.pool.features import Windows, derive
+from sagecc.pool.notes import write_note
 from sagecc.pool.reward import friendliness, power
 from sagecc.schemas.pool import (
     FEATURE_NAMES,
@@ -242,7 +243,7 @@ def test_a_listing_of_other_code_is_written_again_after_a_kill(
     before = hashes(out)
     monkeypatch.setattr(code, "identity", lambda *modules: "other code")
     written: list[Path] = []
-    keep, listing = pool_module.write_note, pool_module._write_episodes
+    keep, listing = write_note, pool_module._write_episodes
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

@@ -76,7 +76,7 @@ class Machinery:
 def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
     monkeypatch.chdir(tmp_path)
     found = Machinery()
-    pool = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
+    pool: SimpleNamespace = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
     for name, value in {
         "train": found.train,
         "collect": found.collect,
@@ -211,7 +211,7 @@ def test_the_command_says_what_is_wrong_in_one_line(machinery: Machinery) -> Non
 
 
 def test_the_command_fails_where_a_training_did(machinery: Machinery) -> None:
-    harness.RUNS.parent.mkdir()
+    harness.RUNS.parent.mkdir(parents=True)
     harness.RUNS.write_text("{base: tiny, pool: p, leagues: {smoke: raw}, runs: {one: {}}}")
     machinery.error = SageccError("training diverged")
     done = CliRunner().invoke(harness.command, [])
