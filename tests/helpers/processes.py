@@ -3,8 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def sigint(ignored: bool = False) -> Iterator[None]:
+    """Let SIGINT do here what it does at a terminal, or be ignored; programs that are started meanwhile inherit it.
+
+    A shell without job control starts what runs in its background with SIGINT ignored.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def parent(pid: int) -> int:

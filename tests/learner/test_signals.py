@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from sagecc.learner.signals import HeldSignals
+from tests.helpers.processes import sigint
 
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell starts what runs in its background with SIGINT ignored; here it is as at a terminal."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with sigint():
+        yield
 
 
 def send(number: signal.Signals) -> None:

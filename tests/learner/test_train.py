@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 from sagecc.policy import exact
 from sagecc.policy.artefact import Control, PolicyArtefact
 from tests.conftest import ROOT
+from tests.helpers.processes import sigint
 from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
 
@@ -98,7 +99,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
 
 
 SIGNALLING = """
-import os, signal, sys
+import os, sys
 import sagecc.cli
 from sagecc.learner.journal import Journal
 
@@ -110,7 +111,6 @@ def add_and_signal(journal, step, *rest):
         os.kill(os.getpid(), number)
     add(journal, step, *rest)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background's shell has it ignored
 Journal.add = add_and_signal
 sagecc.cli.main(sys.argv[1:])
 """
@@ -126,7 +126,8 @@ def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(make_pool:
 
     arguments = command(stopped, pool, checkpoint_every=3600)
     for step, number in ((25, signal.SIGTERM), (38, signal.SIGINT)):
-        done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
+        with sigint():
+            done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
         assert done.returncode == 128 + number, done.stderr
         # Workers agree on a stop within a step, so a signal after it ends the next one.
         assert done.stderr.startswith(f"stopped at step {step + 1} of 60; the same command goes on from there\n")

@@ -29,6 +29,7 @@ from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
 from sagecc.schemas.pool import EPISODES_FILE, FEATURE_NAMES, PARTS, VERSION_KEY, partition
 from tests.conftest import ROOT
+from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
 POLICY = "policy:models/mine"
@@ -331,9 +332,10 @@ def _slow(pool: Path, out: Path) -> subprocess.Popen[str]:
         Source._episode = slow
         sagecc.cli.main(["pool", "export", "--to", "minari", "--pool", {str(pool)!r}, {str(out)!r}])
     """
-    started = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    with sigint():
+        started = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     assert started.stdout is not None
     assert started.stdout.readline() == "under way\n"
     return started

@@ -17,6 +17,7 @@ import pytest
 
 from sagecc.pool.derivation import build_pool
 from tests.conftest import ROOT
+from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
 COMMAND = (sys.executable, "-m", "sagecc", "sql", "--shell", "--pool")
@@ -96,9 +97,10 @@ class Terminal:
 
     def __init__(self, pool: Path, state: Path) -> None:
         environment = os.environ | {"XDG_STATE_HOME": str(state), "TERM": "dumb"}
-        self.child, self._end = pty.fork()
-        if self.child == 0:
-            os.execvpe(sys.executable, [*COMMAND, str(pool)], environment)
+        with sigint():
+            self.child, self._end = pty.fork()
+            if self.child == 0:
+                os.execvpe(sys.executable, [*COMMAND, str(pool)], environment)
         self._seen = ""
 
     def type(self, text: str) -> None:
