@@ -39,16 +39,27 @@ def stages(pipeline: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("file", [name for name in tracked() if SOURCES.match(name) and (ROOT / name).exists()])
-def test_every_source_file_names_its_licence(file: str) -> None:
-    text = (ROOT / file).read_text()
-    if not text:
-        return
-    licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
-    assert licence, f"{file}: no SPDX line"
+def licence(file: str) -> str:
+    """Return the SPDX expression in a source file's first lines, or "" where there is none."""
+    head = "\n".join((ROOT / file).read_text().splitlines()[:3])
+    found = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", head, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def wanted_licence(file: str) -> str:
     in_kernel = file.startswith(("collector/kernel/", "execution/stock/bpf/")) and not file.endswith(".py")
-    gpl = in_kernel or file.endswith(".cc")  # ns-3's
-    assert ("GPL-2.0-only" if gpl else "Apache-2.0") in licence[1].split(" OR "), licence[1]
+    return "GPL-2.0-only" if in_kernel or file.endswith(".cc") else "Apache-2.0"  # .cc are ns-3's
+
+
+def test_every_source_file_names_its_licence() -> None:
+    sources = [file for file in tracked() if SOURCES.match(file) and (ROOT / file).is_file()]
+    assert len(sources) > 300
+    at_fault = {
+        file: licence(file) or "no SPDX line"
+        for file in sources
+        if (ROOT / file).stat().st_size and wanted_licence(file) not in licence(file).split(" OR ")
+    }
+    assert not at_fault
 
 
 def test_licences_are_the_full_texts() -> None:

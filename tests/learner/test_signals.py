@@ -54,13 +54,9 @@ def test_released_they_are_obeyed_at_once() -> None:
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with HeldSignals() as held:
-            send(signal.SIGINT)
-            assert held.noted is None
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with sigint(ignored=True), HeldSignals() as held:
+        send(signal.SIGINT)
+        assert held.noted is None
 
 
 def test_other_threads_take_no_signals() -> None:
