@@ -26,7 +26,7 @@ repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), t
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
-full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/collecting.md)
+full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md)
 	@python -m scripts.repro --full
 
 .PHONY: kernel
@@ -66,85 +66,91 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	ruff format $(PYTHON_FILES)
 	clang-format -i $(C_FILES)
 
-BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-jitter bench-feeding bench-execution bench-learner \
-	bench-gymnasium bench-lockstep bench-policies bench-examples bench-actions bench-report
-RENDER = python -m benchmarks.render && python -m scripts.figures
+BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
+	bench-lockstep bench-report
+STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions
+PAGES = python -m scripts.pages
 
-.PHONY: bench $(BENCHMARKS)
-bench: $(BENCHMARKS) ## Measure, and write docs/benchmarks.md
+.PHONY: bench $(BENCHMARKS) $(STUDIES)
+bench: $(BENCHMARKS) $(STUDIES) ## Measure speed (benchmarks/) and compare behaviour (studies/), and fill docs/measured
 $(BENCHMARKS): bench-%: kernel
 	python -m benchmarks.$*
-	$(RENDER)
+	$(PAGES)
+$(STUDIES): bench-%: kernel
+	python -m studies.$*
+	$(PAGES)
 
 .PHONY: bench-distance
 bench-distance: kernel ## Measure searches of the full pool for the nearest transition (after `make full`; 23 GB of disk)
 	python -m benchmarks.distance
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
 	python -m studies.fidelity
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: bench-mahimahi
-bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes); docs/fidelity.md
+bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes)
 	python -m studies.mahimahi
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
 	python -m studies.policy_fidelity
-	$(RENDER)
+	$(PAGES)
 
 bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
 	python -m benchmarks.attach
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: bench-torture
 bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, killed it goes on)
 	python -m benchmarks.torture
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
 	python -m studies.orca
-	$(RENDER)
+	$(PAGES)
 
 .PHONY: policies
-policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run); docs/results.md
+policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
-	python -m studies.training.render && python -m scripts.figures; exit $$status
+	$(PAGES); exit $$status
 
 .PHONY: grid-league
-grid-league: setup ## Rank the 13 heuristics over what `make full` collected; docs/results.md
+grid-league: setup ## Rank the 13 heuristics over what `make full` collected
 	sagecc league --profile full --raw datasets/full/raw --out .cache/training/full-grid
 	cp .cache/training/full-grid/league.json studies/training/full-grid.json
-	python -m studies.training.render && python -m scripts.figures
+	$(PAGES)
 
-.PHONY: readme
-readme: ## Write the last league's table and picture into README.md
-	python -m scripts.league_table --readme
+.PHONY: repro-league
+repro-league: ## Keep the league of `make repro` as the one that README.md shows
+	cp leagues/results/league.json studies/training/repro.json
+	cp leagues/results/standings.png docs/img/standings.png
+	$(PAGES)
 
 .PHONY: notebooks
 notebooks: kernel ## Execute notebooks/ and save them with their outputs
 	python -m scripts.notebooks
 
-.PHONY: figures
-figures: ## Write the numbers of docs/figures.yaml into the prose of README.md and docs/
-	@python -m scripts.figures
+.PHONY: docs
+docs: build/docs-venv/.locked ## Build the documents as a site with search into build/site
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet
 
-.PHONY: columns
-columns: ## Write docs/columns.md, the data dictionary, from schemas/
-	@python -m scripts.columns_page
+build/docs-venv/.locked: requirements/docs.txt
+	@rm -rf build/docs-venv && python3 -m venv build/docs-venv
+	@build/docs-venv/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
 
-.PHONY: card
-card: ## Write the pool's card, datasets/README.md, and its description for machines, datasets/croissant.json
-	@python -m scripts.dataset_card
-	@python -m scripts.croissant
+.PHONY: pages
+pages: ## Fill README.md, docs/ and the pool's card with what was measured and what the code says
+	@$(PAGES)
 
 .PHONY: golden
 golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
-	python -m tests.collector.test_golden
+	@python -m scripts.golden
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in anew into the files with hashes

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: each writes benchmarks/results/<name>.json; render.py makes docs/benchmarks.md of them."""
+"""Benchmarks measure speed: each writes benchmarks/results/NAME.json, which NAME.md.j2 beside it turns into text."""

@@ -34,7 +34,7 @@ from sagecc.pool.views import open_pool
 
 RAW = Path("datasets/full/raw")
 LEAGUE = Path("leagues/results")
-QUERIES = Path("docs/queries.md")
+QUERIES = Path("docs/guide/query.md")
 CORES = 2
 PARTITIONS = (2, 8, 26)
 LOOK_UPS = 20
@@ -170,9 +170,10 @@ def look_up(pool: Path) -> Figures:
 
 
 def queries(pool: Path) -> Figures:
-    """Ask the questions of docs/queries.md on the whole pool, warm; raw and league as they lie here."""
+    """Ask the questions of docs/guide/query.md on the whole pool, warm; raw and league as they lie here."""
     league = LEAGUE.resolve() if (LEAGUE / "scores.parquet").exists() else None
-    sections = [section.partition("\n") for section in QUERIES.read_text().split("\n## ")[1:]]
+    questions = QUERIES.read_text().partition("\n## Questions\n")[2].partition("\n## ")[0]
+    sections = [section.partition("\n") for section in questions.split("\n### ")[1:]]
     times = {}
     with tempfile.TemporaryDirectory() as scratch, open_pool(pool.resolve(), RAW.resolve(), league) as connection:
         os.chdir(scratch)  # for what a question writes

@@ -27,9 +27,7 @@ from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
     CONFIDENCE,
     FriendlyMargin,
-    Ranked,
     breakdown,
-    by_rank,
     lost,
     mark_winners,
     missing,
@@ -115,10 +113,6 @@ class League:
     kernel: str
     policies: Mapping[str, str]
     terms: Terms = Terms()
-
-    def rows(self) -> list[Ranked]:
-        """Return (rank, scheme, {set: its row of the standings}) in order of rank."""
-        return by_rank(self.ranking.to_dicts(), self.standings.to_dicts())
 
 
 def play(
@@ -270,15 +264,15 @@ def save(league: League, out: Path) -> None:
     _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
     _write_table(out / "robustness.parquet", league.robustness)
     hashes = {name: sha256_file(out / name) for name in ("scores.parquet", "breakdown.parquet", "robustness.parquet")}
-    summary = json.loads(_json({**_summary(league), "files": hashes}))
-    _write_text(out / "league.json", _json(summary | {"sha256": digest(summary)}))
+    content = json.loads(_json({**summary(league), "files": hashes}))
+    _write_text(out / "league.json", _json(content | {"sha256": digest(content)}))
     _write_text(out / "metrics.json", _json(_metrics(league)))
     columns = ["set", "rank", "scheme", "winning_rate", "low", "high"]
     _write_text(out / "standings.csv", league.standings.select(columns).write_csv(float_precision=4))
 
 
-def _summary(league: League) -> dict[str, object]:
-    """Return league.json's content."""
+def summary(league: League) -> dict[str, object]:
+    """Return what league.json says of a league; there it has hashes too."""
     names = sets(league.standings)
     return {
         "version": LEAGUE_VERSION,

@@ -80,7 +80,7 @@ _OPTIONS = (
         "--environment",
         "file",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="A file that describes any network (docs/environments.md), instead of all the options above.",
+        help="A file that describes any network (docs/reference/formats.md), instead of all the options above.",
     ),
 )
 

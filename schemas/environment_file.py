@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment files: YAML or JSON that describe a network, read strictly. docs/environments.md has the fields.
+"""Environment files: YAML or JSON that describe a network, read strictly. docs/reference/formats.md has the fields.
 
 A file may be what `Environment.to_json` wrote; beside those fields it may use the shorter ones below.
 """
@@ -164,7 +164,7 @@ class EnvironmentPart(_Part):
 def load_environment(path: Path) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
-    The name alone of one that comes with sagecc (docs/environments.md) will do.
+    The name alone of one that comes with sagecc (docs/reference/formats.md) will do.
     Raises SageccError, one line naming the file, the place in it and what to do.
     """
     path = shipped.environment(path)

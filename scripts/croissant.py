@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes datasets/croissant.json, the pool's description for machines (Croissant), from schemas/ and measured files."""
+"""datasets/croissant.json, the pool's description for machines (Croissant), from schemas/ and measured files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import mlcroissant as mlc
 import pyarrow as pa
 
-from sagecc.common.files import write_atomically
 from sagecc.pool.exports.about import AUTHOR, CITATION, SUMMARY, TAGS, TITLE
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS
 from sagecc.schemas.pool import EPISODE_COLUMNS, POOL_COLUMNS, POOL_VERSION, Column
@@ -104,8 +103,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value.date().isoformat() if isinstance(value, datetime) else value
-
-
-if __name__ == "__main__":
-    with write_atomically(PAGE) as beside:
-        beside.write_text(page())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes datasets/README.md, the pool's card: its figures come from files that stages and measurements wrote."""
+"""The pool's card, datasets/README.md: its figures come from files that stages and measurements wrote."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
-from sagecc.common.files import write_atomically
 from sagecc.pool.exports.about import CITATION, PAPER, SUMMARY, TITLE
 from sagecc.pool.exports.to_huggingface import header
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS
 from sagecc.schemas.pool import COLUMNS_FILE, FEATURE_NAMES, POOL_VERSION, WINDOWS_TICKS
 from sagecc.schemas.schemes import SCHEMES
+from scripts.templates import ROOT, whole
 
-ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = Path(__file__).with_name("dataset_card.md.j2")
 FOLDER = ROOT / "datasets"
 PAGE = FOLDER / "README.md"
 
@@ -80,96 +80,20 @@ def page() -> str:
         {"config_name": "small-transitions", "data_files": f"pool/{PARTS}"},
         {"config_name": "small-episodes", "data_files": f"pool/{EPISODES_FILE}"},
     ]
-    sets = " and ".join(f"{count} of Set {name}" for name, count in figures.environments.items())
-    windows = ", ".join(f"{ticks / 100:g} s" for ticks in WINDOWS_TICKS.values())
-    return f"""{header(figures.rows, configs)}
-<!-- Written by `make card` (scripts/dataset_card.py): change that, not this. -->
-
-# {TITLE}
-
-{SUMMARY}
-
-| | |
-|---|---|
-| schemes | {len(SCHEMES)}: {", ".join(SCHEMES)} |
-| networks | {sum(figures.environments.values()):,}: {sets} |
-| episodes | {figures.episodes:,} |
-| rows, one each 10 ms | {figures.rows:,} |
-| virtual time | {figures.rows / 100 / 3600:.0f} hours |
-| the pool | {figures.pool_bytes / 1e9:.2f} GB of Parquet |
-| the raw counters it is derived from | {figures.raw_rows:,} rows, {figures.raw_bytes / 1e9:.2f} GB |
-| version of the format | {POOL_VERSION} |
-
-That is the paper's grid (`full`). A coarse grid, `small`, is what `make repro` collects.
-
-## Getting it
-
-The data is not in Git; its hashes are. Whoever has the repository can make the same bytes:
-
-```sh
-make repro                      # datasets/pool, the small grid
-make full                       # datasets/full/pool, the whole grid
-dvc pull datasets/pool          # where a team keeps a remote: docs/versions.md
-```
-
-```python
-import datasets
-
-rows = datasets.load_dataset("./datasets", "small-transitions", split="train", streaming=True)
-```
-
-DuckDB, Polars and Arrow read the Parquet files as they lie ([docs/queries.md](../docs/queries.md)).
-`sagecc pool export` writes Minari, RLDS and Hugging Face datasets with one observation vector a row
-([docs/datasets.md](../docs/datasets.md)). [croissant.json](croissant.json) describes files and columns for machines.
-
-## What a row is
-
-- State: {len(FEATURE_NAMES)} features of the socket (smoothed RTT, delivery rate, losses, packets in flight, their
-  averages and extremes over {windows}), the input of the paper's Table 1. Action: the ratio of the congestion window
-  a tick later to the one now. Reward: R1, rate against delay and loss, for a flow alone (Set I); R2, a fair share of
-  the bottleneck, for a flow beside Cubic (Set II).
-- [Every column](../docs/columns.md) with type, unit, formula and bounds; the files carry them too.
-- `episodes.parquet` has a row for each episode: the network with all its parameters, scheme, seed, goodput, delay,
-  losses, return. Rows of the pool have its `episode_id`; `set` and `scheme` are in the folders' names.
-- No split is prescribed. Networks that no training should see: `sagecc environments --profile heldout`.
-
-## How it was made
-
-Each episode is one run of a real Linux kernel (6.12, user mode) in virtual time: a flow under the scheme's control over
-a bottleneck whose rate, delay and queue are set, sampled every 10 ms. The same specification and seed give the same
-bytes on any x86-64 Linux. Features and rewards are derived from the raw counters, with the constants of Sage's public
-code. The details: [docs/collecting.md](../docs/collecting.md),
-[docs/virtual-time-kernel.md](../docs/virtual-time-kernel.md), [docs/fidelity.md](../docs/fidelity.md),
-[docs/pool.md](../docs/pool.md). `sagecc pool check` verifies every file, row and episode.
-
-## Uses
-
-{_list(USES)}
-
-## Limits
-
-{_list(LIMITS)}
-
-## People and privacy
-
-None are in it: every packet was generated, between a sender and a receiver of the emulation, and carries no content.
-No scheme was judged by a person. A policy learned from it can crowd out other people's traffic: measure its fairness
-(Set II, `sagecc league`) before it meets a shared network.
-
-## Licence and citation
-
-Apache-2.0, as the rest of the repository. After {PAPER}
-
-```bibtex
-{CITATION}
-```
-"""
-
-
-def _list(items: tuple[str, ...]) -> str:
-    return "\n".join(f"- {item}" for item in items)
-
-
-if __name__ == "__main__":
-    with write_atomically(PAGE) as beside:
-        beside.write_text(page())
+    return whole(
+        TEMPLATE,
+        {
+            "header": header(figures.rows, configs),
+            "title": TITLE,
+            "summary": SUMMARY,
+            "schemes": SCHEMES,
+            "figures": figures,
+            "version": POOL_VERSION,
+            "features": FEATURE_NAMES,
+            "windows_s": [ticks / 100 for ticks in WINDOWS_TICKS.values()],
+            "uses": USES,
+            "limits": LIMITS,
+            "paper": PAPER,
+            "citation": CITATION,
+        },
+    )

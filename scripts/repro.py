@@ -21,12 +21,13 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import lock
 from sagecc.common.processes import end_with_parent
-from scripts.league_table import LEAGUE, read_league, text_table
+from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
 """The configuration that each profile trains."""
 
+LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
 LOCKS = ("dvc.lock", "datasets/full/dvc.lock")
 
@@ -51,7 +52,10 @@ def main() -> int:
                 choose_profile(ROOT / "params.yaml", arguments.profile)
             status = dvc_repro(ROOT, held, [FULL] if arguments.full else [])
         if status == 0 and not arguments.full:
-            print(f"\n{text_table(read_league(ROOT / LEAGUE))}\nreport: leagues/report.html")
+            # Beside what draws: loaded once there is a league to show.
+            from sagecc.leagues.report.folder import read_summary
+
+            print(f"\n{table.text(read_summary(ROOT / LEAGUE))}\nreport: leagues/report.html")
     except SageccError as error:
         print(f"make repro: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies compare behaviour: each writes studies/results/NAME.json, or its part of a page of docs/."""
+"""Studies compare behaviour: each writes studies/results/NAME.json, which NAME.md.j2 beside it turns into text."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jitter and an emulator's grain do to a scheme: measures, and puts tables and picture into docs/jitter.md.
+"""What jitter and an emulator's grain do to a scheme: measures, and draws docs/img/jitter.png.
 
 48 Mbps, 40 ms, a queue of 1 BDP, one flow, 30 s, three seeds. Virtual time: the figures depend on the kernel's
 bytes and the seeds, not on the machine.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,9 +26,7 @@ from sagecc.schemas.environment import MTU_BYTES, Environment, Link
 from studies import RESULTS
 
 KERNEL = Path("build/sagecc-linux")
-PAGE = Path("docs/jitter.md")
 PICTURE = Path("docs/img/jitter.png")
-MARKS = "<!-- studies/jitter.py: {} begins -->", "<!-- studies/jitter.py: {} ends -->"
 
 RATE_MBPS = 48
 RTT_MS = 40
@@ -51,7 +48,7 @@ KINDS = {
     "return-grain": "ACKs leave in grains",
     "data-grain": "packets leave the bottleneck in grains",
 }
-"""What is done to the path, and to how many milliseconds."""
+"""What is done to the path."""
 
 Rows = list[dict[str, Any]]
 
@@ -124,58 +121,6 @@ def select(rows: Rows, scheme: str, kind: str) -> Rows:
     return [row for row in rows if (row["scheme"], row["kind"], row["rtt_ms"]) == wanted]
 
 
-def pick(rows: Rows, **fields: object) -> dict[str, Any]:
-    """Return the one row with these fields."""
-    wanted = {"rtt_ms": RTT_MS} | fields
-    (row,) = (row for row in rows if all(row[name] == value for name, value in wanted.items()))
-    return row
-
-
-def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown, its first column to the left."""
-    names = list(head)
-    body = [f"| {' | '.join(line)} |" for line in (names, *lines)]
-    return "\n".join([body[0], "|---" + "|---:" * (len(names) - 1) + "|", *body[1:]])
-
-
-def queue(row: Mapping[str, Any]) -> str:
-    """Return a row's queueing delay (ms)."""
-    return f"{row['queueing_ms']:.1f}"
-
-
-def causes(rows: Rows) -> str:
-    """Return the table of BBR against every disturbance of a millisecond."""
-    lines = []
-    for kind, name in {NONE: "nothing", **KINDS}.items():
-        row = pick(rows, scheme="bbr", kind=kind, size_ms=0.0 if kind == NONE else 1)
-        cells = (f"{row['goodput_mbps']:.1f}", queue(row), f"{row['drops']:.0f}", f"{100 * row['pacing_share']:.1f}")
-        lines.append((name, *cells))
-    return table(("BBR v1, 1 ms of", "Mbps", "queueing ms", "drops", "pacing, % of the link"), lines)
-
-
-def sizes(rows: Rows) -> str:
-    """Return the table of queueing delays: a row a scheme and kind, a column a size."""
-    columns = sorted({*JITTERS_MS, *GRAINS_MS})
-    lines = []
-    for scheme in SCHEMES:
-        none = pick(rows, scheme=scheme, kind=NONE)
-        for kind, name in KINDS.items():
-            own = {row["size_ms"]: queue(row) for row in select(rows, scheme, kind)}
-            lines.append((f"{scheme}, {name}", queue(none), *(own.get(size, "") for size in columns)))
-    return table(("queueing ms with", "0 ms", *(f"{size:g} ms" for size in columns)), lines)
-
-
-def rtts(rows: Rows) -> str:
-    """Return the table of BBR with a millisecond of jitter on paths of other lengths."""
-    lines = []
-    for rtt_ms in RTTS_MS:
-        none = pick(rows, scheme="bbr", kind=NONE, rtt_ms=rtt_ms)
-        one = pick(rows, scheme="bbr", kind="return", size_ms=1, rtt_ms=rtt_ms)
-        shares = (f"{100 * row['pacing_share']:.1f}" for row in (none, one))
-        lines.append((f"{rtt_ms} ms", queue(none), queue(one), *shares))
-    return table(("RTT", "queueing ms, none", "1 ms", "pacing, % of the link, none", "1 ms"), lines)
-
-
 def picture(rows: Rows) -> None:
     """Draw the queueing delay over the jitter's size: BBR by kind, the schemes by themselves."""
     import matplotlib
@@ -205,21 +150,10 @@ def picture(rows: Rows) -> None:
     plt.close(figure)
 
 
-def render(rows: Rows) -> None:
-    """Draw the picture and replace what stands between the page's marks."""
-    picture(rows)
-    text = PAGE.read_text()
-    for name, part in (("causes", causes(rows)), ("sizes", sizes(rows)), ("rtts", rtts(rows))):
-        begin, end = (mark.format(name) for mark in MARKS)
-        text = f"{text.split(begin)[0]}{begin}\n\n{part}\n\n{end}{text.split(end)[1]}"
-    with write_atomically(PAGE) as beside:
-        beside.write_text(text)
-
-
 def main() -> None:
-    """Measure, keep, and write the page from what is kept."""
-    save("jitter", {"rows": measure()}, RESULTS)
-    render(json.loads((RESULTS / "jitter.json").read_text())["result"]["rows"])
+    """Measure, keep, and draw what is kept."""
+    save("jitter", {"kinds": KINDS, "rows": measure()}, RESULTS)
+    picture(json.loads((RESULTS / "jitter.json").read_text())["result"]["rows"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Orca's published actor does in the lab: a league of `small`, held against Cubic window by window.
 
-The checkpoint is its authors'; SAGECC_ORCA names its folder (docs/policies.md). Virtual time: the figures hang on the
-kernel's bytes and the policies' files, not on the machine. What was played is kept, a killed run goes on.
+The checkpoint is its authors'; SAGECC_ORCA names its folder (docs/guide/your-own-scheme.md). Virtual time: the figures
+hang on the kernel's bytes and the policies' files, not on the machine. What was played is kept, a killed run goes on.
 """
 
 from __future__ import annotations

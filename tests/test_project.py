@@ -3,34 +3,26 @@
 
 from __future__ import annotations
 
-import ast
+import importlib.util
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
-from benchmarks import render
-from sagecc.common.errors import SageccError
+from sagecc.cli import cli
+from sagecc.learner.config import Config
+from sagecc.learner.selection import Selection
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from scripts import columns_page, figures
+from scripts import configuration_page, pages, site_links
 from tests.conftest import ROOT
-
-LAYERS = {
-    "common": set(),
-    "schemas": {"common"},
-    "collector": {"common", "schemas"},
-    "pool": {"common", "schemas", "collector"},
-    "policy": {"common", "schemas"},
-    "learner": {"common", "schemas", "policy"},
-    "execution": {"common", "schemas", "collector", "pool", "policy"},
-    "leagues": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
-    "sagecc": {"common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues"},
-}
-"""What each package may import beside itself."""
+from tests.helpers.modules import LAYERS, code_behind, imported, modules, package, source
 
 ROOMS = {
     "collector": ("kernel", "lab", "run"),
@@ -38,6 +30,7 @@ ROOMS = {
 }
 """Folders of a package, in the order in which the data pass them: none imports one after it."""
 
+MAKEFILE = (ROOT / "Makefile").read_text()
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
 LIMIT_BYTES = 20 * 2**20
@@ -48,59 +41,32 @@ def tracked() -> list[str]:
     return subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def modules(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
-
-
-def imported(file: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports, wherever in the file it does."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def code_behind(file: Path, seen: set[Path]) -> set[Path]:
-    """Return the project's own modules that a module reaches, itself included."""
-    if file not in seen:
-        seen.add(file)
-        for name in imported(file):
-            target = source(name)
-            if target.exists():
-                code_behind(target, seen)
-    return seen
-
-
-def package(name: str) -> str:
-    """Return the package (a folder) that a dotted name of ours lies in, or "" for another's."""
-    first, _, rest = name.partition(".")
-    inner = rest.partition(".")[0]
-    return "" if first != "sagecc" else inner if inner in LAYERS else first
-
-
-def source(name: str) -> Path:
-    """Return where a module of ours would lie."""
-    inside = name.removeprefix("sagecc.") if package(name) != "sagecc" else name
-    return ROOT / f"{inside.replace('.', '/')}.py"
-
-
 def stages(pipeline: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / pipeline).read_text())["stages"]
     return found
 
 
-@pytest.mark.parametrize("file", [name for name in tracked() if SOURCES.match(name) and (ROOT / name).exists()])
-def test_every_source_file_names_its_licence(file: str) -> None:
-    text = (ROOT / file).read_text()
-    if not text:
-        return
-    licence = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", "\n".join(text.splitlines()[:3]), re.MULTILINE)
-    assert licence, f"{file}: no SPDX line"
+def licence(file: str) -> str:
+    """Return the SPDX expression in a source file's first lines, or "" where there is none."""
+    head = "\n".join((ROOT / file).read_text().splitlines()[:3])
+    found = re.search(r"SPDX-License-Identifier: (.+?)(?: \*/)?$", head, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def wanted_licence(file: str) -> str:
     in_kernel = file.startswith(("collector/kernel/", "execution/stock/bpf/")) and not file.endswith(".py")
-    gpl = in_kernel or file.endswith(".cc")  # ns-3's
-    assert ("GPL-2.0-only" if gpl else "Apache-2.0") in licence[1].split(" OR "), licence[1]
+    return "GPL-2.0-only" if in_kernel or file.endswith(".cc") else "Apache-2.0"  # .cc are ns-3's
+
+
+def test_every_source_file_names_its_licence() -> None:
+    sources = [file for file in tracked() if SOURCES.match(file) and (ROOT / file).is_file()]
+    assert len(sources) > 300
+    at_fault = {
+        file: licence(file) or "no SPDX line"
+        for file in sources
+        if (ROOT / file).stat().st_size and wanted_licence(file) not in licence(file).split(" OR ")
+    }
+    assert not at_fault
 
 
 def test_licences_are_the_full_texts() -> None:
@@ -194,54 +160,87 @@ def test_a_stage_for_each_set_and_scheme() -> None:
 
 
 def test_every_direct_dependency_is_explained_and_locked() -> None:
-    explained = (ROOT / "docs" / "dependencies.md").read_text()
-    for stem in ("requirements", "bootstrap"):
+    explained = (ROOT / "docs/reference/dependencies.md").read_text()
+    for stem in ("requirements", "bootstrap", "docs"):
         wanted = re.findall(r"^([a-zA-Z0-9-]+)", (ROOT / f"requirements/{stem}.in").read_text(), re.MULTILINE)
         locked = (ROOT / f"requirements/{stem}.txt").read_text().lower()
         for name in wanted:
-            assert f"`{name}`" in explained, f"docs/dependencies.md: what is {name} for?"
+            assert f"`{name}`" in explained, f"docs/reference/dependencies.md: what is {name} for?"
             assert re.search(rf"^{name.lower()}==[^ ]+ \\\n    --hash=sha256:", locked, re.MULTILINE), (
                 f"{name}: not locked"
             )
 
 
 def test_every_system_package_is_explained() -> None:
-    explained = (ROOT / "docs" / "dependencies.md").read_text()
+    explained = (ROOT / "docs/reference/dependencies.md").read_text()
     for name in (ROOT / "scripts/apt-packages.txt").read_text().split():
-        assert f"`{name}`" in explained, f"docs/dependencies.md: what is {name} for?"
+        assert f"`{name}`" in explained, f"docs/reference/dependencies.md: what is {name} for?"
 
 
-def test_the_commands_of_the_readme_exist() -> None:
+DOCUMENTS = (ROOT / "README.md", ROOT / "datasets/README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+
+def test_the_first_page_has_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    made = set(re.findall(r"(?:^|`)make ([a-z-]+)", readme, re.MULTILINE))
-    assert {"repro", "test"} <= made <= targets
-    called = set(re.findall(r"(?:^|`)sagecc ([a-z-]+)", readme, re.MULTILINE))
-    commands = {path.stem for path in (ROOT / "sagecc" / "commands").glob("[a-z]*.py")}
-    assert {"run", "collect", "pool", "train", "league", "sql"} <= called <= commands
-    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- league:begin -->")
+    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- = league -->")
 
 
-def test_the_data_dictionary_is_that_of_the_schemas() -> None:
-    assert columns_page.PAGE.read_text() == columns_page.page(), "docs/columns.md is out of date: make columns"
+CALL = re.compile(r"(?:(?:sudo(?: --user \w+)?|srun|[A-Z_]+=\S+) )*sagecc ")
 
 
-def test_the_benchmarks_page_is_that_of_their_results() -> None:
-    assert (ROOT / render.PAGE).read_text() == render.page(), "docs/benchmarks.md: python -m benchmarks.render"
+def in_code(page: Path) -> Iterator[str]:
+    """Yield the commands of a page: the lines of its blocks for a shell, less what is set before them."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        yield from re.sub(r"\\\n *", " ", block).splitlines()
 
 
-def test_every_number_of_the_prose_comes_from_a_file() -> None:
-    used: set[str] = set()
-    for page in figures.pages():
-        text = page.read_text()
-        assert figures.fill(text) == text, f"{page.name} is out of date: make figures"
-        used |= figures.names(text)
-    assert used == set(figures.figures()), "docs/figures.yaml has numbers that no page shows"
+def test_the_targets_of_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+(?: [a-z-]+)*):", MAKEFILE, re.MULTILINE))
+    targets = {name for names in targets for name in names.split()} | set(re.findall(r"bench-[a-z0-9]+", MAKEFILE))
+    for page in DOCUMENTS:
+        made = set(re.findall(r"`make ([a-z0-9-]+)", page.read_text()))
+        made |= {line.split()[1] for line in in_code(page) if line.startswith("make ")}
+        assert made <= targets, page
 
 
-def test_a_number_of_the_prose_must_be_listed() -> None:
-    with pytest.raises(SageccError, match="no figure 'goodput'"):
-        figures.fill("It reaches <!-- = goodput -->48<!-- / --> Mbps.")
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.stem)
+def test_the_commands_of_the_documents_exist(page: Path) -> None:
+    """Names and options, as they are called in blocks for a shell."""
+    context = click.Context(cli, info_name="sagecc")
+    for line in filter(CALL.match, in_code(page)):
+        command: click.Command = cli
+        words = shlex.split(CALL.sub("", line), comments=True)
+        while isinstance(command, click.Group) and words and (found := command.get_command(context, words[0])):
+            command, words = found, words[1:]
+        assert command is not cli, f"{page.name}: {line}"
+        known = {name for each in command.params if isinstance(each, click.Option) for name in each.opts}
+        given = {word.split("=")[0] for word in words[: words.index("--") if "--" in words else None]}
+        unknown = {word for word in given if word.startswith("-")} - known - {"-h", "--help"}
+        assert not unknown, f"{page.name}: {line}"
+
+
+def test_every_example_of_python_imports_what_there_is() -> None:
+    for page in DOCUMENTS:
+        for module, names in re.findall(r"^from (sagecc[\w.]*) import (.+)$", page.read_text(), re.MULTILINE):
+            found = importlib.import_module(module)
+            for name in names.split(", "):
+                assert hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}"), f"{page.name}: {name}"
+
+
+def test_every_page_is_what_its_sources_say() -> None:
+    for path, text in pages.made().items():
+        assert path.read_text() == text, f"{path.relative_to(ROOT)} is out of date: make pages"
+
+
+def test_every_text_of_a_template_is_shown() -> None:
+    shown = {name for path in pages.filled_pages() for name in pages.names(path.read_text())}
+    assert shown == set(pages.named())
+
+
+def test_every_field_of_the_learner_is_documented() -> None:
+    text = configuration_page.page()
+    for kind in (Config, Selection):
+        assert all(f"| `{field.name}` |" in text for field in fields(kind))
 
 
 def headings(page: Path) -> set[str]:
@@ -252,9 +251,21 @@ def headings(page: Path) -> set[str]:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in DOCUMENTS:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             found = page.parent / target if target else page
             assert found.exists(), f"{page.relative_to(ROOT)}: {target}"
             if anchor and found.suffix == ".md":
                 assert anchor in headings(found), f"{page.relative_to(ROOT)}: {target}#{anchor}"
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = re.findall(r"^ *- .*?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [str(path.relative_to(ROOT / "docs")) for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_site_has_no_links_out_of_it() -> None:
+    text = "[a](../../LICENSE) [b](../method/leagues.md#scores) ![c](../img/report.png) [d](../../studies/x.csv#e)"
+    kept = "a [b](../method/leagues.md#scores) ![c](../img/report.png) d"
+    assert site_links.inside(text, "guide/install.md") == kept

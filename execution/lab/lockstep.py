@@ -29,7 +29,7 @@ from sagecc.schemas import wire
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 BATCH = 16
-"""Guests in step in a process: more share an inference and hold memory (docs/benchmarks.md has the gain)."""
+"""Guests in step in a process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
 
 
 def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:

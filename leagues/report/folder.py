@@ -35,11 +35,8 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     Curves are those of policies whose files are still the ones that played. Raises SageccError where there is no
     league, where a file cannot be read or is of another major version, and where `raw` is of another kernel.
     """
-    again = f"play it with 'sagecc league --out {league}'"
-    summary = _json(league / "league.json", f"there is no league; {again}")
-    _check(league / "league.json", summary, LEAGUE_VERSION, again)
-    if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
-        raise SageccError(f"{league / 'league.json'}: parts of the league are missing; {again}")
+    again = _again(league)
+    summary = read_summary(league)
     _check_hashes(league, summary, again)
     wins, classes = (_table(league / f"{name}.parquet", again) for name in TABLES)
     roots = (raw, league / "raw")
@@ -57,6 +54,21 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
         analyses={name: found for name in ANALYSES if analysis and (found := _analysis(analysis / name, name))},
     )
+
+
+def read_summary(league: Path) -> dict[str, Any]:
+    """Return league.json's content; SageccError where there is none, or it is of another major version."""
+    again = _again(league)
+    path = league / "league.json"
+    summary = _json(path, f"there is no league; {again}")
+    _check(path, summary, LEAGUE_VERSION, again)
+    if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
+        raise SageccError(f"{path}: parts of the league are missing; {again}")
+    return summary
+
+
+def _again(league: Path) -> str:
+    return f"play it with 'sagecc league --out {league}'"
 
 
 def _environments(roots: Iterable[Path], ids: set[str]) -> list[Environment]:

@@ -26,7 +26,7 @@ SAMPLE = 1_000_000
     default="sample",
     show_default=True,
     help="Where the nearest is looked for: all of a sample of the pool, a compressed index of the whole pool, or all of"
-    " the pool (docs/leagues.md says what each takes and misses).",
+    " the pool (docs/method/leagues.md says what each takes and misses).",
 )
 @click.option(
     "--sample", type=click.IntRange(min=1), default=SAMPLE, show_default=True, help="Transitions of the sample."

@@ -20,7 +20,7 @@ from sagecc.schemas.environment_file import load_environment
 def command(files: tuple[Path, ...], profile: str, count: bool, as_json: bool) -> None:
     """List the environments of a profile: id, base rate, step, minimum RTT, queue, flows, duration.
 
-    With FILES, check and list environment files (docs/environments.md) instead. A line of --json is such a file.
+    With FILES, check and list environment files (docs/reference/formats.md) instead. A line of --json is such a file.
     """
     environments = tuple(load_environment(file) for file in files) or profile_environments(profile)
     if count:

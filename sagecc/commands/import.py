@@ -18,7 +18,7 @@ def command(kind: str, checkpoint: Path, out: Path | None) -> None:
 
     KIND says whose it is: 'orca' is the actor that Orca's public code (SIGCOMM 2020) trains. CHECKPOINT is a TensorFlow
     checkpoint: its folder, one of its files, or their common beginning. Its licence stays its authors'; the card of the
-    policy says so. docs/policies.md has the rest.
+    policy says so. docs/guide/your-own-scheme.md has the rest.
     """
     # The numeric libraries take a second to load: not for --help.
     from sagecc.policy.orca_import import import_checkpoint

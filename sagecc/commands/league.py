@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import polars as pl
 
 from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.common.limits import usable_cores
 from sagecc.execution.lab.lockstep import BATCH
-from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
+from sagecc.leagues import table
+from sagecc.leagues.league import Rules, Terms, lab_runner, play, save, summary
 from sagecc.leagues.presets import PRESETS, preset_schemes
-from sagecc.leagues.standings import FriendlyMargin, sets
+from sagecc.leagues.standings import FriendlyMargin
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -46,7 +46,8 @@ from sagecc.schemas.schemes import POLICY_PREFIX
     type=click.Choice(["score", "rate"]),
     default="rate",
     show_default=True,
-    help="What the margin means in Set II: on the distance from the fair share, or on the rate (see docs/leagues.md).",
+    help="What the margin means in Set II: on the distance from the fair share, or on the rate"
+    " (docs/method/leagues.md).",
 )
 @click.option(
     "--jobs",
@@ -105,50 +106,9 @@ def command(
     runner = lab_runner(kernel, jobs, seed, batch, terms)
     league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing, terms)
     save(league, out)
-    click.echo(table(league))
+    click.echo(table.text(summary(league)))
     if with_report:
         # A league is its tables: drawing is loaded by who wants it.
         from sagecc.leagues.report.files import write_beside
 
         click.echo(f"report: {write_beside(out, raw)}")
-
-
-def table(league: League) -> str:
-    """Return the standings as text: rank, scheme, and each set's winning rate with its 95 % interval.
-
-    Below them, the ranks by the paper's other rules, and what was lost without being played.
-    """
-    names = sets(league.standings)
-    width = max(6, *(len(s) for s in league.schemes))
-    lines = [f"rank  {'scheme':<{width}}" + "".join(f"  {f'Set {n}':<22}" for n in names).rstrip()]
-    for rank, scheme, by_set in league.rows():
-        rates = (_rate(by_set[n]["winning_rate"], by_set[n]["low"], by_set[n]["high"]) for n in names)
-        lines.append(f"{rank:4}  {scheme:<{width}}" + "".join(f"  {rate:<22}" for rate in rates).rstrip())
-    return "\n".join([*lines, "", *_ranks(league, width), *_lost(league)])
-
-
-def _ranks(league: League, width: int) -> list[str]:
-    """Return the ranks over all sets by each combination of alpha and margin, one column a combination."""
-    rows = league.robustness.select("alpha", "margin", "scheme", "overall").unique().iter_rows()
-    ranks = {(alpha, margin, scheme): rank for alpha, margin, scheme, rank in rows}
-    combinations = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
-    titles = [f"{alpha:g}, {100 * margin:g} %" for alpha, margin in combinations]
-    lines = [f"      {'by alpha, margin':<{width}}" + "".join(f"  {title:>8}" for title in titles)]
-    for _, scheme, _ in league.rows():
-        cells = "".join(f"  {ranks[(*rule, scheme)]:>8}" for rule in combinations)
-        lines.append(f"      {scheme:<{max(width, 16)}}{cells}")
-    return lines
-
-
-def _lost(league: League) -> list[str]:
-    lines = []
-    for scheme, ids in league.missing.items():
-        why = league.failures.get((ids[0], scheme), "there is no episode")
-        lines.append(f"lost unplayed: {scheme} in {len(ids)} environments, such as {ids[0]}: {why}")
-    silent = league.wins.filter(pl.col("status") == "silent").group_by("scheme").agg(count=pl.len()).sort("scheme")
-    lines += [f"lost with nothing delivered: {scheme} in {count} windows" for scheme, count in silent.iter_rows()]
-    return lines
-
-
-def _rate(rate: float, low: float, high: float) -> str:
-    return f"{100 * rate:5.1f} % [{100 * low:4.1f}, {100 * high:5.1f}]"

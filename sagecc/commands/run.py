@@ -34,7 +34,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
     type=click.Choice(["lab", "mahimahi"]),
     default="lab",
     show_default=True,
-    help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/fidelity.md).",
+    help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/method/fidelity.md).",
 )
 @policy_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")

@@ -33,21 +33,16 @@ from sagecc.collector.run.grid import set_one
 from sagecc.collector.run.store import SPOOL, Partition, pack, read_table
 from sagecc.collector.run.task import Finished, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.common.files import sha256_file
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
-
-from .conftest import network
+from tests.helpers.files import hashes
+from tests.helpers.networks import network
+from tests.helpers.policies import broken_policy
 
 ENVIRONMENTS = tuple(network(mbps, 20, 1, 3) for mbps in (12, 24, 36))
 SCHEMES = ("cubic", "bbr")
-
-
-def hashes(out: Path) -> dict[str, str]:
-    files = sorted(path for path in out.rglob("*") if path.is_file())
-    return {str(path.relative_to(out)): sha256_file(path) for path in files}
 
 
 def constant_window(scheme: str) -> Controller:
@@ -161,10 +156,6 @@ def test_a_failed_episode_is_named_and_the_others_are_kept(kernel: Path, tmp_pat
             controllers=broken_policy,
         )
     assert [path.parent.name for path in tmp_path.rglob("episodes.parquet")] == ["scheme=cubic"]
-
-
-def broken_policy(scheme: str) -> Controller:
-    raise SageccError(f"{scheme}: cannot be loaded")
 
 
 def test_policies_are_collected_too(kernel: Path, tmp_path: Path) -> None:

@@ -24,8 +24,10 @@ from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
 from sagecc.schemas.trace_file import read_trace
+from tests.conftest import ROOT
+from tests.helpers.networks import rate
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
+TRACES = ROOT.parent / "shared" / "traces"
 TOLERANCE_MS = 0.01
 START_MS = 100
 """Of flows whose every moment counts: in a guest's first millisecond its timers still wait for a tick."""
@@ -85,10 +87,6 @@ def play(kernel: Path) -> Play:
         return Played(recording.samples[recording.samples["flow"] == 0], own["delay"] * to_ms)
 
     return run
-
-
-def rate(mbps: float, **rest: object) -> Link:
-    return Link((RateStep(0, mbps),), **rest)  # type: ignore[arg-type]
 
 
 def left_on_trace(moments_ms: Floats, first: int, t_ms: Floats) -> Floats:

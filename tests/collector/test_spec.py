@@ -19,9 +19,8 @@ from sagecc.collector.lab.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec,
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from tests.helpers.networks import network
 from tests.helpers.strategies import chain, environments
-
-from .conftest import network
 
 ARRAYS = (
     ("cables", wire.CABLE),
@@ -206,9 +205,9 @@ def test_every_feature_of_a_link() -> None:
         (0, 2, 4, 1, 3, 0, 0),
         (2, 1, 6, 1, 3, 0, 0),
     ]
-    names = ("limit_bytes", "limit_packets", "discipline", "target_ns", "interval_ns", "loss", "jitter_ns", "reorder")
+    queues = ("limit_bytes", "limit_packets", "discipline", "target_ns", "interval_ns", "loss", "jitter_ns", "reorder")
     none = wire.NO_LIMIT
-    assert rows(found.links, *names)[::2] == [
+    assert rows(found.links, *queues)[::2] == [
         (none, 50, 3, 15 * MS, 15 * MS, 2**30, 500_000, 1),
         (3000, none, 2, 2_500_000, 100 * MS, 0, 0, 0),
         (none, none, 4, 20 * MS, 0, 0, 0, 0),

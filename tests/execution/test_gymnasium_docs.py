@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/gymnasium.md shows does what it says."""
+"""What docs/guide/your-own-scheme.md shows does what it says."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from sagecc.execution.environments.networks import DEFAULT
 from tests.conftest import ROOT
-from tests.test_project import code_behind, imported
+from tests.helpers.modules import code_behind, imported
 
-PAGE = (ROOT / "docs" / "gymnasium.md").read_text()
+PAGE = (ROOT / "docs/guide/your-own-scheme.md").read_text()
 SNIPPETS = [
     code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "import" in code and "stable" not in code
 ]
@@ -37,7 +37,7 @@ def test_the_command_line_does_not_wait_for_them() -> None:
     behind: set[Path] = set()
     for command in (ROOT / "sagecc" / "cli.py", *(ROOT / "sagecc" / "commands").glob("*.py")):
         code_behind(command, behind)
-    assert ROOT / "execution" / "agent.py" in behind
+    assert ROOT / "execution" / "agent" / "policy_agent.py" in behind
     assert not {name.split(".")[0] for file in behind for name in imported(file)} & {"gymnasium", "pettingzoo"}
 
 

@@ -27,8 +27,8 @@ from sagecc.policy.orca_import import import_checkpoint
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas import wire
 from sagecc.schemas.partitions import EPISODES_FILE, partition
-from tests.collector.conftest import network
 from tests.helpers.checkpoints import PUBLISHED, needs_published
+from tests.helpers.networks import network
 
 Floats = npt.NDArray[np.float32]
 Answer = Callable[[Floats], npt.NDArray[np.floating[Any]]]
@@ -196,9 +196,9 @@ def flow(seed: int, ticks: int = 60) -> npt.NDArray[np.void]:
     lost = np.cumsum(random.integers(0, 3, ticks))
     rows = []
     for tick in range(ticks):
-        changes = {"srtt_us": random.integers(40_000, 90_000), "cwnd_pkts": random.integers(4, 300)}
-        rate = random.integers(1, 6_000_000)
-        counts = {"delivered_pkts": delivered[tick], "lost_total_pkts": lost[tick], "ssthresh_pkts": 150}
+        changes = {"srtt_us": int(random.integers(40_000, 90_000)), "cwnd_pkts": int(random.integers(4, 300))}
+        rate = int(random.integers(1, 6_000_000))
+        counts = {"delivered_pkts": int(delivered[tick]), "lost_total_pkts": int(lost[tick]), "ssthresh_pkts": 150}
         rows.append(row(tick, delivery_rate_bytes_s=rate, **counts, **changes))
     return np.concatenate(rows)
 

@@ -114,3 +114,16 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         ]
         schema = EPISODE_SCHEMA.with_metadata(metadata)
         pq.write_table(pa.Table.from_pylist(summaries, schema=schema), folder / "episodes.parquet")
+
+
+class Lab:
+    """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
+
+    def __init__(self, mbps: float = 8, delay_ms: float = 11) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.figures = [mbps, mbps], [delay_ms, delay_ms]
+
+    def __call__(self, environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
+        self.calls.append(tuple(policies))
+        todo = {(e, p) for e in environments for p in policies if not (out / partition(e.set, p)).exists()}
+        write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})

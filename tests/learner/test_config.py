@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,16 +13,7 @@ from sagecc.commands.train import command as train
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
 from sagecc.schemas.pool import FEATURE_NAMES
-
-SMALLEST = {
-    "width": 8,
-    "gru": 8,
-    "batch": 2,
-    "window": 4,
-    "steps": 1,
-    "policy_rate": "1e-3",
-    "critic_rate": 1e-3,
-}
+from tests.learner.conftest import SMALLEST
 
 
 def test_shipped_configurations_load() -> None:
@@ -136,7 +128,7 @@ def test_count_parameters_of_the_paper() -> None:
     ],
 )
 @pytest.mark.parametrize("base", ["small", "paper"])
-def test_an_ablation_changes_one_thing(base: str, name: str, changes: dict[str, object]) -> None:
+def test_an_ablation_changes_one_thing(base: str, name: str, changes: dict[str, Any]) -> None:
     assert load(name if base == "small" else f"{base}+{name}") == replace(load(base), **changes)
 
 

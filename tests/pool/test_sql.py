@@ -113,9 +113,10 @@ def test_views_work_in_duckdb_itself(pool: Path) -> None:
 
 
 def queries_of_the_docs() -> dict[str, str]:
-    """The questions of docs/queries.md by their titles."""
-    text = (ROOT / "docs" / "queries.md").read_text()
-    sections = [section.partition("\n") for section in text.split("\n## ")[1:]]
+    """The questions of docs/guide/query.md by their titles."""
+    text = (ROOT / "docs/guide/query.md").read_text()
+    text = text.partition("\n## Questions\n")[2].partition("\n## ")[0]
+    sections = [section.partition("\n") for section in text.split("\n### ")[1:]]
     found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}
     assert all(len(queries) == 1 for queries in found.values())
     return {title: queries[0] for title, queries in found.items()}
@@ -223,6 +224,17 @@ def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path,
     os.truncate(listing, 500)
     with pytest.raises(SageccError, match="truncated or corrupt"):
         open_pool(tmp_path)
+
+
+def test_a_first_file_without_a_column_is_named(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    """DuckDB takes every file's columns from the first one's."""
+    copy = shutil.copytree(pool, tmp_path / "pool")
+    path = min(copy.glob("set=*/scheme=*/part-*.parquet"))
+    pq.write_table(pq.read_table(path, partitioning=None).drop_columns("srtt"), path)
+    assert run("sql", "SELECT sum(srtt) FROM transitions", "--pool", str(copy)) == 2
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert "'srtt'" in said
 
 
 def test_a_pool_of_a_newer_minor_version_is_read(capsys: Capture, pool: Path, tmp_path: Path) -> None:

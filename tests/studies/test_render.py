@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from sagecc.common.errors import SageccError
-from studies.training.render import PAPERS_FOUR, fill, grid_part, main, read_results, runs_part
+from scripts.templates import texts
+from studies.training.results import PAPERS_FOUR, TEMPLATE, context
 from studies.training.run import RESULT_VERSION
+from tests.helpers.league_summary import LEAGUE
 
 
 def standing(rank: int, rate: float, reno: float) -> dict[str, Any]:
@@ -39,9 +41,27 @@ def result(name: str, rate: float, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_runs_best_first_with_their_goals() -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as studies/training is, without a run."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "full-grid.json").write_text(json.dumps(league()))
+    (tmp_path / "repro.json").write_text(json.dumps(LEAGUE))
+    return tmp_path
+
+
+def runs(folder: Path, *results: dict[str, Any]) -> str:
+    """Return the text of these runs."""
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    for found in results:
+        (folder / "results" / f"{found['name']}.json").write_text(json.dumps(found))
+    return texts(TEMPLATE, context(folder))["runs"]
+
+
+def test_runs_best_first_with_their_goals(folder: Path) -> None:
     failed = {k: v for k, v in result("wild", 0).items() if k not in ("training", "leagues")} | {"failure": "diverged"}
-    lines = runs_part([result("poor", 0.2), failed, result("good", 0.5)]).splitlines()
+    lines = runs(folder, result("poor", 0.2), failed, result("good", 0.5)).splitlines()
     assert lines[:4] == [
         "| run | configuration | seed | pool | CPU hours | hours | goal on `heldout` |",
         "|---|---|---|---:|---:|---:|---|",
@@ -58,8 +78,8 @@ def test_runs_best_first_with_their_goals() -> None:
     assert lines[-1].startswith("- `wild` (`small`, gru 128")
     assert lines[-1].endswith("has no policy: diverged")
     kept = {"keep_best": {"league": "small", "every": 1000}, "kept_step": 4000, "changes": {}}
-    assert "| `small`, best in `small` every 1,000 steps (kept: 4,000) |" in runs_part([result("kept", 0.3, **kept)])
-    assert runs_part([]) == "No run yet: `make policies`."
+    assert "| `small`, best in `small` every 1,000 steps (kept: 4,000) |" in runs(folder, result("kept", 0.3, **kept))
+    assert runs(folder) == "No run yet: `make policies`."
 
 
 def league() -> dict[str, Any]:
@@ -93,41 +113,31 @@ def league() -> dict[str, Any]:
     }
 
 
-def test_the_papers_four_beside_ours() -> None:
-    text = grid_part(league())
+def test_the_papers_four_beside_ours(folder: Path) -> None:
+    found = texts(TEMPLATE, context(folder))
+    text = found["grid"]
+    assert "9 schemes in 1 environments of Set I (4 scoring windows) and 1 environments of Set II (4 scoring" in text
     assert "| 2 | bbr2 | bbr2 | 50.0 % [0.0, 100.0] | htcp | reno | 50.0 % [0.0, 100.0] |" in text
     assert "Set I: 4 of the paper's four are among the first four here (vegas 1, bbr2 2, yeah 3, illinois 4)." in text
     assert "Set II: 1 of the paper's four are among the first four here (cubic 1, htcp 5, bic 6, highspeed 7)." in text
+    assert (found["paper_four_set_1"], found["paper_four_set_2"]) == ("4", "1")
     assert "| vegas | 1 | **100.0 % [0.0, 100.0]** | 3 | 33.3 % [0.0, 100.0] |" in text
     head = "Set I: alpha 2, 10 % | Set I: alpha 2, 5 % | Set I: alpha 3, 10 % | Set I: alpha 3, 5 %"
     assert f"| scheme | {head} | Set II: 10 % | Set II: 5 % |" in text
-    league_before = {name: value for name, value in league().items() if name != "robustness"}
-    assert "not scored yet" in grid_part(league_before)
     assert "| vegas | 13 | 8 | 14 | 9 | 15 | 10 |" in text
 
 
-def test_the_page_keeps_its_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "studies/training/results").mkdir(parents=True)
-    page = "# R\n<!-- grid:begin -->\nformer\n<!-- grid:end -->\nprose\n<!-- runs:begin -->\n<!-- runs:end -->\nmore\n"
-    (tmp_path / "docs/results.md").write_text(page)
-    (tmp_path / "studies/training/full-grid.json").write_text(json.dumps(league()))
-    main()
-    text = (tmp_path / "docs/results.md").read_text()
-    assert "former" not in text
-    assert "among the first four" in text.split("prose")[0]
-    assert text.endswith("<!-- runs:begin -->\nNo run yet: `make policies`.\n<!-- runs:end -->\nmore\n")
-    main()
-    assert (tmp_path / "docs/results.md").read_text() == text
+def test_the_league_of_the_readme(folder: Path) -> None:
+    text = texts(TEMPLATE, context(folder))["league"]
+    assert "2 schemes in 2 environments of Set I (8 scoring windows) and 1 environment of Set II" in text
+    assert "| 1 | vegas | 100.0 % [50.0, 100.0] | 50.0 % [25.0, 75.0] |" in text
 
 
-def test_lost_marks_and_damaged_results_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(SageccError, match=r"docs/results.md: the marks <!-- runs:begin --> and"):
-        fill("# R\n<!-- runs:begin -->\n", "runs", "")
-    (tmp_path / "a.json").write_text('{"version": 0}')
+def test_damaged_results_are_errors(folder: Path) -> None:
+    path = folder / "results" / "a.json"
+    path.write_text('{"version": 0}')
     with pytest.raises(SageccError, match=r"a\.json: version 0, not 1"):
-        read_results(tmp_path)
-    (tmp_path / "a.json").write_text("{")
+        context(folder)
+    path.write_text("{")
     with pytest.raises(SageccError, match=r"a.json: not JSON .*; remove it"):
-        read_results(tmp_path)
+        context(folder)

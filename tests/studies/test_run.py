@@ -77,7 +77,7 @@ class Machinery:
 def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
     monkeypatch.chdir(tmp_path)
     found = Machinery()
-    pool = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
+    pool: SimpleNamespace = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
     for name, value in {
         "train": found.train,
         "collect": found.collect,

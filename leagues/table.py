@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A league's table, from what league.json says: for a terminal, and in Markdown for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sagecc.leagues.standings import by_rank
+
+Summary = Mapping[str, Any]
+"""league.json's content (leagues.league.summary)."""
+
+
+def text(summary: Summary) -> str:
+    """Return rank, scheme and each set's winning rate with its interval, for a terminal.
+
+    Below them, the ranks by the paper's other rules, and what was lost without being played.
+    """
+    return "\n".join([*_aligned(_standings(summary)), "", *_aligned(_ranks(summary)), *_lost(summary)])
+
+
+def markdown(summary: Summary) -> str:
+    """Return the same standings as a table in Markdown."""
+    head, *rows = (f"| {' | '.join(line)} |" for line in _standings(summary))
+    return "\n".join([head, f"|---:|---|{'---:|' * len(summary['environments'])}", *rows])
+
+
+def _standings(summary: Summary) -> list[list[str]]:
+    rows = by_rank(summary["ranking"], summary["standings"])
+    return [
+        ["rank", "scheme", *(f"Set {name}" for name in rows[0][2])],
+        *([str(rank), scheme, *map(_rate, by_set.values())] for rank, scheme, by_set in rows),
+    ]
+
+
+def _ranks(summary: Summary) -> list[list[str]]:
+    """Return the ranks over all sets by each combination of alpha and margin, one column a combination."""
+    ranks = {(row["alpha"], row["margin"], row["scheme"]): row["overall"] for row in summary["robustness"]}
+    rules = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
+    return [
+        ["", "by alpha, margin", *(f"{alpha:g}, {100 * margin:g} %" for alpha, margin in rules)],
+        *(["", row["scheme"], *(str(ranks[(*rule, row["scheme"])]) for rule in rules)] for row in summary["ranking"]),
+    ]
+
+
+def _lost(summary: Summary) -> list[str]:
+    """Return a line for each scheme without episodes, and for each with windows in which nothing was delivered."""
+    lines = []
+    for scheme, rows in _by_scheme(summary["lost"], "missing").items():
+        first = rows[0]
+        why = first["reason"] or "there is no episode"
+        lines.append(f"lost unplayed: {scheme} in {len(rows)} environments, such as {first['environment_id']}: {why}")
+    for scheme, rows in _by_scheme(summary["lost"], "silent").items():
+        lines.append(f"lost with nothing delivered: {scheme} in {sum(row['windows'] for row in rows)} windows")
+    return lines
+
+
+def _by_scheme(lost: Sequence[Mapping[str, Any]], status: str) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in sorted(lost, key=lambda row: (row["scheme"], row["environment_id"])):
+        if row["status"] == status:
+            found.setdefault(row["scheme"], []).append(row)
+    return found
+
+
+def _rate(row: Mapping[str, float]) -> str:
+    rate, low, high = (100 * row[key] for key in ("winning_rate", "low", "high"))
+    return f"{rate:.1f} % [{low:.1f}, {high:.1f}]"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(4, *(len(line[i]) for line in lines)) for i in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

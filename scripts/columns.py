@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the data dictionary, docs/**/columns.md, is filled with: the schemas' own columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sagecc.schemas.pool import POOL_VERSION, WINDOW_NAMES, dictionary
+
+TEMPLATE = Path(__file__).with_name("columns.md.j2")
+
+
+def context() -> dict[str, Any]:
+    """Return what the template is filled with."""
+    return {"columns": dictionary().to_pylist(), "version": POOL_VERSION, "windows": WINDOW_NAMES["all"]}

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was trained and played, as results.md.j2 is filled with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sagecc.common.errors import SageccError
+from sagecc.leagues import table
+from studies.training.run import BASELINE, RESULT_VERSION
+
+FOLDER = Path(__file__).parent
+TEMPLATE = FOLDER / "results.md.j2"
+
+PAPERS_FOUR = {"I": ("vegas", "bbr2", "yeah", "illinois"), "II": ("cubic", "htcp", "bic", "highspeed")}
+"""The top-ranked schemes of each set, as section 7.5 of the paper lists them."""
+
+Values = dict[str, Any]
+
+
+def context(folder: Path = FOLDER) -> Values:
+    """Return what the template is filled with: the runs, and the leagues that were kept beside them.
+
+    full-grid.json is league.json of the 13 heuristics over the paper's grid (`make grid-league`), repro.json that of
+    `make repro` (`make repro-league`).
+    """
+    return {
+        "grid": _read(folder / "full-grid.json"),
+        "papers_four": PAPERS_FOUR,
+        "repro": (repro := _read(folder / "repro.json")),
+        "standings": table.markdown(repro),
+        "baseline": BASELINE,
+        **runs(folder / "results"),
+    }
+
+
+def runs(folder: Path) -> Values:
+    """Return the runs that played, best first, and those that failed; SageccError for a result that cannot be read.
+
+    Best has the highest mean winning rate in the first league.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        result = _read(path)
+        if result.get("version") != RESULT_VERSION:
+            raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
+        found.append(result | {"changed": changed(result)})
+    played = sorted((r for r in found if "failure" not in r), key=_order)
+    failed = sorted((r for r in found if "failure" in r), key=lambda r: str(r["name"]))
+    return {"played": played, "failed": failed}
+
+
+def changed(result: Mapping[str, Any]) -> list[str]:
+    """Return what a run changes of the shipped configuration that it starts from."""
+    changes = {**result["changes"]}
+    inner = changes.pop("data", {})
+    fields = [*changes.items(), *((f"data.{name}", value) for name, value in inner.items())]
+    return [f"{name} {_short(value)}" for name, value in fields]
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key} {_short(x)}" for key, x in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(_short, value))
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _order(result: Values) -> tuple[float, str]:
+    first = next(iter(result["leagues"].values()))
+    return -sum(of["policy"]["winning_rate"] for of in first.values()) / len(first), result["name"]
+
+
+def _read(path: Path) -> Values:
+    try:
+        value: Values = json.loads(path.read_text())
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
+    return value

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command's entry: help without heavy imports, errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+import sagecc.cli as entry
+from sagecc.common.errors import SageccError
+from tests.helpers.processes import sigint
+
+Raising = Callable[[BaseException], tuple[int, str]]
+COMMANDS = sorted(path.stem for path in entry.COMMANDS.glob("[a-z]*.py"))
+PROBE = """# SPDX-License-Identifier: Apache-2.0
+import sys, time
+from pathlib import Path
+import click
+
+@click.command()
+@click.option("--many", is_flag=True)
+@click.option("--beside", type=click.Path(path_type=Path))
+def command(many, beside):
+    \"\"\"First sentence
+    over two lines.
+
+    The rest.
+    \"\"\"
+    if many:
+        for number in range(1_000_000):
+            click.echo(number)
+    try:
+        beside.write_text("half")
+        click.echo("ready")
+        sys.stdout.flush()
+        time.sleep(60)
+    finally:
+        beside.unlink()
+"""
+
+
+def sagecc(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sagecc", *args]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, timeout=60)
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Raising:
+    """Run a command that raises; return the exit status and what stderr says."""
+
+    def run(error: BaseException) -> tuple[int, str]:
+        @click.command()
+        def command() -> None:
+            raise error
+
+        monkeypatch.setattr(entry.LazyGroup, "get_command", lambda self, ctx, name: command)
+        with pytest.raises(SystemExit) as ended:
+            entry.main(["probe"])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> list[str]:
+    """Return a command line whose sagecc has the one command `probe`."""
+    (tmp_path / "probe.py").write_text(PROBE)
+    start = (
+        "import sys, pathlib, sagecc.cli as c, sagecc.commands as p;"
+        f"folder = pathlib.Path({str(tmp_path)!r}); c.COMMANDS = folder; p.__path__.insert(0, str(folder)); c.main()"
+    )
+    return [sys.executable, "-c", start, "probe"]
+
+
+def test_help_lists_every_command_and_imports_none_of_them() -> None:
+    script = (
+        "import sys, sagecc.cli\n"
+        "try: sagecc.cli.main(['--help'])\n"
+        "finally: print('LOADED', *sorted(m for m in sys.modules if '.' not in m))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    listing, _, loaded = done.stdout.partition("LOADED")
+    for name in COMMANDS:
+        assert f"\n  {name} " in listing
+    assert not {"numpy", "pyarrow", "polars", "tensorflow", "matplotlib", "duckdb", "collector"} & set(loaded.split())
+
+
+def test_help_is_in_the_order_of_work() -> None:
+    names = entry.LazyGroup().list_commands(click.Context(entry.cli))
+    assert names.index("kernel") < names.index("collect") < names.index("pool") < names.index("train")
+    assert names[: len(entry.ORDER)] == list(entry.ORDER)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    done = sagecc(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: sagecc {name}" in done.stdout
+    assert len(entry._summary(name)) > 10
+    assert done.stderr == ""
+
+
+def test_no_arguments_show_the_help() -> None:
+    done = sagecc()
+    assert done.returncode == 0
+    assert "Commands, in the order of work" in done.stdout
+
+
+def test_version() -> None:
+    assert sagecc("--version").stdout.startswith("sagecc ")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("trian",), "sagecc: No such command 'trian'"),
+        (("--no-such",), "sagecc: No such option '--no-such'"),
+        (("environments", "--profile", "tiny"), "sagecc environments: Invalid value for '--profile'"),
+    ],
+)
+def test_usage_errors_are_one_line_that_says_where_help_is(args: tuple[str, ...], line: str) -> None:
+    done = sagecc(*args)
+    assert done.returncode == 2
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+    assert "--help')" in done.stderr
+
+
+def test_an_error_is_one_line(raising: Raising) -> None:
+    assert raising(SageccError("pool: two\n  lines")) == (2, "sagecc: pool: two lines\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "build/x"), "sagecc: build/x: Permission denied\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "sagecc: a/b: No space left on device\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), "sagecc: No space left on device\n"),
+        (OSError(errno.EXDEV, "Cross-device link", "a", None, "b"), "sagecc: a -> b: Cross-device link\n"),
+        (click.FileError("x.yaml", "cannot be read"), "sagecc: Could not open file 'x.yaml': cannot be read\n"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line(raising: Raising, error: BaseException, line: str) -> None:
+    assert raising(error) == (2, line)
+
+
+def test_ctrl_c_is_130(raising: Raising) -> None:
+    status, text = raising(KeyboardInterrupt())
+    assert (status, text.strip()) == (130, "sagecc: interrupted")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), ConnectionError("a bug"), ValueError("a bug")])
+def test_a_bug_keeps_its_traceback(raising: Raising, error: Exception) -> None:
+    with pytest.raises(type(error), match="a bug"):
+        raising(error)
+
+
+def test_a_reader_that_goes_away_is_no_error(probe: list[str]) -> None:
+    with subprocess.Popen([*probe, "--many"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 1
+
+
+def test_a_terminated_command_cleans_up(probe: list[str], tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    with subprocess.Popen([*probe, "--beside", str(half)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupted_command_ends_unless_it_was_started_to_ignore_that(
+    probe: list[str], tmp_path: Path, ignored: bool
+) -> None:
+    command = [*probe, "--beside", str(tmp_path / "half")]
+    with (
+        sigint(ignored),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        if ignored:
+            time.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == (143 if ignored else 130)
+
+
+def test_a_terminated_command_that_cannot_end_is_ended(tmp_path: Path) -> None:
+    stuck = (
+        "import signal, time, sagecc.cli as c; c.GRACE_S = 0.2\n"
+        "signal.signal(signal.SIGTERM, c._terminate)\n"
+        "try: signal.raise_signal(signal.SIGTERM)\n"
+        "finally: time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", stuck], timeout=30).returncode == -signal.SIGALRM
+
+
+def test_a_stage_ends_with_its_dvc(probe: list[str], tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    stage = [*probe, "--beside", str(half)]
+    parent = f"import subprocess, time; subprocess.Popen({stage!r}); time.sleep(60)"
+    env = {**os.environ, "DVC_STAGE": "collect"}
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, env=env) as dvc:
+        assert dvc.stdout is not None
+        assert dvc.stdout.readline() == "ready\n"
+        dvc.kill()
+        assert dvc.stdout.read() == ""  # the stage held the other end
+    assert not half.exists()
