@@ -100,7 +100,8 @@ class Link:
     discipline: what is dropped; target_ms and interval_ms are the parameters of CoDel, PIE and BoDe (its bound).
     loss: probability that a packet is lost before the queue; losses: its later changes.
     jitter_ms: each packet's propagation differs by up to +- this, uniformly; packets stay in order unless
-    `jitter_reorders`. delay_reorders: packets overtake others where the delay falls, as netem's do. grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
+    `jitter_reorders`. delay_reorders: packets overtake others where the delay falls, as netem's do.
+    grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
     """
 
     rates: tuple[RateStep, ...] = ()

@@ -6,7 +6,8 @@ here are what the host reads. The first record in either direction carries MAGIC
 
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 a cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
-ROUTE x routes, FLOW x flows, LOSS to the end, by link and time. In lockstep, one ACTION a controlled flow after each tick.
+ROUTE x routes, FLOW x flows, LOSS to the end (by link and time). In lockstep, one ACTION per controlled flow after
+each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 

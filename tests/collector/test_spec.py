@@ -53,6 +53,7 @@ class Layout:
     opportunities: npt.NDArray[np.void]
     routes: npt.NDArray[np.void]
     flows: npt.NDArray[np.void]
+    losses: npt.NDArray[np.void]
 
     @classmethod
     def of(cls, spec: EpisodeSpec) -> Layout:
@@ -62,8 +63,9 @@ class Layout:
             count = 2 * int(head["cables"]) if name == "links" else int(head[name])
             arrays[name] = np.frombuffer(spec.wire, dtype, count, at)
             at += arrays[name].nbytes
-        assert at == len(spec.wire) == head["bytes"]
-        return cls(head, **arrays)
+        losses = np.frombuffer(spec.wire, wire.LOSS, offset=at)
+        assert at + losses.nbytes == len(spec.wire) == head["bytes"]
+        return cls(head, **arrays, losses=losses)
 
     def walk(self, source: int, destination: int) -> list[int]:
         """Follow the routes; return the cables crossed."""
