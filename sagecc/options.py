@@ -37,8 +37,8 @@ runtime_option = click.option(
     "--runtime",
     default="auto",
     show_default=True,
-    help="What runs the network: litert, onnx, exact, ... (docs/method/learner.md); auto: litert where it is installed and"
-    " the policy has such a file, else exact.",
+    help="What runs the network: litert, onnx, exact, ... (docs/method/learner.md); auto: litert where it is installed"
+    " and the policy has such a file, else exact.",
 )
 
 
