@@ -3,8 +3,8 @@
 
 Reading one needs no TensorFlow. The card says what the policy sees (where observations come from, their names in
 order, their scaling), what it does (the action map), how often, and on top of which scheme; what kind of network it
-is; where it came from (configuration, seed, pool) and its final metrics. docs/reference/formats.md describes the
-format. Nothing here knows one kind of observation from another: who runs a policy says which it can offer
+is; where it came from (configuration, seed, pool) and its final metrics. docs/reference/formats.md has the format.
+Nothing here knows one kind of observation from another: who runs a policy says which it can offer
 (execution.agent.sources).
 """
 

@@ -34,6 +34,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
 LIMIT_BYTES = 20 * 2**20
+NAMING = {"", ".py", ".c", ".h", ".sh", ".md", ".j2", ".in", ".yaml", ".yml", ".ipynb", ".cfg"}
 SOURCES = re.compile(r".*\.(py|c|cc|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
 
 
@@ -257,6 +258,15 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert found.exists(), f"{page.relative_to(ROOT)}: {target}"
             if anchor and found.suffix == ".md":
                 assert anchor in headings(found), f"{page.relative_to(ROOT)}: {target}#{anchor}"
+
+
+def test_every_page_that_is_named_exists() -> None:
+    """In code, help, errors, comments, notebooks."""
+    for name in tracked():
+        path = ROOT / name
+        if path.is_file() and not path.is_symlink() and path.suffix in NAMING and name != "tests/test_pages.py":
+            for page in re.findall(r"(?<![\w/])docs/[\w/-]+\.md\b", path.read_text()):
+                assert (ROOT / page).exists(), f"{name}: {page}"
 
 
 def test_every_page_is_in_the_site() -> None:
