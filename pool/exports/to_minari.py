@@ -21,7 +21,7 @@ from sagecc.common.optional import import_library
 from sagecc.pool.exports.about import AUTHOR, NAME, SUMMARY, conventions
 from sagecc.pool.exports.episodes import Episode, Source
 from sagecc.pool.spaces import ENVIRONMENT, observation_space
-from sagecc.schemas.pool import RATIOS
+from sagecc.schemas.pool import MAX_CWND_RATIO, MIN_CWND_RATIO
 
 
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
@@ -78,5 +78,6 @@ def _about(episode: Episode) -> dict[str, Any]:
 
 
 def _actions(action: str) -> spaces.Box:
-    low, high = np.log2(RATIOS) if action == "log2" else RATIOS
+    bounds = (MIN_CWND_RATIO, MAX_CWND_RATIO)
+    low, high = np.log2(bounds) if action == "log2" else bounds
     return spaces.Box(np.float32(low), np.float32(high), (1,), np.float32)
