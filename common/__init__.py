@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every package needs and that knows nothing of networks: files, processes, errors, manifests, code identities."""
+"""What every package needs and none is about networks: files, processes, errors, manifests, identities of code."""

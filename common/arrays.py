@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the arrays that are passed around; shapes stand with the functions that take them."""
+"""Names for common array types; the functions that take them document the shapes."""
 
 from __future__ import annotations
 

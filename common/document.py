@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML and JSON that people write: keys are unique, `1e-3` is a number, and an error names file and line."""
+"""Strict reader of hand-written YAML and JSON: keys are unique, `1e-3` is a number, errors name file and line."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _Loader.add_implicit_resolver(
 
 
 def parse(data: bytes, name: str) -> Any:
-    """Return what a document says: JSON where `name` ends in `.json`, YAML elsewhere.
+    """Return a document's content: JSON where `name` ends in `.json`, else YAML.
 
     Args:
         data: the document, in UTF-8.
-        name: the file's name, for the error.
+        name: the file's name, for error messages.
 
     Raises:
-        SageccError: it is not what its name says, or has a key twice.
+        SageccError: the document cannot be parsed, or repeats a key.
     """
     try:
         text = data.decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one error type that commands turn into one line and exit code 2."""
+"""The error type that commands report as one line, with exit code 2."""
 
 
 class SageccError(Exception):
@@ -7,4 +7,4 @@ class SageccError(Exception):
 
 
 SEE_DOCTOR = "'sagecc doctor' says what works on this machine"
-"""How an error ends that says what cannot run here."""
+"""Last part of the message of an error about what cannot run on this machine."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there."""
+"""Atomic writes, durability and digests of files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_BESIDE = ".tmp-"
+_TEMPORARY_PREFIX = ".tmp-"
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Give an OSError that names no file (pyarrow's do not) the file's name."""
+def errors_naming(path: Path) -> Iterator[None]:
+    """Name `path` in an OSError raised within that names no file (pyarrow's do not)."""
     try:
         yield
     except OSError as error:
@@ -29,41 +29,41 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write to; rename it over `path` on success, remove it on failure.
+    """Yield a temporary path beside `path` to write to; rename it to `path` on success, remove it on failure.
 
-    The file's bytes reach the disk before its name does, and both before this ends: a power cut leaves the old one or
-    the new one, and what was written stays written. What killed processes were writing in its place is removed.
+    The file's bytes are synced before the rename, and the rename before this returns: a power cut leaves the old file
+    or the new one. Temporary files that killed processes left for the same `path` are removed.
     """
-    for left in left_beside(path):
-        left.unlink(missing_ok=True)
-    beside = beside_of(path)
+    for stale in stale_temporaries(path):
+        stale.unlink(missing_ok=True)
+    temporary = temporary_path(path)
     try:
-        with naming(path):
-            yield beside
-            sync(beside)
-            beside.replace(path)
+        with errors_naming(path):
+            yield temporary
+            sync(temporary)
+            temporary.replace(path)
             sync(path.parent)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def beside_of(path: Path) -> Path:
-    """Return where this process writes what is to become `path`."""
-    return path.with_name(f"{_BESIDE}{os.getpid()}-{path.name}")
+def temporary_path(path: Path) -> Path:
+    """Return the temporary path at which this process writes what is to become `path`."""
+    return path.with_name(f"{_TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
 
 
-def left_beside(path: Path) -> list[Path]:
-    """Return what processes that have ended left beside `path`, where they wrote what was to become it."""
-    form = re.compile(rf"{re.escape(_BESIDE)}(\d+)-{re.escape(path.name)}")
-    with suppress(OSError):  # there is no such folder: the writer will say so
-        found = {each: match for each in path.parent.iterdir() if (match := form.fullmatch(each.name))}
-        return [each for each, match in found.items() if not Path("/proc", match[1]).exists()]
+def stale_temporaries(path: Path) -> list[Path]:
+    """Return the temporary files for `path` whose processes have ended."""
+    pattern = re.compile(rf"{re.escape(_TEMPORARY_PREFIX)}(\d+)-{re.escape(path.name)}")
+    with suppress(OSError):  # the folder does not exist: the writer will report it
+        matches = {file: match for file in path.parent.iterdir() if (match := pattern.fullmatch(file.name))}
+        return [file for file, match in matches.items() if not Path("/proc", match[1]).exists()]
     return []
 
 
 def sync(path: Path) -> None:
-    """Make a written file's bytes durable, or a folder's names."""
+    """Flush a file's bytes, or a folder's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -75,9 +75,18 @@ def sync(path: Path) -> None:
 
 
 def parquet_digest(path: Path, name: str) -> str:
-    """Return a digest of a Parquet file's name, length and footer, which tells two apart without reading them whole.
+    """Return a digest that distinguishes Parquet files without reading them whole.
 
-    Raises OSError or struct.error where the file cannot be read or is cut short.
+    Args:
+        path: the file.
+        name: the name under which it counts.
+
+    Returns:
+        SHA-256 of its name, length and footer, in hex.
+
+    Raises:
+        OSError: the file cannot be read.
+        struct.error: the file is truncated.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: how many at once changes none of them (a test holds it).
-"""What this process may use of its machine: a container's share by control groups (v2 and v1), its affinity."""
+"""Processors and memory that this process may use: its affinity and its control groups (v2 and v1)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 UNLIMITED_BYTES = 1 << 60
-"""cgroup v1 says "no limit" with a number: one above this."""
+"""Control groups v1 express "no limit" as a number of at least this."""
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may keep busy."""
-    allowed, quota = len(os.sched_getaffinity(0)), cpus()
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
+    """Return how many cores this process may keep busy, by affinity and quota."""
+    affine, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return affine if quota is None else max(1, min(affine, int(quota)))
 
 
-def cpus(process: Path = Path("/proc/self")) -> float | None:
-    """Return how many processors' time this process may use, or None where nothing limits it."""
-    found = []
+def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
+    """Return the CPU quota of a process's control groups, or None where nothing limits it.
+
+    Args:
+        process: its folder in /proc.
+
+    Returns:
+        CPU-seconds per second, the least of all groups.
+    """
+    quotas = []
     for folder in _groups(process, "cpu"):
-        quota, period = _two(folder / "cpu.max") or (_text(folder / _V1_QUOTA), _text(folder / _V1_PERIOD))
-        if quota.isdecimal() and period.isdecimal():  # "max" and -1 are none
-            found.append(int(quota) / int(period))
-    return min(found, default=None)
+        quota, period = _word_pair(folder / "cpu.max") or (_text(folder / _V1_QUOTA), _text(folder / _V1_PERIOD))
+        if quota.isdecimal() and period.isdecimal():  # "max" and -1 mean no limit
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
 
 
-def memory_bytes(process: Path = Path("/proc/self")) -> int | None:
-    """Return how much memory this process and its neighbours may use, or None where nothing limits it."""
+def memory_limit_bytes(process: Path = Path("/proc/self")) -> int | None:
+    """Return the memory limit of a process's control groups (bytes), or None where nothing limits it.
+
+    Args:
+        process: its folder in /proc.
+
+    Returns:
+        The least limit of all groups; other processes in a group share it.
+    """
     texts = [
         _text(folder / name)
         for folder in _groups(process, "memory")
@@ -42,7 +56,7 @@ _V1_QUOTA, _V1_PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 
 
 def _groups(process: Path, controller: str) -> Iterator[Path]:
-    """Yield the groups that this process is in, by version 2 and by a controller's own hierarchy, and those above."""
+    """Yield the folders of a process's control groups and of their parents, in v2 and in a v1 controller's tree."""
     paths = {}
     for line in (process / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
@@ -52,8 +66,9 @@ def _groups(process: Path, controller: str) -> Iterator[Path]:
         name = "" if kind == "cgroup2" else controller
         if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
             # in a container the mount may be the group itself, whatever its path is called outside
-            at = Path(paths.get(name, ""))
-            yield from (Path(mounted) / folder for folder in (at, *at.parents) if (Path(mounted) / folder).is_dir())
+            group = Path(paths.get(name, ""))
+            folders = (Path(mounted) / folder for folder in (group, *group.parents))
+            yield from (folder for folder in folders if folder.is_dir())
 
 
 def _text(path: Path) -> str:
@@ -63,6 +78,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _two(path: Path) -> tuple[str, str] | None:
+def _word_pair(path: Path) -> tuple[str, str] | None:
     words = _text(path).split()
     return (words[0], words[1]) if len(words) == 2 else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: who waits for whom changes no bytes.
-"""Locks on files and folders that end with their holder, however it ends."""
+"""Locks on files and folders; the kernel releases them when their holder ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from pathlib import Path
 
 POLL_S = 0.1
 _WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What a file system says that has no locks: whoever works there takes care alone."""
+"""Errors of a file system without locks: there, users must not run two writers at once."""
 
 
 def lock(path: Path, wait_s: float = 0.0) -> int:
-    """Lock a folder, or a file (made if there is none); return the descriptor that holds the lock while it is open.
+    """Lock a folder, or a file, which is made if it does not exist.
 
     Args:
-        path: what is locked.
-        wait_s: how long to wait for another holder (s); math.inf for as long as it takes.
+        path: the folder or file.
+        wait_s: how long to wait for another holder (s); math.inf to wait forever.
+
+    Returns:
+        The descriptor that holds the lock as long as it is open.
 
     Raises:
-        BlockingIOError: another still holds it then.
-        FileNotFoundError: its folder is not there.
+        BlockingIOError: another process still holds the lock after `wait_s`.
+        FileNotFoundError: the file's folder does not exist.
     """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -44,7 +47,7 @@ def lock(path: Path, wait_s: float = 0.0) -> int:
 
 @contextmanager
 def locked(path: Path, wait_s: float = 0.0) -> Iterator[int]:
-    """Hold a lock on `path` meanwhile; yields its descriptor. Arguments and errors are those of `lock`."""
+    """Hold a lock on `path` and yield its descriptor; arguments and errors are those of `lock`."""
     handle = lock(path, wait_s)
     try:
         yield handle
@@ -56,8 +59,8 @@ def _acquire(handle: int, wait_s: float) -> None:
     if wait_s == math.inf:
         fcntl.flock(handle, fcntl.LOCK_EX)
         return
-    until = time.monotonic() + wait_s
-    while time.monotonic() < until:
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How numeric loops are compiled, the pool's and a policy's alike."""
+"""Compilation of numeric loops to machine code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile to machine code that does not hold Python's lock; kept on disk where there is a place to write."""
+    """Compile a function to machine code that releases the GIL; cached on disk where a cache folder is writable."""
     try:
         return cast("Function", njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # Numba's: neither beside the source nor in the user's home
+    except RuntimeError:  # Numba can write neither beside the source nor in the user's home
         return cast("Function", njit(nogil=True, error_model="numpy")(function))

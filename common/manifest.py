@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool's manifest: every file with its size, rows and SHA-256, so that any other byte is found out.
+"""The pool's manifest: size, rows and SHA-256 of every file, so that any changed byte is detected.
 
-`manifest.json` is written last. It holds the hash of itself too, over all the rest as JSON with sorted keys.
+`manifest.json` is written last. Its key `sha256` holds the hash of all its other keys, as JSON with sorted keys.
 """
 
 from __future__ import annotations
@@ -18,51 +18,65 @@ from sagecc.common.files import sha256_file, write_atomically
 
 MANIFEST = "manifest.json"
 NOTES = ".derived"
-"""A folder in the pool of which readers need to know nothing (pool.notes)."""
+"""The pool's folder of notes on how it was derived (pool.notes), which readers ignore."""
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What a file must be. bytes: its size. rows: of its table. input_sha256: what it was derived from."""
+    """What the manifest states of one file."""
 
     bytes: int
+    """Its size."""
+
     rows: int
+    """Rows of its table."""
+
     sha256: str
+    """SHA-256 of its bytes, in hex."""
+
     input_sha256: str
+    """SHA-256 of what it was derived from, in hex."""
 
     @classmethod
-    def of(cls, path: Path, rows: int, input_sha256: str) -> FileEntry:
-        """Read the file once."""
+    def from_file(cls, path: Path, rows: int, input_sha256: str) -> FileEntry:
+        """Return the entry of a file, which is read once; arguments as the fields."""
         return cls(path.stat().st_size, rows, sha256_file(path), input_sha256)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a pool by their paths in it, and what all of them say about the pool (its metadata)."""
+    """The metadata and the files of a pool."""
 
     about: Mapping[str, str]
+    """Metadata that all files share."""
+
     files: Mapping[str, FileEntry]
+    """Entry by path, relative to the pool's folder."""
 
     def write(self, pool: Path) -> None:
-        """Write `pool`/manifest.json, whole or not at all."""
-        rest = self._plain()
-        with write_atomically(pool / MANIFEST) as beside:
-            beside.write_text(json.dumps(rest | {"sha256": digest(rest)}, indent=1, sort_keys=True) + "\n")
+        """Write `pool`/manifest.json atomically."""
+        content = self._plain()
+        with write_atomically(pool / MANIFEST) as file:
+            file.write_text(json.dumps(content | {"sha256": digest(content)}, indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, pool: Path) -> Manifest:
-        """Return a pool's manifest. Raises SageccError where there is none, or one that is not as it was written."""
+        """Return a pool's manifest.
+
+        Raises:
+            SageccError: the manifest is missing or damaged.
+        """
         path = pool / MANIFEST
         try:
-            rest = json.loads(path.read_bytes())
-            found = rest.pop("sha256")
-            files = {name: FileEntry(**entry) for name, entry in rest["files"].items()}
-            about = {name: str(value) for name, value in rest["about"].items()}
+            content = json.loads(path.read_bytes())
+            stated_sha256 = content.pop("sha256")
+            files = {name: FileEntry(**entry) for name, entry in content["files"].items()}
+            about = {name: str(value) for name, value in content["about"].items()}
         except FileNotFoundError:
             raise SageccError(f"{path} is missing: derive the pool again with 'sagecc pool'") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SageccError(f"{path} is damaged ({error}): derive the pool again with 'sagecc pool'") from error
-        if found != digest(rest):
+        if stated_sha256 != digest(content):
             raise SageccError(f"{path} is damaged (its own hash does not hold): derive the pool again")
         return cls(about, files)
 
@@ -70,6 +84,6 @@ class Manifest:
         return {"about": dict(self.about), "files": {name: asdict(entry) for name, entry in self.files.items()}}
 
 
-def digest(rest: Mapping[str, Any]) -> str:
-    """Return the hash that a JSON object holds of all the rest of it."""
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def digest(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of an object as JSON with sorted keys, in hex."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

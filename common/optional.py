@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: what is missing ends a run, and changes none.
-"""Libraries that only some commands need, and the extra of `sagecc` (setup.cfg) that brings each."""
+"""Optional libraries, which only some commands need, and the extras of `sagecc` (setup.cfg) that install them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from sagecc.common.errors import SageccError
 
 
 @contextmanager
-def brought_by(extra: str) -> Iterator[None]:
-    """Import libraries of an extra within; raises SageccError, saying what to install, where one does not load."""
+def requires_extra(extra: str) -> Iterator[None]:
+    """Import libraries of an extra within this context.
+
+    Args:
+        extra: the extra's name.
+
+    Raises:
+        SageccError: a library does not load; the message gives the command that installs it.
+    """
     try:
         yield
     except ImportError as error:
@@ -24,22 +31,30 @@ def brought_by(extra: str) -> Iterator[None]:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that brings an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'sagecc[{extra}]'"
 
 
-def library(name: str, extra: str) -> Any:
-    """Return a library by its import name; raises as `brought_by` does."""
-    with brought_by(extra):
+def import_library(name: str, extra: str) -> Any:
+    """Return an imported library.
+
+    Args:
+        name: its import name.
+        extra: the extra that installs it.
+
+    Raises:
+        SageccError: the library is not installed or does not load.
+    """
+    with requires_extra(extra):
         if not is_installed(name):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
         return importlib.import_module(name)
 
 
 def is_installed(name: str) -> bool:
-    """Tell, without importing it, whether there is a library of that import name.
+    """Tell, without importing it, whether a library of that import name is installed.
 
-    A folder of the same name in the working directory (`datasets`, for one) is none.
+    A folder of the same name in the working directory (such as `datasets`) does not count.
     """
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None

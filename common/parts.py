@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long tables as numbered Parquet files, written in full row groups and read in whole runs of a column's value."""
+"""Tables in numbered Parquet files, written in full row groups and read in whole runs of equal values of a column."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sagecc.common.arrays import Ints
-from sagecc.common.files import naming, sync
+from sagecc.common.files import errors_naming, sync
 
 
 class PartWriter:
-    """Writes tables one after another into `STEM-000.parquet`, `STEM-001.parquet`, …, synced to the disk.
+    """Append tables to `STEM-000.parquet`, `STEM-001.parquet`, …, each synced to the disk.
 
     Args:
-        folder: where the files lie; made if it is not there.
-        schema: what rows are cast to, with the files' metadata.
-        group_rows: rows of a row group.
-        options: of pyarrow's ParquetWriter, beside zstd.
-        stem: how the files' names begin.
-        first: the first file's number.
-        carry: whether rows beyond a full row group wait for the next; without, a row group ends with the table that
-            fills it.
-        file_rows: a file ends after the row group with which it reaches so many rows.
-        file_bytes: the same for its bytes.
+        folder: the files' folder; made if it does not exist.
+        schema: schema to which rows are cast, with the files' metadata.
+        group_rows: rows per row group.
+        options: options of pyarrow's ParquetWriter besides the compression, which is zstd.
+        stem: beginning of the files' names.
+        first: number of the first file.
+        carry: whether rows beyond a full row group are carried over to the next; otherwise a row group ends with the
+            table that fills it.
+        file_rows: rows at which a file ends, after the row group that reaches them.
+        file_bytes: size at which a file ends (bytes), likewise.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class PartWriter:
 
     @property
     def rows(self) -> int:
-        """Rows of the present file, written or waiting."""
+        """Rows of the current file, written or pending."""
         return self._written_rows + self._pending_rows
 
     @property
     def next_number(self) -> int:
-        """The number of the next file, or of the present one."""
+        """Number of the current file, or of the next one if none is open."""
         return self._number
 
     def write(self, table: pa.Table) -> None:
@@ -76,7 +76,7 @@ class PartWriter:
             self._flush(self._group_rows if self._carry else self._pending_rows)
 
     def end_file(self) -> None:
-        """Write the rows that wait and end the present file; what comes goes into the next."""
+        """Write the pending rows and close the current file; later rows go into the next."""
         if self._pending_rows:
             self._flush(self._pending_rows)
         self._close()
@@ -85,7 +85,7 @@ class PartWriter:
         table = pa.concat_tables(self._pending)
         self._pending = [table.slice(rows)]
         self._pending_rows -= rows
-        with naming(self._path):
+        with errors_naming(self._path):
             if self._writer is None:
                 self._path = self._folder / f"{self._stem}-{self._number:03}.parquet"
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class PartWriter:
     def _close(self) -> None:
         if self._writer is None or self._sink is None:
             return
-        with naming(self._path):
+        with errors_naming(self._path):
             self._writer.close()
             self._sink.close()
             sync(self._path)
@@ -115,7 +115,11 @@ class PartWriter:
 
 
 class Runs:
-    """Runs of equal values in a column [n]: the values [k], their first rows [k] and their lengths [k]."""
+    """Runs of equal values in a column: `values`, `starts` (first rows) and `lengths`, each of shape [runs].
+
+    Args:
+        column: the column [rows].
+    """
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         runs = pc.run_end_encode(column.combine_chunks())
@@ -125,25 +129,32 @@ class Runs:
         self.lengths: Ints = ends - self.starts
 
     def slices(self, table: pa.Table) -> Iterator[tuple[Any, pa.Table]]:
-        """Yield each run's value and its rows of `table` [n]."""
+        """Yield each run's value and its rows of `table`, which is as long as the column."""
         for value, start, length in zip(self.values, self.starts.tolist(), self.lengths.tolist(), strict=True):
             yield value, table.slice(start, length)
 
 
 def whole_runs(tables: Iterable[pa.Table], column: str) -> Iterator[pa.Table]:
-    """Yield the rows of tables that follow each other in pieces that end where a run of `column` does.
+    """Regroup consecutive tables, so that no run of equal values spans two of them.
 
-    Holds one table and what was left of those before it.
+    Holds one table and the incomplete run before it in memory.
+
+    Args:
+        tables: consecutive pieces of one table.
+        column: the column whose runs stay whole.
+
+    Yields:
+        All rows, in tables that end where a run ends.
     """
-    rest: list[pa.Table] = []
+    incomplete: list[pa.Table] = []
     for table in tables:
         if not table.num_rows:
             continue
         last = Runs(table[column]).starts[-1]
-        whole = pa.concat_tables([*rest, table.slice(0, last)])
-        if last or (rest and rest[-1][column][0] != table[column][0]):
+        whole = pa.concat_tables([*incomplete, table.slice(0, last)])
+        if last or (incomplete and incomplete[-1][column][0] != table[column][0]):
             yield whole
-            rest = []
-        rest.append(table.slice(last))
-    if rest:
-        yield pa.concat_tables(rest)
+            incomplete = []
+        incomplete.append(table.slice(last))
+    if incomplete:
+        yield pa.concat_tables(incomplete)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: it decides when processes end, not what they make.
-"""What holds between processes."""
+"""Relations between processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """Have this process sent a signal when whoever started it ends, even if that is killed (prctl(2)).
+    """Ask the kernel to send this process a signal when its parent ends, even if that is killed (prctl(2)).
 
-    A parent that has ended already sends none: whoever must know compares os.getppid() with what it was.
+    If the parent has ended before this call, no signal comes: compare os.getppid() with the expected parent.
+
+    Args:
+        number: the signal.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)

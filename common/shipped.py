@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: where a kernel or a policy lies is no part of what it does.
-"""What comes with sagecc beside its code: the lab's kernel, a policy, environments to begin with.
+"""Files that are shipped with sagecc: the lab's kernel, a policy, example environments.
 
-An installation has it in the package's folder `shipped`, where `make wheel` puts it; in a checkout it lies where the
-repository has it. What lies in the working directory comes first.
+An installation has them in the package's folder `shipped`, where `make wheel` puts them; a checkout has them at their
+places in the repository. Files in the working directory take precedence.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-"""The package's folder; in a checkout, where the package's parts are links, that of the repository."""
+"""The package's folder; in a checkout, whose packages are links, that of the repository."""
 
 FOLDER = _PACKAGE / "shipped"
 INSTALLED = FOLDER.is_dir()
@@ -19,28 +19,37 @@ INSTALLED = FOLDER.is_dir()
 KERNEL = FOLDER / "sagecc-linux" if INSTALLED else _PACKAGE / "build" / "sagecc-linux"
 POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
-"""What the kernel was built from, less our part, which is in collector/kernel; only an installation has it."""
+"""Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""
 ENVIRONMENTS = FOLDER / "environments" if INSTALLED else _PACKAGE / "docs" / "examples" / "environments"
 
 BUILT = Path("build") / "sagecc-linux"
-"""Where `sagecc kernel` puts a kernel that it builds, seen from the working directory."""
+"""Where `sagecc kernel` puts the kernel that it builds, relative to the working directory."""
 
 
 def kernel() -> Path:
-    """Return the kernel to run: the one that was built in the working directory, else ours."""
+    """Return the path of the kernel to run: the one built in the working directory, else the shipped one."""
     return KERNEL if KERNEL.is_file() and not BUILT.is_file() else BUILT
 
 
 def policy(path: Path | str) -> Path:
-    """Return the folder of a policy: `path`, or where there is none and it is a mere name, ours of that name."""
-    return _found(Path(path), POLICIES)
+    """Return the folder of a policy.
+
+    Args:
+        path: the folder, or the mere name of a shipped policy.
+    """
+    return _resolved(Path(path), POLICIES)
 
 
 def environment(path: Path) -> Path:
-    """Return an environment file: `path`, or where there is none and it is a mere name, ours of that name."""
-    return _found(path, ENVIRONMENTS)
+    """Return the path of an environment file.
+
+    Args:
+        path: the file, or the mere name of a shipped one.
+    """
+    return _resolved(path, ENVIRONMENTS)
 
 
-def _found(path: Path, folder: Path) -> Path:
-    ours = folder / path.name
-    return ours if path == Path(path.name) and not path.exists() and ours.exists() else path
+def _resolved(path: Path, folder: Path) -> Path:
+    """Return `path`, or, where it is a mere name and does not exist, the file of that name in `folder`, if any."""
+    shipped = folder / path.name
+    return shipped if path == Path(path.name) and not path.exists() and shipped.exists() else path

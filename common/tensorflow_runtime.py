@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow and Sonnet, imported quietly and set up so that a seed fixes every bit of a training run.
+"""TensorFlow and Sonnet, imported without messages and configured so that a seed determines a training run bit by bit.
 
-Every module of the learner takes `tf` and `snt` from here, so that nothing TensorFlow says about the machine
-while it loads reaches a user's terminal.
+Every module of the learner imports `tf` and `snt` from here, so that TensorFlow's messages about the machine never
+reach a user's terminal.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sagecc.common.errors import SageccError
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Send what C++ code writes to file descriptor 2 to nowhere; Python's own errors still surface as exceptions."""
+    """Discard what C++ code writes to file descriptor 2 within this context; Python's exceptions are unaffected."""
     sys.stderr.flush()
     saved = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(devnull, 2)
         yield
     finally:
         os.dup2(saved, 2)
         os.close(saved)
-        os.close(nowhere)
+        os.close(devnull)
 
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Sonnet and TensorFlow Probability speak to Keras 2, which tf-keras keeps alive under TensorFlow 2.21.
+# Sonnet and TensorFlow Probability need Keras 2, which tf-keras provides under TensorFlow 2.21
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-with quietly(), brought_by("train"):
+with quietly(), requires_extra("train"):
     import sonnet as snt
     import tensorflow as tf
 
@@ -44,12 +44,16 @@ __all__ = ["configure", "quietly", "snt", "tf"]
 
 
 def configure(seed: int) -> None:
-    """Make this process's TensorFlow deterministic; call it before the first operation.
+    """Make this process's TensorFlow deterministic; to be called before the first operation.
 
-    One thread inside an operation, so that sums are always taken in the same order, and one a core between
-    operations: the policy and the critic are independent until the advantage, so two cores still help.
+    One thread within an operation, so that sums are always taken in the same order, and one thread per core between
+    operations: policy and critic are independent until the advantage, so two cores still help.
 
-    Raises SageccError if TensorFlow has already started with other settings.
+    Args:
+        seed: seed of TensorFlow's random numbers.
+
+    Raises:
+        SageccError: TensorFlow has already started with other settings.
     """
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
 from sagecc.policy.sage import NetworkSizes
 from sagecc.pool.features import RAW_NEEDED
 
-with brought_by("analysis"):
+with requires_extra("analysis"):
     from sklearn.manifold import TSNE
     from sklearn.neighbors import NearestNeighbors
     from threadpoolctl import threadpool_limits

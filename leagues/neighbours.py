@@ -24,11 +24,11 @@ from sagecc.common import code
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
 from sagecc.leagues.transitions import SIZE, PoolTransitions
 
-with brought_by("analysis"):
+with requires_extra("analysis"):
     import faiss
 
 SHARD_ROWS = 1 << 22

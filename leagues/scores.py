@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common.errors import SageccError
-from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
@@ -251,7 +251,7 @@ def scan(folder: Path, episodes: Sequence[Episode], columns: Sequence[str]) -> p
     """
     there: Counter[str] = Counter()
     for path in (parts := _parts(folder)):
-        with reading(path, chosen(RAW_SCHEMA, columns)) as file:
+        with reading(path, select_columns(RAW_SCHEMA, columns)) as file:
             for batch in file.iter_batches(columns=columns):
                 runs = pc.run_end_encode(batch["episode_id"])
                 lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)

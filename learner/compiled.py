@@ -36,7 +36,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
 from sagecc.common.locks import lock
 from sagecc.common.manifest import MANIFEST, Manifest
-from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
@@ -193,7 +193,7 @@ def _check(path: Path, pool: Path) -> PoolFile:
             rows = parquet.metadata.num_rows
         said = schema.metadata or {}
         check_version(path, said.get(VERSION_KEY, b"").decode())
-        fault = column_fault(schema, chosen(POOL_SCHEMA, _READ))
+        fault = column_fault(schema, select_columns(POOL_SCHEMA, _READ))
         windows = said.get(WINDOWS_KEY, b"").decode()
     except (*UNREADABLE, struct.error) as error:
         raise _damaged(path, error) from error

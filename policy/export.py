@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from sagecc.common.arrays import Floats
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 from sagecc.common.tensorflow_runtime import quietly, tf
 from sagecc.policy.artefact import INT8, LITERT, ONNX, Exported
 from sagecc.policy.inference import LAYER_NORM_EPSILON, Network, NumpyOps
 from sagecc.policy.runtime import OUTPUTS, Step, litert_network, onnx_network
 
-with brought_by("train"):
+with requires_extra("train"):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

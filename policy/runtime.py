@@ -15,7 +15,7 @@ import numpy as np
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 from sagecc.policy.artefact import INT8, LITERT, ONNX, PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
 
@@ -39,7 +39,7 @@ def exact(policy: PolicyArtefact) -> Step:
 def litert_network(data: bytes) -> Step:
     """Return the network in a LiteRT file's bytes; its observations are scaled already."""
     # Half a second to load, and only who asks for LiteRT needs it.
-    with brought_by("litert"):
+    with requires_extra("litert"):
         from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=data, num_threads=1)
@@ -66,7 +66,7 @@ def litert_network(data: bytes) -> Step:
 
 def onnx_network(data: bytes) -> Step:
     """Return the network in an ONNX file's bytes; its observations are scaled already."""
-    with brought_by("onnx"):
+    with requires_extra("onnx"):
         import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -31,7 +31,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import NOTES, FileEntry, Manifest
 from sagecc.common.parts import PartWriter, Runs, whole_runs
-from sagecc.common.tables import UNREADABLE, chosen
+from sagecc.common.tables import UNREADABLE, select_columns
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
 from sagecc.pool.reward import friendliness, power
@@ -57,7 +57,7 @@ from sagecc.schemas.raw import RAW_SCHEMA
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
-_RAW_SCHEMA = chosen(RAW_SCHEMA, _RAW_COLUMNS)
+_RAW_SCHEMA = select_columns(RAW_SCHEMA, _RAW_COLUMNS)
 _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
         "write_page_checksum": True,
@@ -209,7 +209,9 @@ class _Partition:
 
     def _remember(self, parts: Sequence[Path]) -> None:
         self.files = {
-            path.relative_to(self._pool).as_posix(): FileEntry.of(path, pq.read_metadata(path).num_rows, self.identity)
+            path.relative_to(self._pool).as_posix(): FileEntry.from_file(
+                path, pq.read_metadata(path).num_rows, self.identity
+            )
             for path in parts
         }
 
@@ -417,12 +419,15 @@ def _write_episodes(
         with write_atomically(path) as beside:
             pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
     write_note(note, tables, derivation)
-    return {path.name: FileEntry.of(path, table.num_rows, identity) for path, table in tables.items()}
+    return {path.name: FileEntry.from_file(path, table.num_rows, identity) for path, table in tables.items()}
 
 
 def _is_kept(path: Path, entry: FileEntry | None, identity: str) -> bool:
     return bool(
-        entry and entry.input_sha256 == identity and path.exists() and FileEntry.of(path, entry.rows, identity) == entry
+        entry
+        and entry.input_sha256 == identity
+        and path.exists()
+        and FileEntry.from_file(path, entry.rows, identity) == entry
     )
 
 

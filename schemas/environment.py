@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment: one network as a frozen value. Same fields, same id."""
+"""Environment: a network and the flows in it as a frozen value; equal fields give equal ids."""
 
 from __future__ import annotations
 
@@ -21,65 +21,74 @@ MTU_BYTES = 1500
 """Size of a full data packet on the link (IP header included), as in Mahimahi's traces."""
 
 TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0})
-"""Default delay target (ms): CoDel RFC 8289 section 4.2, PIE RFC 8033 section 4.2; BoDe's bound is ours."""
+"""Default delay target (ms): CoDel RFC 8289 section 4.2, PIE RFC 8033 section 4.2; BoDe's is our choice."""
 
 INTERVAL_MS = MappingProxyType({"codel": 100.0, "pie": 15.0})
-"""Default interval (ms): CoDel's sliding minimum (RFC 8289 section 4.3), PIE's update period (RFC 8033 section 4.2)."""
+"""Default interval (ms): CoDel's window (RFC 8289 section 4.3), PIE's update period (RFC 8033 section 4.2)."""
 
 MAX_FLOWS = 64
 MAX_LINKS = 8
-"""What the guest kernel has room for (lab.h), with an access cable for every flow."""
+"""Capacity of the guest kernel (lab.h), with an access cable for every flow."""
 
 MIN_MBPS, MAX_MBPS = 0.001, 10_000
 MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
 MAX_JITTER_MS = 1000
 MAX_DURATION_S = 86_400
 MAX_QUEUE = 2**40
-"""Bounds that keep every number finite, and above 0 where the guest counts in bits/s and ns."""
+"""Bounds that keep every number finite, and above 0 in the guest's units of bits/s and ns."""
 
 
 @dataclass(frozen=True)
 class RateStep:
-    """From `t_s` on the link sends `rate_mbps`."""
+    """A change of a link's rate."""
 
     t_s: float
+    """Time from which the rate holds, since the episode began (s)."""
+
     rate_mbps: float
+    """The link's rate (Mbps)."""
 
 
 @dataclass(frozen=True)
 class DelayStep:
-    """From `t_s` on the propagation takes `delay_ms`."""
+    """A change of a link's propagation delay."""
 
     t_s: float
+    """Time from which the delay holds, since the episode began (s)."""
+
     delay_ms: float
+    """One-way propagation delay (ms)."""
 
 
 @dataclass(frozen=True)
 class LossStep:
-    """From `t_s` on a packet is lost with probability `loss`."""
+    """A change of a link's random loss."""
 
     t_s: float
+    """Time from which the probability holds, since the episode began (s)."""
+
     loss: float
+    """Probability that a packet is lost before the queue."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Moments (ms since the episode began) at which 1500 bytes may leave; repeated from the last one on.
-
-    Mahimahi's packet-delivery trace, but fractions of a millisecond are kept.
-    """
+    """A packet-delivery trace as Mahimahi's, except that fractions of a millisecond are kept."""
 
     name: str
+    """Name of the trace, part of the environment's id."""
+
     opportunities_ms: tuple[float, ...]
+    """Times at which 1500 bytes may leave, since the episode began (ms); the trace repeats after the last one."""
 
     def __post_init__(self) -> None:
-        moments = self.opportunities_ms
+        times_ms = self.opportunities_ms
         _require(
-            bool(moments) and MIN_PARAMETER_MS <= moments[-1] <= MAX_DURATION_S * 1000,
+            bool(times_ms) and MIN_PARAMETER_MS <= times_ms[-1] <= MAX_DURATION_S * 1000,
             f"trace {self.name}: it must last longer than 0 ms, and a day at most",
         )
         _require(
-            moments[0] >= 0 and all(a <= b for a, b in pairwise(moments)),
+            times_ms[0] >= 0 and all(a <= b for a, b in pairwise(times_ms)),
             f"trace {self.name}: its times must not be negative and must not decrease",
         )
         _require(self.mean_mbps <= MAX_MBPS, f"trace {self.name}: its mean rate must be at most {MAX_MBPS} Mbps")
@@ -92,33 +101,52 @@ class Trace:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a link: random loss, a queue, a transmitter, then the propagation.
-
-    rates: its schedule, from t_s = 0; empty for no limit. trace: delivery opportunities instead of rates.
-    delay_ms: propagation; delays: its later changes.
-    queue_bytes, queue_packets: limits of the queue (IP bytes, the packet being sent included); None: no limit.
-    discipline: what is dropped; target_ms and interval_ms are the parameters of CoDel, PIE and BoDe (its bound).
-    loss: probability that a packet is lost before the queue; losses: its later changes.
-    jitter_ms: each packet's propagation differs by up to +- this, uniformly; packets stay in order unless
-    `jitter_reorders`. delay_reorders: packets overtake others where the delay falls, as netem's do.
-    grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
-    """
+    """One direction of a link: random loss, then a queue, a transmitter and the propagation."""
 
     rates: tuple[RateStep, ...] = ()
+    """Schedule of the rate, from 0 s on; empty for no limit."""
+
     delay_ms: float = 0.0
+    """One-way propagation delay at 0 s (ms)."""
+
     queue_bytes: int | None = None
+    """Limit of the queue (IP bytes, the packet being sent included); None for no limit."""
+
     queue_packets: int | None = None
+    """Limit of the queue (packets, the one being sent included); None for no limit."""
+
     discipline: Discipline = "tail-drop"
+    """Queue discipline: which packets the queue drops, and when."""
+
     target_ms: float | None = None
+    """Delay target of CoDel and PIE, delay bound of BoDe (ms); None for TARGET_MS."""
+
     interval_ms: float | None = None
+    """Interval of CoDel and PIE (ms); None for INTERVAL_MS."""
+
     trace: Trace | None = None
+    """Delivery opportunities, instead of rates."""
+
     delays: tuple[DelayStep, ...] = ()
+    """Later changes of the propagation delay."""
+
     loss: float = 0.0
+    """Probability that a packet is lost before the queue."""
+
     jitter_ms: float = 0.0
+    """Half-width of the uniform distribution around the delay from which each packet's delay is drawn (ms)."""
+
     jitter_reorders: bool = False
+    """Whether jitter may change the order of packets."""
+
     grain_ms: float = 0.0
+    """Packets leave only at multiples of this time (ms), as from an emulator that wakes so often; 0 for any time."""
+
     losses: tuple[LossStep, ...] = ()
+    """Later changes of the probability of loss."""
+
     delay_reorders: bool = False
+    """Whether packets overtake those before them where the delay falls, as netem's do."""
 
     def __post_init__(self) -> None:
         rates, delays = self.rates, self.delays
@@ -148,12 +176,13 @@ class Link:
             f"the queue must hold at least one packet and at most 2^40, not {self.queue_packets}",
         )
         _require(self.discipline in get_args(Discipline), f"unknown discipline '{self.discipline}'")
-        for name, value, own in (
+        for name, value, defaults in (
             ("target_ms", self.target_ms, TARGET_MS),
             ("interval_ms", self.interval_ms, INTERVAL_MS),
         ):
             _require(
-                value is None or self.discipline in own, f"{name} belongs to {', '.join(own)}, not to {self.discipline}"
+                value is None or self.discipline in defaults,
+                f"{name} belongs to {', '.join(defaults)}, not to {self.discipline}",
             )
             _require(
                 value is None or MIN_PARAMETER_MS <= value <= MAX_MS,
@@ -175,54 +204,57 @@ class Link:
         _check_times(tuple(step.t_s for step in self.losses), "changes of loss")
 
     def rate_mbps_at(self, t_s: float) -> float:
-        """Return the rate (Mbps) in force at `t_s` seconds; a trace's mean; infinity without a limit."""
+        """Return the rate at time `t_s` (Mbps), a trace's mean rate, or infinity without a limit."""
         if not self.rates:
             return self.base_mbps
         return next(step.rate_mbps for step in reversed(self.rates) if step.t_s <= t_s)
 
     @property
     def base_mbps(self) -> float:
-        """First rate (Mbps), a trace's mean, or infinity without a limit."""
+        """First rate (Mbps), a trace's mean rate, or infinity without a limit."""
         if self.trace:
             return self.trace.mean_mbps
         return self.rates[0].rate_mbps if self.rates else float("inf")
 
     @property
     def peak_mbps(self) -> float:
-        """Highest rate of the schedule (Mbps); a trace's busiest second."""
+        """Highest rate (Mbps), a trace's over its busiest second, or infinity without a limit."""
         if self.trace:
             return _busiest_second_mbps(self.trace)
         return max((step.rate_mbps for step in self.rates), default=float("inf"))
 
     @property
     def peak_delay_ms(self) -> float:
-        """Longest propagation (ms), jitter included."""
+        """Longest propagation delay (ms), jitter included."""
         return max(self.delay_ms, *(step.delay_ms for step in self.delays), 0) + self.jitter_ms
 
     @property
     def limited(self) -> bool:
-        """Whether it has a rate or a trace, so that packets can wait."""
+        """Whether the link has a rate or a trace, so that packets can queue."""
         return bool(self.rates or self.trace)
 
     @property
     def limit_bytes(self) -> int | None:
-        """Queue limit (bytes; full packets where it counts packets); None without one."""
+        """Queue limit (bytes, with full packets where the limit counts packets), or None."""
         limits = [self.queue_bytes, self.queue_packets and self.queue_packets * MTU_BYTES]
         return min((limit for limit in limits if limit is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow's life and path: when it starts and ends, which links it crosses, how much longer its RTT is.
-
-    stop_s: None for the episode's end. links: (first, last) of the chain, both included; None for all.
-    extra_rtt_ms: on top of the links' own delays, half in each direction, before the first link.
-    """
+    """Lifetime and path of a flow."""
 
     start_s: float = 0.0
+    """When it starts (s)."""
+
     stop_s: float | None = None
+    """When it stops (s); None for the episode's end."""
+
     extra_rtt_ms: float = 0.0
+    """RTT in addition to the links' delays (ms), half in each direction, before the first link."""
+
     links: tuple[int, int] | None = None
+    """Indices of the first and last link that it crosses, both included; None for all links."""
 
 
 @dataclass(frozen=True)
@@ -230,28 +262,39 @@ class CrossFlow:
     """A competing flow of a kernel scheme."""
 
     scheme: str
+    """Name of the kernel scheme."""
+
     flow: Flow = Flow()
+    """Its lifetime and path."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One network and what is measured on it: a chain of links, one for a dumbbell, three for a parking lot.
-
-    set: `I` (single flow), `II` (against Cubic) or `custom`.
-    links: the data direction, in order; return_links: the way back, one for each (acknowledgements cross them
-    in reverse order). flow: the one under test. cross: its competitors.
-    duration_s: the episode's virtual length. windows_s: scoring windows (start, end) in seconds.
-    reward: which reward the pool derives (design: `power` for Set I, `friendliness` for Set II).
-    """
+    """A network and its flows: a chain of links, one for a dumbbell, three for a parking lot."""
 
     set: str
+    """Set of environments: `I` (single flow), `II` (against Cubic) or `custom`."""
+
     links: tuple[Link, ...]
+    """Links in the data direction, in order."""
+
     return_links: tuple[Link, ...]
+    """Links for acknowledgements: one for each of `links`, crossed in reverse order."""
+
     duration_s: float
+    """Virtual length of the episode (s)."""
+
     windows_s: tuple[tuple[float, float], ...]
+    """Scoring windows, start and end (s)."""
+
     reward: Reward = "power"
+    """Reward that the pool derives: `power` for Set I, `friendliness` for Set II."""
+
     cross: tuple[CrossFlow, ...] = ()
+    """Competitors of the flow under test."""
+
     flow: Flow = Flow()
+    """Lifetime and path of the flow under test."""
 
     def __post_init__(self) -> None:
         _require(0 < self.duration_s <= MAX_DURATION_S, f"0 < duration <= {MAX_DURATION_S} s must hold")
@@ -259,7 +302,7 @@ class Environment:
             1 <= len(self.links) == len(self.return_links) <= MAX_LINKS,
             f"there must be 1 to {MAX_LINKS} links, each with its return link",
         )
-        _require(self.flows <= MAX_FLOWS, f"at most {MAX_FLOWS} flows, not {self.flows}")
+        _require(self.flow_count <= MAX_FLOWS, f"at most {MAX_FLOWS} flows, not {self.flow_count}")
         for name, flow in (("the flow", self.flow), *(("a cross flow", c.flow) for c in self.cross)):
             self._check_flow(name, flow)
         _require(0 < self.min_rtt_ms <= MAX_MS, f"minimum RTT must be above 0 and at most {MAX_MS} ms")
@@ -281,8 +324,8 @@ class Environment:
         )
 
     @property
-    def everyone(self) -> tuple[Flow, ...]:
-        """Life and path of every flow, the one under test first."""
+    def all_flows(self) -> tuple[Flow, ...]:
+        """Lifetime and path of every flow, the one under test first."""
         return (self.flow, *(cross.flow for cross in self.cross))
 
     def path(self, flow: Flow) -> range:
@@ -295,12 +338,12 @@ class Environment:
         return self.duration_s if flow.stop_s is None else flow.stop_s
 
     def narrowest(self, flow: Flow) -> int:
-        """Return the index of the flow's bottleneck: the link of its path with the lowest base rate."""
+        """Return the index of a flow's bottleneck: the link of its path with the lowest base rate."""
         return min(self.path(flow), key=lambda index: self.links[index].base_mbps)
 
     @property
     def bottleneck(self) -> Link:
-        """The narrowest link of the flow under test."""
+        """The bottleneck of the flow under test."""
         return self.links[self.narrowest(self.flow)]
 
     @property
@@ -315,12 +358,12 @@ class Environment:
 
     @property
     def return_delay_ms(self) -> float:
-        """Propagation that a data packet's one-way delay at the links does not hold (ms)."""
+        """Minimum RTT less the links' propagation delays (ms): the return links' delays and the flow's extra RTT."""
         return sum(self.return_links[index].delay_ms for index in self.path(self.flow)) + self.flow.extra_rtt_ms
 
     @property
     def min_rtt_ms(self) -> float:
-        """Propagation there and back of the flow under test (ms)."""
+        """Minimum RTT of the flow under test (ms): propagation in both directions."""
         return sum(self.links[index].delay_ms for index in self.path(self.flow)) + self.return_delay_ms
 
     @property
@@ -330,7 +373,7 @@ class Environment:
 
     @property
     def step(self) -> float:
-        """Second rate over the first; 1 for a flat link."""
+        """Ratio of the second rate to the first; 1 for a constant rate."""
         rates = self.bottleneck.rates
         return rates[1].rate_mbps / rates[0].rate_mbps if len(rates) > 1 else 1.0
 
@@ -341,7 +384,7 @@ class Environment:
 
     @property
     def queue_bytes(self) -> int | None:
-        """Queue limit of the bottleneck (bytes; full packets where it counts packets); None without one."""
+        """Queue limit of the bottleneck (bytes, with full packets where the limit counts packets), or None."""
         return self.bottleneck.limit_bytes
 
     @property
@@ -350,35 +393,39 @@ class Environment:
         return float("inf") if self.queue_bytes is None else self.queue_bytes / self.bdp_bytes
 
     @property
-    def flows(self) -> int:
-        """Flows in the network, the one under test included."""
+    def flow_count(self) -> int:
+        """Number of flows in the network, the one under test included."""
         return 1 + len(self.cross)
 
     @property
     def competitors(self) -> int:
-        """Flows that cross the bottleneck of the one under test, itself included."""
+        """Number of flows that cross the bottleneck of the one under test, itself included."""
         bottleneck = self.narrowest(self.flow)
         return 1 + sum(bottleneck in self.path(cross.flow) for cross in self.cross)
 
     @cached_property
     def id(self) -> str:
-        """Readable and unique: set, base rate, step, RTT, queue, and six hex digits over every field."""
+        """Readable identifier: set, base rate, step, RTT, queue, and six hex digits of a hash over all fields."""
         digest = hashlib.sha256(self.to_json().encode()).hexdigest()[:6]
         link = self.bottleneck
         rate = link.trace.name if link.trace else f"{self.bandwidth_mbps:g}mbps"
         shape = "" if self.step == 1 else f"x{self.step:g}"
-        kind = "" if link.discipline == "tail-drop" else f"-{link.discipline}"
+        discipline = "" if link.discipline == "tail-drop" else f"-{link.discipline}"
         chain = "" if len(self.links) == 1 else f"-{len(self.links)}links"
         queue = f"{round(self.queue_bdp, 2):g}bdp"
-        return f"{self.set}-{rate}{shape}-{self.min_rtt_ms:g}ms-{queue}{kind}{chain}-{digest}"
+        return f"{self.set}-{rate}{shape}-{self.min_rtt_ms:g}ms-{queue}{discipline}{chain}-{digest}"
 
     def to_json(self) -> str:
-        """Canonical JSON of every field that differs from its default; `from_json` reads it back."""
+        """Return canonical JSON of the fields that differ from their defaults; `from_json` reads it back."""
         return json.dumps(_plain(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Environment:
-        """Rebuild an Environment from `to_json` text. Raises SageccError for any other."""
+        """Return the environment that `to_json` wrote.
+
+        Raises:
+            SageccError: the text is not of that form.
+        """
         try:
             raw: dict[str, Any] = json.loads(text)
             return cls(
@@ -399,11 +446,23 @@ def dumbbell(
     return_delay_ms: float,
     duration_s: float,
     windows_s: tuple[tuple[float, float], ...],
+    *,
     reward: Reward = "power",
     cross: Iterable[CrossFlow] = (),
     start_s: float = 0.0,
 ) -> Environment:
-    """Return the environment of one bottleneck whose way back only takes time."""
+    """Return an environment of one bottleneck, whose return link only delays.
+
+    Args:
+        set_name: the environment's set.
+        bottleneck: the link in the data direction.
+        return_delay_ms: propagation delay of the return link (ms).
+        duration_s: virtual length of the episode (s).
+        windows_s: scoring windows, start and end (s).
+        reward: the reward that the pool derives.
+        cross: competitors of the flow under test.
+        start_s: when the flow under test starts (s).
+    """
     return Environment(
         set=set_name,
         links=(bottleneck,),
@@ -417,17 +476,17 @@ def dumbbell(
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> float:
-    """Bandwidth-delay product (bytes): Mbps x ms = kbit, and 125 bytes a kbit."""
+    """Return the bandwidth-delay product (bytes): Mbps x ms = kbit, at 125 bytes per kbit."""
     return bandwidth_mbps * rtt_ms * 125
 
 
 def queue_bytes(bandwidth_mbps: float, rtt_ms: float, bdps: float) -> int:
-    """Return a queue limit given in BDPs (bytes); what is too much for any queue stays too much."""
+    """Return a queue limit of `bdps` bandwidth-delay products (bytes); above MAX_QUEUE, a value that a link refuses."""
     return int(min(bdp_bytes(bandwidth_mbps, rtt_ms) * bdps, MAX_QUEUE + 1))
 
 
 def episode_id(environment_id: str, scheme: str, seed: int) -> str:
-    """Name of an episode: environment, scheme and seed."""
+    """Return an episode's identifier: environment, scheme and seed."""
     return f"{environment_id}.{scheme}.{seed}"
 
 
@@ -442,39 +501,39 @@ def _check_times(times_s: tuple[float, ...], name: str) -> None:
 
 
 def _busiest_second_mbps(trace: Trace) -> float:
-    moments, first, most = trace.opportunities_ms, 0, 0
-    for last, moment in enumerate(moments):
-        while moments[first] < moment - 1000:
+    times_ms, first, busiest = trace.opportunities_ms, 0, 0
+    for last, time_ms in enumerate(times_ms):
+        while times_ms[first] < time_ms - 1000:
             first += 1
-        most = max(most, last - first + 1)
-    return max(most * MTU_BYTES * 8 / 1e6, trace.mean_mbps)
+        busiest = max(busiest, last - first + 1)
+    return max(busiest * MTU_BYTES * 8 / 1e6, trace.mean_mbps)
 
 
 def _plain(value: Any) -> Any:
-    """Nested dicts and lists without the fields that have their default: a new field changes no old id."""
+    """Return nested dicts and lists without fields at their defaults, so that a new field changes no existing id."""
     if is_dataclass(value):
-        own = ((f, getattr(value, f.name)) for f in fields(value))
-        return {f.name: _plain(v) for f, v in own if f.default is MISSING or v != f.default}
+        values = ((f, getattr(value, f.name)) for f in fields(value))
+        return {f.name: _plain(v) for f, v in values if f.default is MISSING or v != f.default}
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # 30 and 30.0 are one value and must have one text
+        return int(value)  # 30 and 30.0 are equal and must have the same text
     return value
 
 
 def _link(raw: dict[str, Any]) -> Link:
-    own = dict(raw)
-    trace = own.pop("trace", None)
+    rest = dict(raw)
+    trace = rest.pop("trace", None)
     return Link(
-        rates=tuple(RateStep(**r) for r in own.pop("rates", ())),
-        delays=tuple(DelayStep(**d) for d in own.pop("delays", ())),
-        losses=tuple(LossStep(**step) for step in own.pop("losses", ())),
+        rates=tuple(RateStep(**r) for r in rest.pop("rates", ())),
+        delays=tuple(DelayStep(**d) for d in rest.pop("delays", ())),
+        losses=tuple(LossStep(**step) for step in rest.pop("losses", ())),
         trace=Trace(trace["name"], tuple(trace["opportunities_ms"])) if trace else None,
-        **own,
+        **rest,
     )
 
 
 def _flow(raw: dict[str, Any]) -> Flow:
-    own = dict(raw)
-    links = own.pop("links", None)
-    return Flow(links=tuple(links) if links else None, **own)
+    rest = dict(raw)
+    links = rest.pop("links", None)
+    return Flow(links=tuple(links) if links else None, **rest)

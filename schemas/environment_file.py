@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment files: YAML or JSON that describe a network, read strictly. docs/reference/formats.md has the fields.
+"""Strict reader of environment files: YAML or JSON that describe a network; docs/reference/formats.md has the fields.
 
-A file may be what `Environment.to_json` wrote; beside those fields it may use the shorter ones below.
+A file may hold what `Environment.to_json` wrote; it may also use the shorter forms below.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return those of the fields that the file has."""
+        """Return those of the named fields that the file sets."""
         return {name: getattr(self, name) for name in names if name in self.model_fields_set}
 
 
@@ -164,8 +164,11 @@ class EnvironmentPart(_Part):
 def load_environment(path: Path) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
-    The name alone of one that comes with sagecc (docs/reference/formats.md) will do.
-    Raises SageccError, one line naming the file, the place in it and what to do.
+    Args:
+        path: the file, or the mere name of one that is shipped with sagecc (docs/reference/formats.md).
+
+    Raises:
+        SageccError: the file does not describe an environment; the message names the file and the place in it.
     """
     path = shipped.environment(path)
     document = parse(path.read_bytes(), str(path))
@@ -182,23 +185,23 @@ def load_environment(path: Path) -> Environment:
 
 
 def json_schema() -> str:
-    """Return the format as a JSON Schema: editors complete and check with it."""
+    """Return the format as a JSON Schema, with which editors complete and check."""
     return json.dumps(EnvironmentPart.model_json_schema(), indent=2) + "\n"
 
 
 def _build(path: Path, part: EnvironmentPart) -> Environment:
-    ahead, back = _directions(path, part)
+    forward, backward = _directions(path, part)
     flow = part.flow.build()
-    own = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
-    rtt_ms = flow.extra_rtt_ms + sum(link.delay_ms for link in (*ahead[own], *back[own]))
-    sides = (("links", ahead), ("return_links", back))
+    crossed = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
+    rtt_ms = flow.extra_rtt_ms + sum(link.delay_ms for link in (*forward[crossed], *backward[crossed]))
+    directions = (("links", forward), ("return_links", backward))
     links, return_links = (
-        tuple(_link(path, f"{side}[{index}]", link, rtt_ms) for index, link in enumerate(parts))
-        for side, parts in sides
+        tuple(_link(path, f"{key}[{index}]", link, rtt_ms) for index, link in enumerate(parts))
+        for key, parts in directions
     )
     stop_s = part.duration_s if flow.stop_s is None else flow.stop_s
-    with _at(path):
-        alone = Environment(
+    with _errors_at(path):
+        single_flow = Environment(
             set=part.set,
             links=links,
             return_links=return_links,
@@ -209,50 +212,59 @@ def _build(path: Path, part: EnvironmentPart) -> Environment:
         )
     cross: list[CrossFlow] = []
     for index, entry in enumerate(part.cross):
-        with _at(path, f"cross[{index}]"):
+        with _errors_at(path, f"cross[{index}]"):
             competitor = _competitor(entry)
-            replace(alone, cross=(competitor,))  # says which of them does not fit
+            replace(single_flow, cross=(competitor,))  # an error names this competitor
             cross += [competitor] * entry.count
-    with _at(path, "cross"):
-        return replace(alone, cross=tuple(cross))
+    with _errors_at(path, "cross"):
+        return replace(single_flow, cross=tuple(cross))
 
 
 def _competitor(entry: CrossPart) -> CrossFlow:
     if entry.flow is None:
         return CrossFlow(entry.scheme, entry.build())
-    if beside := entry.given(*FlowPart.model_fields):
-        raise SageccError(f"{', '.join(beside)}: stands beside flow; write it into flow, or remove flow")
+    if flow_fields := entry.given(*FlowPart.model_fields):
+        raise SageccError(f"{', '.join(flow_fields)}: stands beside flow; write it into flow, or remove flow")
     return CrossFlow(entry.scheme, entry.flow.build())
 
 
 def _directions(path: Path, part: EnvironmentPart) -> tuple[tuple[LinkPart, ...], tuple[LinkPart, ...]]:
-    """Return the links and return links with rtt_ms and the default way back filled in."""
-    ahead = part.links
-    back = tuple(LinkPart() for _ in ahead) if part.return_links is None else part.return_links
-    if len(back) != len(ahead):
-        raise SageccError(f"{path}: return_links: there must be {len(ahead)}, one for each link, not {len(back)}")
+    """Return the links and return links, with rtt_ms and the default return links filled in."""
+    forward = part.links
+    backward = tuple(LinkPart() for _ in forward) if part.return_links is None else part.return_links
+    if len(backward) != len(forward):
+        raise SageccError(f"{path}: return_links: there must be {len(forward)}, one for each link, not {len(backward)}")
     if part.rtt_ms is None:
         if part.return_links is None:
-            back = tuple(LinkPart(delay_ms=link.delay_ms) for link in ahead)
-        return ahead, back
-    if len(ahead) != 1:
-        raise SageccError(f"{path}: rtt_ms: is for one link, here are {len(ahead)}; give each its delay_ms")
-    for name, link in (("links[0]", ahead[0]), ("return_links[0]", back[0])):
+            backward = tuple(LinkPart(delay_ms=link.delay_ms) for link in forward)
+        return forward, backward
+    if len(forward) != 1:
+        raise SageccError(f"{path}: rtt_ms: is for one link, here are {len(forward)}; give each its delay_ms")
+    for name, link in (("links[0]", forward[0]), ("return_links[0]", backward[0])):
         if "delay_ms" in link.model_fields_set:
             raise SageccError(f"{path}: {name}.delay_ms: rtt_ms gives it already; remove one of them")
     half = {"delay_ms": part.rtt_ms / 2}
-    return (ahead[0].model_copy(update=half),), (back[0].model_copy(update=half),)
+    return (forward[0].model_copy(update=half),), (backward[0].model_copy(update=half),)
 
 
-_SAME = (
-    *("delay_ms", "queue_bytes", "queue_packets", "discipline", "target_ms", "interval_ms"),
-    *("loss", "jitter_ms", "jitter_reorders", "delay_reorders", "grain_ms"),
+_SHARED_FIELDS = (
+    "delay_ms",
+    "queue_bytes",
+    "queue_packets",
+    "discipline",
+    "target_ms",
+    "interval_ms",
+    "loss",
+    "jitter_ms",
+    "jitter_reorders",
+    "delay_reorders",
+    "grain_ms",
 )
-"""Fields that a LinkPart and a Link share as they are."""
+"""Fields that LinkPart and Link have in common."""
 
 
-def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
-    with _at(path, where):
+def _link(path: Path, location: str, part: LinkPart, rtt_ms: float) -> Link:
+    with _errors_at(path, location):
         rates = [name for name in ("rate_mbps", "rates", "trace") if part.given(name)]
         if len(rates) > 1:
             raise SageccError(f"{' and '.join(rates)}: a link has one of them; remove the others")
@@ -264,7 +276,7 @@ def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
             trace=_trace(path, part.trace),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
             losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
-            **{name: getattr(part, name) for name in _SAME},
+            **{name: getattr(part, name) for name in _SHARED_FIELDS},
         )
         if part.queue_bdp is None:
             return link
@@ -289,13 +301,13 @@ def _trace(path: Path, trace: str | TracePart | None) -> Trace | None:
 
 
 @contextmanager
-def _at(path: Path, where: str = "") -> Iterator[None]:
-    """Put the file and the place in front of an error."""
+def _errors_at(path: Path, location: str = "") -> Iterator[None]:
+    """Prefix an error raised within with the file and the location in it."""
     try:
         yield
     except SageccError as error:
-        place = f"{where}: " if where else ""
-        raise SageccError(f"{path}: {place}{str(error).removeprefix('environment: ')}") from None
+        prefix = f"{location}: " if location else ""
+        raise SageccError(f"{path}: {prefix}{str(error).removeprefix('environment: ')}") from None
 
 
 _PARTS: Mapping[str, type[_Part]] = MappingProxyType(
@@ -311,9 +323,9 @@ _PARTS: Mapping[str, type[_Part]] = MappingProxyType(
         "cross": CrossPart,
     }
 )
-"""The part that stands under a key of the file."""
+"""Model of the object under a key of the file."""
 
-_MUST = MappingProxyType(
+_REQUIREMENTS = MappingProxyType(
     {
         "float_type": "must be a number",
         "finite_number": "must be a finite number",
@@ -330,34 +342,35 @@ _MUST = MappingProxyType(
         "string_pattern_mismatch": "must be made of letters, digits, - and _",
     }
 )
-"""What a value must be, by pydantic's type of error."""
+"""Requirement that a value does not meet, by pydantic's type of error."""
 
 
 def _explain(error: ValidationError, document: Any) -> str:
-    """Return the first error as its place in the document and what to do."""
+    """Return the first error in one line: its location in the document and what to do."""
     first = error.errors(include_url=False)[0]
     kind, value = first["type"], first["input"]
-    place, container, at = "", "", document
+    location, container, node = "", "", document
     for key in first["loc"]:
-        if isinstance(key, int) and isinstance(at, list):
-            if key >= len(at):
-                return f"{place}: must have {key + 1} entries, not {len(at)}"
-            place, at = f"{place}[{key}]", at[key]
-        elif isinstance(at, dict) and key in at:
-            container, place, at = place, f"{place}.{key}" if place else str(key), at[key]
+        if isinstance(key, int) and isinstance(node, list):
+            if key >= len(node):
+                return f"{location}: must have {key + 1} entries, not {len(node)}"
+            location, node = f"{location}[{key}]", node[key]
+        elif isinstance(node, dict) and key in node:
+            container, location, node = location, f"{location}.{key}" if location else str(key), node[key]
         # else: pydantic's name of an alternative, or the field that is missing
     key = str(first["loc"][-1]) if first["loc"] else ""
     if kind == "missing":
-        return f"{place}: {key} is missing" if place else f"{key} is missing"
+        return f"{location}: {key} is missing" if location else f"{key} is missing"
     if kind == "extra_forbidden":
-        return f"{place}: {_unknown(key, container)}"
-    must = _MUST[kind].format(**first.get("ctx", {})) if kind in _MUST else str(first["msg"])
-    return f"{place}: {must}, not {_shown(value)}" if place else f"{must}, not {_shown(value)}"
+        return f"{location}: {_unknown(key, container)}"
+    requirement = _REQUIREMENTS[kind].format(**first.get("ctx", {})) if kind in _REQUIREMENTS else str(first["msg"])
+    message = f"{requirement}, not {_described(value)}"
+    return f"{location}: {message}" if location else message
 
 
 def _unknown(key: str, container: str) -> str:
-    names = re.sub(r"\[[0-9]+\]", "", container).rpartition(".")[2]
-    known = list(_PARTS[names].model_fields)
+    container_key = re.sub(r"\[[0-9]+\]", "", container).rpartition(".")[2]
+    known = list(_PARTS[container_key].model_fields)
     close = difflib.get_close_matches(key, known, 1)
     return (
         f"there is no such field; did you mean {close[0]}?"
@@ -366,7 +379,7 @@ def _unknown(key: str, container: str) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"{len(value)}" if value else "an empty list"
     if isinstance(value, dict):

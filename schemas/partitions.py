@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How trajectories lie in folders, raw ones and the pool's alike: a folder for each set and scheme, as Hive has it."""
+"""Folder layout of trajectories, both raw ones and the pool's: one folder per set and scheme, as in Hive."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ PARTITIONS = "set=*/scheme=*"
 PARTS = f"{PARTITIONS}/part-*.parquet"
 EPISODES_FILE = "episodes.parquet"
 LISTINGS = f"{PARTITIONS}/{EPISODES_FILE}"
-"""Under a folder of trajectories, as patterns: its partitions, their rows, their lists of episodes (of raw ones)."""
+"""Patterns under a folder of trajectories: its partitions, their rows, the episode lists of raw partitions."""
 
 _PLAIN = ":+,@"
-"""What stays as it is in a folder's name, beside letters, digits and `-._~`."""
+"""Characters that are not escaped in a folder's name, besides letters, digits and `-._~`."""
 
 
 def partition(set_name: str, scheme: str) -> str:
-    """Return the folder of one set and scheme; what a folder's name cannot hold is percent-encoded, as Hive has it."""
+    """Return the relative folder of a set and scheme; other characters are percent-encoded, as in Hive."""
     return f"set={quote(set_name, safe=_PLAIN)}/scheme={quote(scheme, safe=_PLAIN)}"
 
 
 def partition_of(part: Path) -> tuple[str, str]:
-    """Return set and scheme of a part file, or of any file in a partition's folder."""
+    """Return the set and scheme of a file in a partition's folder."""
     names = (folder.name.partition("=")[2] for folder in (part.parent.parent, part.parent))
     set_name, scheme = (unquote(name) for name in names)
     return set_name, scheme

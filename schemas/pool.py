@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool's columns: 69 features, action and reward, each with unit, formula and index in the paper's Table 1."""
+"""The pool's columns: 69 features, action and reward, with unit, formula and index in the paper's Table 1."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,37 +19,49 @@ WINDOWS_KEY = b"sagecc.windows"
 ALIGNMENT_KEY = b"sagecc.reward_alignment"
 INPUT_KEY = b"sagecc.input_sha256"
 KERNEL_KEY = b"sagecc.kernel"
-"""What every file's metadata says: version, observation windows, pairing of rewards, what it was derived from, and, of
-rows, the identity of the kernel that ran the episodes."""
+"""Keys of every file's metadata: version, observation windows, pairing of rewards, digest of the input; files of rows
+also have the identity of the kernel that ran the episodes."""
 
 COLUMNS_FILE = "columns.parquet"
-"""The data dictionary, for readers that have only the files."""
+"""File of the data dictionary, for readers that have only the files."""
 
 WINDOWS_TICKS = {"s": 10, "m": 200, "l": 1000}
 """Small, medium and large observation windows (section 7.4 of the paper): 0.1 s, 2 s, 10 s."""
 
 _S, _M, _L = WINDOWS_TICKS.values()
 WINDOW_NAMES = {"all": (_S, _M, _L), "small": (_S,) * 3, "medium": (_M,) * 3, "large": (_L,) * 3}
-"""Pools by name: of all three windows, or of one of them only (section 7.4 of the paper)."""
+"""Window lengths (ticks) by the pool's name: all three windows, or one for all (section 7.4 of the paper)."""
 
 ACTION_LOG2_LIMIT = 2.0
-"""The learner clips log2(action) to plus or minus this."""
+"""Bound of |log2(action)|, to which the learner clips."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. paper_index is the row of Table 1 (1 to 69), 0 for what is not a feature.
-
-    low, high: bounds that every value keeps, None where there is none; numbers are finite without being told.
-    """
+    """A column of the pool; its numbers are finite."""
 
     name: str
+    """Name of the column."""
+
     dtype: pa.DataType
+    """Arrow type."""
+
     unit: str
+    """Unit; empty where there is none."""
+
     formula: str
+    """How a value is computed, or what it means."""
+
     paper_index: int = 0
+    """Row of the paper's Table 1 (1 to 69); 0 for a column that is not a feature."""
+
+    _: KW_ONLY
+
     low: float | None = None
+    """Least value, or None without a bound."""
+
     high: float | None = None
+    """Greatest value, or None without a bound."""
 
 
 def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
@@ -62,10 +74,10 @@ def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
         ("lost", "100 packets", "packets held lost / 100"),
     )
     columns, index = [], 5
-    for group, unit, what in groups:
+    for group, unit, quantity in groups:
         for window, ticks in zip(WINDOWS_TICKS, lengths, strict=True):
             for statistic in ("avg", "min", "max"):
-                formula = f"{statistic} of {what} over the last {ticks} ticks"
+                formula = f"{statistic} of {quantity} over the last {ticks} ticks"
                 columns.append(Column(f"{group}_{window}.{statistic}", pa.float32(), unit, formula, index, low=0))
                 index += 1
     return columns
@@ -73,29 +85,32 @@ def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
 
 _F32 = pa.float32()
 
-RATIOS = (2.0**-32, 2.0**32)
-"""Of two congestion windows, which the kernel counts in 32 bits."""
-REWARD_MOST = 25.0
+MIN_CWND_RATIO, MAX_CWND_RATIO = 2.0**-32, 2.0**32
+"""Bounds of the ratio of two congestion windows, which the kernel counts in 32 bits."""
+
+MAX_REWARD = 25.0
 
 FEATURES: tuple[Column, ...] = (
-    Column("srtt", _F32, "100 ms", "sRTT / 100 ms", 1, 0),
-    Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2, 0),
-    Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3, 0),
-    Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4, 0, 4),
+    Column("srtt", _F32, "100 ms", "sRTT / 100 ms", 1, low=0),
+    Column("rttvar", _F32, "1 ms", "RTT variance / 1 ms", 2, low=0),
+    Column("thr", _F32, "100 Mbps", "delivery rate of the socket / 100 Mbps", 3, low=0),
+    Column("ca_state", _F32, "", "kernel state, 0 open to 4 loss", 4, low=0, high=4),
     *_window_columns(tuple(WINDOWS_TICKS.values())),
-    Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59, 0),
-    Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60, 0),
-    Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61, 0),
+    Column("time_delta", _F32, "ratio", "time since the previous row / min RTT", 59, low=0),
+    Column("rtt_rate", _F32, "ratio", "min RTT / sRTT", 60, low=0),
+    Column("loss_db", _F32, "100 Mbps", "newly lost bytes per second over 1 s / 100 Mbps", 61, low=0),
     Column(
-        "acked_rate", _F32, "ratio", "acknowledged rate over 1 s / highest sending rate over 1 s seen so far", 62, 0
+        "acked_rate", _F32, "ratio", "acknowledged rate over 1 s / highest sending rate over 1 s seen so far", 62, low=0
     ),
-    Column("dr_ratio", _F32, "ratio", "delivery rate over 1 s / the same one tick before", 63, 0),
-    Column("bdp_cwnd", _F32, "ratio", "dr_max (bytes/s) x min RTT (s) / (cwnd x MSS)", 64, 0),
-    Column("dr", _F32, "100 Mbps", "delivered bytes over 1 s / 100 Mbps", 65, 0),
-    Column("cwnd_unacked_rate", _F32, "ratio", "unacknowledged packets / packets sent over 1 s", 66, 0),
-    Column("dr_max", _F32, "100 Mbps", "highest dr over 2 s", 67, 0),
-    Column("dr_max_ratio", _F32, "ratio", "dr_max / the same one tick before", 68, 0),
-    Column("pre_act", _F32, "ratio", "previous action: cwnd_t / cwnd_(t-1)", 69, *RATIOS),
+    Column("dr_ratio", _F32, "ratio", "delivery rate over 1 s / the same one tick before", 63, low=0),
+    Column("bdp_cwnd", _F32, "ratio", "dr_max (bytes/s) x min RTT (s) / (cwnd x MSS)", 64, low=0),
+    Column("dr", _F32, "100 Mbps", "delivered bytes over 1 s / 100 Mbps", 65, low=0),
+    Column("cwnd_unacked_rate", _F32, "ratio", "unacknowledged packets / packets sent over 1 s", 66, low=0),
+    Column("dr_max", _F32, "100 Mbps", "highest dr over 2 s", 67, low=0),
+    Column("dr_max_ratio", _F32, "ratio", "dr_max / the same one tick before", 68, low=0),
+    Column(
+        "pre_act", _F32, "ratio", "previous action: cwnd_t / cwnd_(t-1)", 69, low=MIN_CWND_RATIO, high=MAX_CWND_RATIO
+    ),
 )
 
 FEATURE_NAMES: tuple[str, ...] = tuple(c.name for c in FEATURES)
@@ -107,8 +122,8 @@ KEYS: tuple[Column, ...] = (
 )
 
 LABELS: tuple[Column, ...] = (
-    Column("action", _F32, "ratio", "cwnd_(t+1) / cwnd_t", 0, *RATIOS),
-    Column("reward", _F32, "", "measured at tick t+1: R1 (reward_kind power) or R2 (friendliness)", high=REWARD_MOST),
+    Column("action", _F32, "ratio", "cwnd_(t+1) / cwnd_t", 0, low=MIN_CWND_RATIO, high=MAX_CWND_RATIO),
+    Column("reward", _F32, "", "measured at tick t+1: R1 (reward_kind power) or R2 (friendliness)", high=MAX_REWARD),
     Column("is_first", pa.bool_(), "", "first row of its episode"),
     Column("is_last", pa.bool_(), "", "last row of its episode"),
 )
@@ -116,7 +131,7 @@ LABELS: tuple[Column, ...] = (
 POOL_COLUMNS: tuple[Column, ...] = (*KEYS, *FEATURES, *LABELS)
 
 REWARD_ALIGNMENTS = ("after", "public")
-"""Row t's reward: measured at tick t+1, after the action; or at tick t, as the public code of Sage pairs them."""
+"""When row t's reward is measured: at tick t+1, after the action, or at tick t, as in the public code of Sage."""
 
 EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("episode_id", pa.string(), "", "environment id, scheme and seed"),
@@ -141,15 +156,15 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0),
     Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0),
     Column("return", pa.float64(), "", "sum of rewards"),
-    Column("reward_mean", pa.float64(), "", "return / rows", high=REWARD_MOST),
+    Column("reward_mean", pa.float64(), "", "return / rows", high=MAX_REWARD),
     Column("environment", pa.string(), "", "every field of the environment as JSON"),
 )
 
 
 def _field_metadata(column: Column) -> dict[str, str]:
-    found = {"unit": column.unit, "formula": column.formula, "paper_index": str(column.paper_index)}
+    metadata = {"unit": column.unit, "formula": column.formula, "paper_index": str(column.paper_index)}
     bounds = {"low": column.low, "high": column.high}
-    return found | {name: f"{value:g}" for name, value in bounds.items() if value is not None}
+    return metadata | {name: f"{value:g}" for name, value in bounds.items() if value is not None}
 
 
 def _schema(columns: tuple[Column, ...]) -> pa.Schema:
@@ -159,63 +174,76 @@ def _schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 
 POOL_SCHEMA = _schema(POOL_COLUMNS)
-"""A row a tick."""
+"""One row per tick."""
 
 POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
-"""A row an episode (`episodes.parquet`)."""
+"""One row per episode (`episodes.parquet`)."""
 
 
 def pool_columns(windows: tuple[int, int, int]) -> tuple[Column, ...]:
-    """Return POOL_COLUMNS as they read with observation windows of other lengths (ticks)."""
+    """Return POOL_COLUMNS with the formulas of observation windows of these lengths (ticks)."""
     described = {column.name: column for column in _window_columns(windows)}
     return tuple(described.get(column.name, column) for column in POOL_COLUMNS)
 
 
 def pool_schema(windows: tuple[int, int, int]) -> pa.Schema:
-    """Return POOL_SCHEMA with the formulas of observation windows of other lengths (ticks)."""
+    """Return POOL_SCHEMA with the formulas of observation windows of these lengths (ticks)."""
     return _schema(pool_columns(windows))
 
 
 def raw_columns() -> tuple[Column, ...]:
-    """Return the columns of raw trajectories (schemas/raw.py), of which the pool's are made."""
-    told = [(field, field.metadata or {}) for field in RAW_SCHEMA]
+    """Return the columns of raw trajectories (schemas/raw.py), from which the pool's are derived."""
+    described = [(field, field.metadata or {}) for field in RAW_SCHEMA]
     return tuple(
-        Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in told
+        Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in described
     )
 
 
 def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"]) -> pa.Table:
-    """Return the data dictionary: name, dtype, unit, formula, paper_index, table, low, high.
+    """Return the data dictionary, the pool's columns first.
 
-    table: transitions, episodes or raw; low and high are null where values have no bound. In this order a query that
-    takes no account of `table` begins with the pool's rows.
+    Args:
+        windows: lengths of the small, medium and large observation windows (ticks).
+
+    Returns:
+        One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
+        (null without a bound).
     """
     types = {pa.float32(): "float32", pa.float64(): "float64"}
     tables = {"transitions": pool_columns(windows), "episodes": EPISODE_COLUMNS, "raw": raw_columns()}
-    told = [(table, column) for table, columns in tables.items() for column in columns]
+    rows = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(
         {
-            "name": [column.name for _, column in told],
-            "dtype": [types.get(column.dtype, str(column.dtype)) for _, column in told],
-            "unit": [column.unit for _, column in told],
-            "formula": [column.formula for _, column in told],
-            "paper_index": pa.array([column.paper_index for _, column in told], pa.int32()),
-            "table": [table for table, _ in told],
-            "low": pa.array([column.low for _, column in told], pa.float64()),
-            "high": pa.array([column.high for _, column in told], pa.float64()),
+            "name": [column.name for _, column in rows],
+            "dtype": [types.get(column.dtype, str(column.dtype)) for _, column in rows],
+            "unit": [column.unit for _, column in rows],
+            "formula": [column.formula for _, column in rows],
+            "paper_index": pa.array([column.paper_index for _, column in rows], pa.int32()),
+            "table": [table for table, _ in rows],
+            "low": pa.array([column.low for _, column in rows], pa.float64()),
+            "high": pa.array([column.high for _, column in rows], pa.float64()),
         }
     )
 
 
-def check_version(path: Path, version: str, what: str = "pool") -> None:
-    """Raise SageccError where `version`, as a file at `path` has it, is of another major version than POOL_VERSION."""
+def check_version(path: Path, version: str, kind: str = "pool") -> None:
+    """Check that a file's version can be read here.
+
+    Args:
+        path: the file, for the message.
+        version: its version; empty where it states none.
+        kind: what the version is of, for the message.
+
+    Raises:
+        SageccError: its major version is not POOL_VERSION's.
+    """
     if not is_same_major(version):
         raise SageccError(
-            f"{path} has {what} version {version or 'none'}, this program reads {POOL_VERSION}:"
+            f"{path} has {kind} version {version or 'none'}, this program reads {POOL_VERSION}:"
             " derive the pool again with 'sagecc pool', or use the sagecc that made it"
         )
 
 
 def is_same_major(version: str) -> bool:
-    """Whether a version can be read here."""
+    """Tell whether a version has POOL_VERSION's major version, so that it can be read here."""
     return version.split(".")[0] == POOL_VERSION.split(".")[0]

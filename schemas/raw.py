@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw trajectories: one row a tick of 10 ms, counters as the kernel holds them, nothing derived."""
+"""Columns of raw trajectories: one row per tick of 10 ms, counters as the kernel holds them, nothing derived."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ EPISODE_SCHEMA = pa.schema(
         pa.field("cwnd_mean", pa.float64(), metadata={"unit": "packets"}),
     ]
 )
-"""One row an episode, beside the raw rows (`episodes.parquet` in each partition)."""
+"""One row per episode, beside the raw rows (`episodes.parquet` in each partition)."""

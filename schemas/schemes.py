@@ -43,7 +43,11 @@ OTHERS: Mapping[str, str] = MappingProxyType(
 
 
 def check_scheme(name: str) -> str:
-    """Return `name` if it is a kernel scheme or a policy; raise SageccError otherwise."""
+    """Return `name` if it names a kernel scheme or a policy.
+
+    Raises:
+        SageccError: it does not.
+    """
     if name in SCHEMES or name in OTHERS or name.startswith(POLICY_PREFIX):
         return name
     known = ", ".join((*SCHEMES, *OTHERS))

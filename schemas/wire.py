@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What host and guest say to each other: fixed-size little-endian records, written down once.
+"""Protocol between host and guest: fixed-size little-endian records, defined once for both.
 
-`c_header()` gives the guest the same layout with a static assertion on every size; the numpy dtypes
-here are what the host reads. The first record in either direction carries MAGIC and VERSION.
+`c_header()` declares the records for the guest, with a static assertion on every size; the numpy dtypes
+here are the host's. The first record in either direction carries MAGIC and VERSION.
 
-Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 a cable
+Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 per cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
 ROUTE x routes, FLOW x flows, LOSS to the end (by link and time). In lockstep, one ACTION per controlled flow after
 each tick.
@@ -19,22 +19,22 @@ MAGIC = 0x31434347_53  # "SGCC1" read as a little-endian number
 VERSION = 2
 
 NO_LIMIT = 2**64 - 1
-"""A rate without limit, an unlimited queue, an unlimited pacing rate."""
+"""Value of an unlimited rate, queue or pacing rate."""
 
 FIRST_PORT = 10_000
-"""Flow i listens on FIRST_PORT + i: the link tells flows apart by it."""
+"""Port of flow 0; flow i listens on FIRST_PORT + i, by which the link distinguishes flows."""
 
 DELAY_UNIT_NS = 100
-"""Unit of a packet's delay on the wire: 32 bits of 100 ns hold 429 s."""
+"""Unit of a packet's delay in a record: 32 bits of 100 ns hold 429 s."""
 
 OPPORTUNITY_BYTES = 1500
-"""What may leave at one moment of a trace."""
+"""Bytes that may leave at one opportunity of a trace."""
 
 LOSS_ONE = 2**32
-"""A link's loss probability is a share of this."""
+"""Unit of a link's loss probability: this value is probability 1."""
 
 DISCIPLINES = ("tail-drop", "head-drop", "codel", "pie", "bode")
-"""A link's discipline is an index into these (schemas.environment.Discipline)."""
+"""Queue disciplines in the order of their numbers (schemas.environment.Discipline)."""
 
 KIND_SAMPLE, KIND_PACKETS, KIND_TICK, KIND_END, KIND_ERROR = range(1, 6)
 
@@ -71,7 +71,7 @@ LINK_FIELDS: Fields = (
     ("jitter_ns", "u64"),
     ("grain_ns", "u64"),
     ("seed", "u64"),  # of loss, jitter and PIE
-    ("loss", "u32"),  # share of LOSS_ONE, up to the first LOSS of this link
+    ("loss", "u32"),  # in units of 1 / LOSS_ONE, up to the first LOSS of this link
     ("discipline", "u16"),
     ("reorder", "u16"),  # 1: packets leave the line in the order of their delays, not of their coming
 )
@@ -87,10 +87,10 @@ FLOW_FIELDS: Fields = (
     ("start_ns", "u64"),
     ("stop_ns", "u64"),
     ("sndbuf_bytes", "u32"),
-    ("lockstep", "u32"),  # 1: the host answers every sample of this flow with an ACTION
-    ("first_cable", "u32"),  # the cables whose counters go into this flow's samples: a chain, towards node b
+    ("lockstep", "u32"),  # 1: the host sends an ACTION for every sample of this flow
+    ("first_cable", "u32"),  # first of the cables whose counters its samples sum: a chain towards node b
     ("last_cable", "u32"),
-    ("bottleneck", "u32"),  # the one of them whose capacity is reported
+    ("bottleneck", "u32"),  # the cable of them whose capacity its samples report
     ("sampled", "u32"),  # 1: send a sample each tick
 )
 HELLO_FIELDS: Fields = (("magic", "u64"), ("version", "u32"), ("sample_bytes", "u32"))
@@ -132,9 +132,9 @@ SAMPLE_FIELDS: Fields = (
 PACKET_FIELDS: Fields = (("flow", "u32"), ("delay", "u32"))
 END_FIELDS: Fields = (("t_ns", "u64"), ("samples", "u64"), ("packets", "u64"))
 ACTION_FIELDS: Fields = (
-    ("cwnd_pkts", "u32"),  # 0: leave it to the flow's scheme
-    ("delay_us", "u32"),  # from the sample to when this takes effect
-    ("pacing_bytes_s", "u64"),  # 0: no pacing with `pure`, and left to any other scheme
+    ("cwnd_pkts", "u32"),  # 0: left to the flow's scheme
+    ("delay_us", "u32"),  # from the sample until the action takes effect
+    ("pacing_bytes_s", "u64"),  # 0: no pacing with `pure`, left to the scheme with any other
 )
 
 _STRUCTS: dict[str, Fields] = {
@@ -179,7 +179,7 @@ ACTION = _dtype(ACTION_FIELDS)
 
 
 def c_header() -> str:
-    """Return the C header (kernel and user space) that declares the same records."""
+    """Return the C header that declares these records, for kernel and user space."""
     lines = [
         "/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */",
         "/* Made by schemas/wire.py: change it there. */",

@@ -149,7 +149,7 @@ def _environment(work: Path, file: Path, sagecc: Sagecc) -> str:
 def _in_lab(work: Path, file: Path, sagecc: Sagecc) -> str:
     """Run it, where that takes no longer than a trial may."""
     environment = load_environment(work / file)
-    if Task(environment, "cubic", 0, "").cost * environment.flows > MOST_S:
+    if Task(environment, "cubic", 0, "").cost * environment.flow_count > MOST_S:
         return environment.id
     ran = ("run", "--scheme", "cubic", "--environment", work / file, "--kernel", KERNEL, "--json")
     return str(json.loads(sagecc(*ran))["sha256"])

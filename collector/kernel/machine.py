@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
-from sagecc.common.limits import memory_bytes
+from sagecc.common.limits import memory_limit_bytes
 
 MIB = 1 << 20
 
@@ -61,7 +61,7 @@ def room_mb(memory_mb: int) -> int:
     found = [_free_mb(os.statvfs(memory_folder(memory_mb)))]
     if available_kb:
         found.append(int(available_kb[1]) // 1024)
-    if (limit_bytes := memory_bytes()) is not None:
+    if (limit_bytes := memory_limit_bytes()) is not None:
         found.append(limit_bytes // MIB)
     return min(found)
 

@@ -154,9 +154,9 @@ def finished(environment: Environment, scheme: str, seed: int, spec: EpisodeSpec
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
         _summary(recording, number, name, environment.stop_of(flow) - flow.start_s)
-        for number, (name, flow) in enumerate(zip(schemes, environment.everyone, strict=True))
+        for number, (name, flow) in enumerate(zip(schemes, environment.all_flows, strict=True))
     )
-    counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flows))
+    counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flow_count))
     jain = shared_jain_index(environment, [Received(rows["t_ns"], rows["received_bytes"]) for rows in counts])
     digest = hashlib.sha256(own.tobytes()).hexdigest()
     return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest, spec.sha256, jain)
@@ -178,7 +178,7 @@ def shared_jain_index(environment: Environment, received: Sequence[Received]) ->
     None where there is no other, they never run together, or nothing arrives meanwhile.
     """
     own_path = environment.path(environment.flow)
-    peers = {number: flow for number, flow in enumerate(environment.everyone) if environment.path(flow) == own_path}
+    peers = {number: flow for number, flow in enumerate(environment.all_flows) if environment.path(flow) == own_path}
     begin_s = max(flow.start_s for flow in peers.values())
     end_s = min(environment.stop_of(flow) for flow in peers.values())
     if len(peers) < 2 or begin_s >= end_s:

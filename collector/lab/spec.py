@@ -95,7 +95,7 @@ def episode_spec(
     """
     if drive is None and scheme.startswith(POLICY_PREFIX):
         drive = Drive()
-    everyone = environment.everyone
+    everyone = environment.all_flows
     lockstep = drive.flows if drive else ()
     schemes = [scheme, *(cross.scheme for cross in environment.cross)]
     kernel_schemes = [
@@ -243,13 +243,13 @@ def _queue_share_bytes(environment: Environment, index: int) -> float:
     if not link.limited:
         return 0  # nobody waits
     if limit is None:
-        limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in environment.everyone)
+        limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in environment.all_flows)
     return min(limit, bdp_bytes(link.peak_mbps, environment.duration_s * 1000))  # it sends no more than that
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:
     """Return a send buffer that is never the limit: Hybla's first burst alone asks for 65,535 packets of some 3 kB."""
-    burst = (1 << 30) // max(environment.flows, 2)
+    burst = (1 << 30) // max(environment.flow_count, 2)
     return int(min(16 * _in_flight_bytes(environment, flow) + burst, MAX_SNDBUF_BYTES))
 
 
@@ -258,7 +258,7 @@ def _memory_mb(environment: Environment) -> int:
 
     Flows share the queues, so that the others pay only for what waits unsent in their sockets.
     """
-    flows = environment.everyone
+    flows = environment.all_flows
     in_flight = max(_in_flight_bytes(environment, flow) for flow in flows)
     several = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
     return BASE_MEMORY_MB + int(8 * in_flight + (len(flows) - 1) * UNSENT_FLOW_BYTES + several) // (1 << 20)

@@ -159,7 +159,7 @@ def unsupported(environment: Environment, backend: str, link_fields: tuple[str, 
     """
     if len(environment.links) != 1:
         raise SageccError(f"{backend} runs one bottleneck, not {len(environment.links)} links: use the lab")
-    for flow in environment.everyone:
+    for flow in environment.all_flows:
         if flow.extra_rtt_ms:
             raise SageccError(f"{backend} gives all flows one RTT (extra_rtt_ms must be 0): use the lab")
     allowed = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))
@@ -192,7 +192,7 @@ def make_episode(
         _summary(flow, scheme_of, life_s, sent, received, link)
         for flow, (scheme_of, life_s) in enumerate(zip(schemes, lives_s(environment), strict=True))
     )
-    counts = (received[received["flow"] == flow] for flow in range(environment.flows))
+    counts = (received[received["flow"] == flow] for flow in range(environment.flow_count))
     jain = shared_jain_index(environment, [Received(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
     digest = hashlib.sha256(own.tobytes()).hexdigest()
     spec = hashlib.sha256(f"{environment.to_json()} {scheme} {seed}".encode()).hexdigest()
@@ -211,7 +211,7 @@ def make_episode(
 
 def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:
     """Return (start, stop) of every flow, the one under test first."""
-    return tuple((flow.start_s, environment.stop_of(flow)) for flow in environment.everyone)
+    return tuple((flow.start_s, environment.stop_of(flow)) for flow in environment.all_flows)
 
 
 def in_flight_bytes(environment: Environment) -> float:

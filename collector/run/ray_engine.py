@@ -19,7 +19,7 @@ from sagecc.collector.run.engines import Engine, Results
 from sagecc.collector.run.task import Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
-from sagecc.common.optional import brought_by
+from sagecc.common.optional import requires_extra
 
 RETRIES = 5
 """How often an episode is run again after the worker or the node under it has died."""
@@ -35,7 +35,7 @@ def on_ray(address: str = "auto") -> Engine:
 
     Raises SageccError if Ray is not installed; running it does if there is no such cluster.
     """
-    with brought_by("ray"):
+    with requires_extra("ray"):
         import ray  # heavy, and an extra that most do without
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
@@ -112,7 +112,7 @@ def _attempt_here(sha256: str, shared: Sequence[Any], task: Task) -> Result:
 
 def _kernel_here(sha256: str, reference: Any) -> Path:
     """Return this node's copy of the kernel, written once under its SHA-256."""
-    with brought_by("ray"):
+    with requires_extra("ray"):
         import ray
 
     folder = Path(tempfile.gettempdir()) / f"sagecc-{os.getuid()}"

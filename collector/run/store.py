@@ -22,7 +22,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
 from sagecc.common.locks import lock
 from sagecc.common.parts import PartWriter, Runs, whole_runs
-from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
@@ -213,13 +213,13 @@ def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
 
 def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
     """Read a partition's EPISODES_FILE, or some of its columns; a damaged one is a SageccError that names it."""
-    with reading(path, chosen(EPISODE_SCHEMA, columns)) as file:
+    with reading(path, select_columns(EPISODE_SCHEMA, columns)) as file:
         return checked_episodes(path, file.read(columns), columns)
 
 
 def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
     """Return the table of EPISODES_FILE at `path`; SageccError where it lacks a column or a value that it must have."""
-    fault = column_fault(table.schema, chosen(EPISODE_SCHEMA, columns))
+    fault = column_fault(table.schema, select_columns(EPISODE_SCHEMA, columns))
     fault = fault or next((f"misses values of '{name}'" for name in columns if table[name].null_count), None)
     if fault:
         raise SageccError(f"{path} {fault}: remove its folder and collect it again")

@@ -80,7 +80,7 @@ class Flows:
         bottleneck = environment.narrowest(flow)
         self._power[slot] = environment.reward == "power"
         self._all_alone = bool(self._power.all())
-        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.everyone)
+        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
 
     def observe(self, samples: Samples, slots: Ints) -> tuple[Floats, Doubles]:
         """Take the next sample of each of the flows in `slots`; return features [B, 69] and rewards [B].

@@ -67,7 +67,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
     ) -> None:
         check_count("max_cycles", max_cycles)
         self._networks = networks(environment)
-        self._driven = tuple(dict.fromkeys(range(self._networks[0].flows) if flows is None else flows))
+        self._driven = tuple(dict.fromkeys(range(self._networks[0].flow_count) if flows is None else flows))
         self._everyone = flows is None
         if not self._driven:
             raise SageccError("flows: there is no agent")
@@ -111,8 +111,8 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         self.agents = []
         self._lab.start(environment, seed)
         for flow in self._driven:
-            self._flows.begin(flow, environment, environment.everyone[flow])
-        self._last_ns = {flow: last_tick_ns(environment, environment.everyone[flow]) for flow in self._driven}
+            self._flows.begin(flow, environment, environment.all_flows[flow])
+        self._last_ns = {flow: last_tick_ns(environment, environment.all_flows[flow]) for flow in self._driven}
         self._cycles = 0
         observations, _, _, _, infos = self._until_somebody_is_up(self._arrive(self._lab.first_tick()))
         for info in infos.values():
@@ -173,12 +173,12 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
 
     def _check(self, environment: Environment) -> None:
         """Raise SageccError where the agents are not the network's flows."""
-        if self._everyone and environment.flows != len(self._driven):
+        if self._everyone and environment.flow_count != len(self._driven):
             raise SageccError(
-                f"environment {environment.id} has {environment.flows} flows where another has {len(self._driven)}: "
-                "the agents must be the same; name them with flows"
+                f"environment {environment.id} has {environment.flow_count} flows where another has "
+                f"{len(self._driven)}: the agents must be the same; name them with flows"
             )
-        most = environment.flows - 1
+        most = environment.flow_count - 1
         if not all(isinstance(flow, int) and 0 <= flow <= most for flow in self._driven):
             raise SageccError(f"environment {environment.id} has flows 0 to {most}, not {list(self._driven)}")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagecc.pool.exports.episodes import ACTIONS, Source
-from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, REWARD_MOST
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, MAX_REWARD
 from sagecc.schemas.raw import TICK_S
 
 NAME = "sagecc-pool"
@@ -41,7 +41,7 @@ def conventions(source: Source) -> dict[str, Any]:
         "observation_names": list(FEATURE_NAMES),
         "action": f"{ACTIONS[source.action]}, float32, not clipped; sagecc's learner clips log2 to"
         f" +-{ACTION_LOG2_LIMIT:g}",
-        "reward": f"as in the pool: R1 (reward_kind power) or R2 (friendliness), at most {REWARD_MOST:g}",
+        "reward": f"as in the pool: R1 (reward_kind power) or R2 (friendliness), at most {MAX_REWARD:g}",
         "tick_s": TICK_S,
         "end": "every episode ends by its clock: truncated, never terminated",
         **source.about,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.parts import Runs, whole_runs
-from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
@@ -121,7 +121,7 @@ class Source:
             try:
                 file = pq.ParquetFile(path, page_checksum_verification=True)
                 check_version(path, (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode())
-                _refuse_columns(path, file.schema_arrow, chosen(POOL_SCHEMA, _READ))
+                _refuse_columns(path, file.schema_arrow, select_columns(POOL_SCHEMA, _READ))
                 for group in range(file.num_row_groups):
                     yield file.read_row_group(group, columns=list(_READ)).replace_schema_metadata(None)
             except UNREADABLE as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sagecc.common.errors import SageccError
-from sagecc.common.optional import library
+from sagecc.common.optional import import_library
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.folder import refuse_existing, write_folder_atomically
 from sagecc.schemas.pool import FEATURE_NAMES
@@ -47,7 +47,7 @@ def export(
     if path.resolve().is_relative_to(pool.resolve()):
         raise SageccError(f"{path} is in the pool: choose a path outside")
     source = open_pool(pool, choice or Choice(), action)
-    library(PACKAGES[form], form)
+    import_library(PACKAGES[form], form)
     writer = importlib.import_module(f"sagecc.pool.exports.to_{form}")
     with write_folder_atomically(path) as folder:
         needed, free = source.rows * ROW_BYTES, shutil.disk_usage(folder).free

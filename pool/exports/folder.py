@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
-from sagecc.common.files import beside_of, left_beside, sync
+from sagecc.common.files import stale_temporaries, sync, temporary_path
 
 
 @contextmanager
@@ -20,9 +20,9 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     """
     refuse_existing(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in left_beside(path):
+    for left in stale_temporaries(path):
         shutil.rmtree(left)
-    beside = beside_of(path)
+    beside = temporary_path(path)
     beside.mkdir()
     try:
         yield beside

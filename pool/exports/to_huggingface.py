@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from sagecc.common.optional import library
+from sagecc.common.optional import import_library
 from sagecc.common.parts import PartWriter
 from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
 from sagecc.pool.exports.episodes import Episode, Source
@@ -54,7 +54,7 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
 
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
     """Write the files and the card; return how to read them."""
-    datasets = library("datasets", "huggingface")
+    datasets = import_library("datasets", "huggingface")
     written: dict[str, int] = {}  # files of each stem: two schemes may have one plain name
     for (set_name, scheme), batches in _by_partition(source, advance):
         stem = f"{plain(set_name)}/{plain(scheme)}"

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sagecc.common.optional import library
+from sagecc.common.optional import import_library
 from sagecc.pool.exports.about import AUTHOR, NAME, SUMMARY, conventions
 from sagecc.pool.exports.episodes import Episode, Source
 from sagecc.pool.spaces import ENVIRONMENT, observation_space
-from sagecc.schemas.pool import RATIOS
+from sagecc.schemas.pool import MAX_CWND_RATIO, MIN_CWND_RATIO
 
 
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
     """Write the dataset and return how to read it."""
-    minari = library("minari", "minari")
-    storage_of = library("minari.dataset.minari_storage", "minari").MinariStorage
-    buffer = library("minari.data_collector.episode_buffer", "minari").EpisodeBuffer
+    minari = import_library("minari", "minari")
+    storage_of = import_library("minari.dataset.minari_storage", "minari").MinariStorage
+    buffer = import_library("minari.data_collector.episode_buffer", "minari").EpisodeBuffer
     version = source.about["pool_version"].split(".")[0]
     name = f"{NAME}-v{version}"
     data = folder.resolve() / name / "data"  # Minari joins a relative one twice
@@ -78,5 +78,6 @@ def _about(episode: Episode) -> dict[str, Any]:
 
 
 def _actions(action: str) -> spaces.Box:
-    low, high = np.log2(RATIOS) if action == "log2" else RATIOS
+    bounds = (MIN_CWND_RATIO, MAX_CWND_RATIO)
+    low, high = np.log2(bounds) if action == "log2" else bounds
     return spaces.Box(np.float32(low), np.float32(high), (1,), np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sagecc.common.optional import library
+from sagecc.common.optional import import_library
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.pool.exports.about import CITATION, NAME, SUMMARY, conventions
 from sagecc.pool.exports.episodes import Episode, Source
@@ -29,7 +29,7 @@ SHARD_BYTES = 200_000_000
 
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
     """Write shards of TFRecords and the metadata beside them; return how to read it."""
-    tfds = library("tensorflow_datasets", "rlds")
+    tfds = import_library("tensorflow_datasets", "rlds")
     features = _features(tfds)
     shards = _Shards(folder)
     try:

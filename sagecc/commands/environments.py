@@ -34,5 +34,5 @@ def command(files: tuple[Path, ...], profile: str, count: bool, as_json: bool) -
         for e in environments:
             click.echo(
                 f"{e.id:<{width}} {e.bandwidth_mbps:>6.4g} {e.step:>5.3g} {e.min_rtt_ms:>7g}"
-                f" {e.queue_bdp:>9.3g} {e.flows:>5} {e.duration_s:>4g}"
+                f" {e.queue_bdp:>9.3g} {e.flow_count:>5} {e.duration_s:>4g}"
             )

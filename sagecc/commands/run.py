@@ -106,7 +106,7 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "extra_rtt_ms": life.extra_rtt_ms,
             "links": list(environment.path(life)),
         }
-        for flow, life in zip(episode.flows, environment.everyone, strict=True)
+        for flow, life in zip(episode.flows, environment.all_flows, strict=True)
     ]
     own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
     return {

@@ -94,7 +94,7 @@ def memory() -> Finding:
     """How much may be used, and for how many episodes at a time is that?"""
     found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     available = int(found[1]) * 1024 if found else None
-    limit = limits.memory_bytes()
+    limit = limits.memory_limit_bytes()
     usable = min((value for value in (available, limit) if value is not None), default=None)
     if usable is None:
         return fails("neither /proc/meminfo nor a control group says how much there is")

@@ -30,7 +30,7 @@ RISING = ("link_packets", "link_bytes", "link_drops", "link_delay_ns", "link_cap
 @given(environment=environments(DURATION_S, MAX_MBPS))
 def test_any_environment_runs(kernel: Path, environment: Environment) -> None:
     recording = run_guest(kernel, episode_spec(environment, "cubic", 0), watchdog_s=30)
-    for number, flow in enumerate(environment.everyone):
+    for number, flow in enumerate(environment.all_flows):
         samples = recording.samples[recording.samples["flow"] == number]
         if len(samples):
             check(environment, flow, samples, delays_ms(recording, number))

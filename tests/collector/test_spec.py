@@ -283,7 +283,7 @@ def test_a_cross_flow_that_the_kernel_cannot_run(scheme: str) -> None:
 def test_any_environment_gives_a_consistent_specification(environment: Environment) -> None:
     spec = episode_spec(environment, "cubic", 3)
     found = Layout.of(spec)
-    everyone = environment.everyone
+    everyone = environment.all_flows
     own_hosts = sum(bool(flow.extra_rtt_ms) for flow in everyone)
     assert found.head["nodes"] == len(environment.links) + 1 + own_hosts
     assert found.head["cables"] == len(environment.links) + own_hosts

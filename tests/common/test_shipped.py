@@ -15,7 +15,7 @@ from sagecc.collector.kernel import build
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
-from sagecc.common.optional import brought_by, library
+from sagecc.common.optional import import_library, requires_extra
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.environment_file import load_environment
 from tests.conftest import ROOT
@@ -105,10 +105,10 @@ def test_an_example_is_found_by_its_name_alone(tmp_path: Path, monkeypatch: pyte
 
 def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SageccError, match=r"No module named 'no_such_library'.*pip install 'sagecc\[train\]'"):
-        library("no_such_library", "train")
-    with pytest.raises(SageccError, match=r"pip install 'sagecc\[analysis\]'"), brought_by("analysis"):
+        import_library("no_such_library", "train")
+    with pytest.raises(SageccError, match=r"pip install 'sagecc\[analysis\]'"), requires_extra("analysis"):
         import no_such_library  # type: ignore[import-not-found]  # noqa: F401
     (tmp_path / "a_folder_of_that_name").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(SageccError, match="No module named 'a_folder_of_that_name'"):
-        library("a_folder_of_that_name", "huggingface")
+        import_library("a_folder_of_that_name", "huggingface")

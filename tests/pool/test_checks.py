@@ -64,7 +64,7 @@ def bless(pool: Path) -> None:
     """Write the manifest anew, so that a fault must be found by what the files hold."""
     known = Manifest.read(pool)
     paths = sorted(pool.rglob("*.parquet"))
-    files = {str(path.relative_to(pool)): FileEntry.of(path, 0, "") for path in paths}
+    files = {str(path.relative_to(pool)): FileEntry.from_file(path, 0, "") for path in paths}
     Manifest(known.about, files).write(pool)
 
 
@@ -337,6 +337,6 @@ def test_the_manifest_says_what_lies_there(sound: Path) -> None:
     assert set(manifest.files) == {str(path.relative_to(sound)) for path in sound.rglob("*.parquet")}
     for name, entry in manifest.files.items():
         rows = pq.read_metadata(sound / name).num_rows
-        assert entry == FileEntry.of(sound / name, rows, entry.input_sha256)
+        assert entry == FileEntry.from_file(sound / name, rows, entry.input_sha256)
         assert pq.read_schema(sound / name).metadata[INPUT_KEY].decode() == entry.input_sha256
     assert json.loads((sound / MANIFEST).read_text())["files"][CUBIC]["rows"] == manifest.files[CUBIC].rows

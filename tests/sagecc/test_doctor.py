@@ -212,7 +212,7 @@ def test_guests_share_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) 
     free_mb = machine.room_mb(lab.GUEST_MB)
     monkeypatch.setattr(os, "statvfs", answer(SimpleNamespace(f_flag=0, f_bavail=free_mb // 2 << 8, f_frsize=4096)))
     for limit_mib, room in ((None, free_mb // 2), (free_mb, free_mb // 2), (1000, 1000)):
-        monkeypatch.setattr(machine, "memory_bytes", answer(limit_mib and limit_mib << 20))
+        monkeypatch.setattr(machine, "memory_limit_bytes", answer(limit_mib and limit_mib << 20))
         assert lab.memory() == works(f"/dev/shm, {room:,} MiB: room for {room // lab.GUEST_MB} guests at once")
 
 
@@ -288,7 +288,7 @@ def test_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_memory(limit_mb: int | None, cores: int, said: str, to_do: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "memory_bytes", answer(limit_mb and limit_mb * 10**6))
+    monkeypatch.setattr(limits, "memory_limit_bytes", answer(limit_mb and limit_mb * 10**6))
     monkeypatch.setattr(learning, "usable_cores", answer(cores))
     found = learning.memory()
     assert said in found.text and found.what_to_do == to_do
@@ -299,7 +299,7 @@ def test_memory(limit_mb: int | None, cores: int, said: str, to_do: str, monkeyp
 def test_cores(quota: float | None, usable: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", answer(64))
     monkeypatch.setattr(os, "sched_getaffinity", answer({0, 1, 2, 3}))
-    monkeypatch.setattr(limits, "cpus", answer(quota))
+    monkeypatch.setattr(limits, "cpu_quota", answer(quota))
     found = learning.cores()
     assert found.text.startswith(f"{usable} of 64 may be used") and f"--jobs {usable} " in found.what_to_do
 
@@ -317,12 +317,12 @@ def test_limits_of_control_groups_version_2(tmp_path: Path) -> None:
     own = tmp_path / "fs" / "pods" / "one"
     own.mkdir(parents=True)
     process = process_of(tmp_path, "0::/pods/one\n", f"cgroup2 {tmp_path}/fs cgroup2 rw 0 0\n")
-    assert (limits.cpus(process), limits.memory_bytes(process)) == (None, None)
+    assert (limits.cpu_quota(process), limits.memory_limit_bytes(process)) == (None, None)
     (own / "cpu.max").write_text("max 100000\n")
     (own / "memory.max").write_text("max\n")
     (own.parent / "cpu.max").write_text("150000 100000\n")
     (own.parent / "memory.max").write_text("1073741824\n")
-    assert (limits.cpus(process), limits.memory_bytes(process)) == (1.5, 1 << 30)
+    assert (limits.cpu_quota(process), limits.memory_limit_bytes(process)) == (1.5, 1 << 30)
 
 
 def test_limits_of_control_groups_version_1(tmp_path: Path) -> None:
@@ -337,10 +337,10 @@ def test_limits_of_control_groups_version_1(tmp_path: Path) -> None:
             (tmp_path / controller / name).write_text(f"{text}\n")
     mounts = "".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in ("cpu,cpuacct", "memory", "pids"))
     process = process_of(tmp_path, "3:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n1:pids:/docker/a\n0::/\n", mounts)
-    assert (limits.cpus(process), limits.memory_bytes(process)) == (2.0, 2 << 30)
+    assert (limits.cpu_quota(process), limits.memory_limit_bytes(process)) == (2.0, 2 << 30)
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
     (tmp_path / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("-1\n")
-    assert (limits.cpus(process), limits.memory_bytes(process)) == (None, None)
+    assert (limits.cpu_quota(process), limits.memory_limit_bytes(process)) == (None, None)
 
 
 def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_fifty_flows(kernel: Path) -> None:
 
 def check(environment: Environment, found: dict[str, Any]) -> None:
     """Hold what came out to what each link could carry and how long its propagation takes."""
-    lives = environment.everyone
+    lives = environment.all_flows
     carried_mbit = [0.0] * len(environment.links)
     for flow, life in zip(found["flows"], lives, strict=True):
         path = environment.path(life)

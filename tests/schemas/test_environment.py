@@ -39,7 +39,7 @@ def test_derived_figures_of_a_dumbbell() -> None:
     """48 Mbps for 40 ms are 240,000 bytes."""
     assert (DUMBBELL.bandwidth_mbps, DUMBBELL.min_rtt_ms, DUMBBELL.return_delay_ms) == (48, 40, 20)
     assert (DUMBBELL.bdp_bytes, DUMBBELL.queue_bdp, DUMBBELL.step) == (240_000, 1, 1)
-    assert (DUMBBELL.flows, DUMBBELL.competitors, DUMBBELL.start_s, DUMBBELL.stop_s) == (1, 1, 0, 30)
+    assert (DUMBBELL.flow_count, DUMBBELL.competitors, DUMBBELL.start_s, DUMBBELL.stop_s) == (1, 1, 0, 30)
     assert bdp_bytes(12, 10) == 15_000
     assert queue_bytes(12, 10, 0.5) == 7_500
 
@@ -53,7 +53,7 @@ def test_derived_figures_of_a_parking_lot() -> None:
     assert environment.bandwidth_mbps == 18
     assert environment.return_delay_ms == 2 * 10 + 7
     assert environment.min_rtt_ms == 2 * 5 + 2 * 10 + 7
-    assert (environment.flows, environment.competitors) == (4, 2)
+    assert (environment.flow_count, environment.competitors) == (4, 2)
     assert (environment.start_s, environment.stop_s) == (2, 9)
     assert environment.id.startswith("custom-18mbps-37ms-1.08bdp-3links-")
 

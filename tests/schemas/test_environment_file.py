@@ -123,7 +123,7 @@ def test_what_the_examples_say() -> None:
     assert (rtts.cross[0].flow.start_s, rtts.cross[0].flow.stop_s) == (10, 30)
     parking = load_environment(EXAMPLES / "parking-lot.yaml")
     assert [parking.path(cross.flow) for cross in parking.cross] == [range(1), range(1, 2), range(2, 3)]
-    assert load_environment(EXAMPLES / "fifty-flows.yaml").flows == 50
+    assert load_environment(EXAMPLES / "fifty-flows.yaml").flow_count == 50
     disciplines = {load_environment(path).bottleneck.discipline for path in FILES}
     assert disciplines == {"tail-drop", "head-drop", "codel", "pie", "bode"}
     assert load_environment(EXAMPLES / "cellular.yaml").bottleneck.trace is not None

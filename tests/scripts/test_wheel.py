@@ -170,17 +170,17 @@ def test_every_bound_is_one() -> None:
 
 
 def imports(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield (module, extra) of every import in a file: the extra that `brought_by` or `library` names there, or ""."""
+    """Yield (module, extra) of each import in a file: the extra that requires_extra or import_library names, or ""."""
     tree = ast.parse(file.read_text())
     guarded: dict[int, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.With):
             for item in node.items:
                 call = item.context_expr
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "brought_by":
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "requires_extra":
                     told = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
                     guarded |= {id(inner): str(told) for inner in ast.walk(node)}
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "library":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "import_library":
             words = [str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)]
             if len(words) == 2:
                 yield words[0].partition(".")[0], words[1]
