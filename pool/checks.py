@@ -142,7 +142,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
     if not parts and not (pool / EPISODES_FILE).exists() and not (pool / MANIFEST).exists():
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'")
     _refuse_other_versions(pool)
-    wanted = _grid(profile) if profile else ()
+    grid_environments = _grid(profile) if profile else ()
     manifest, manifest_faults = _manifest(pool)
     contract, contract_faults = _contract(pool, manifest)
     listing, listing_faults = _listing(pool, contract)
@@ -161,7 +161,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
             stop.set()
             executor.shutdown(wait=True, cancel_futures=True)
             raise
-    checked_profile, grid_faults = _against_grid(listing, profile, wanted)
+    checked_profile, grid_faults = _against_grid(listing, profile, grid_environments)
     faults = [*manifest_faults, *contract_faults, *listing_faults, *chain.from_iterable(partition_faults), *grid_faults]
     files = _files(pool)
     return PoolReport(
@@ -270,11 +270,11 @@ def _schema_faults(name: str, schema: pa.Schema, expected: pa.Schema, contract: 
             actual = meta.get(key, b"nothing").decode(errors="replace")
             faults.append(Fault(name, f"{key.decode()} is {actual}, the pool's is {value.decode()}"))
     version = meta.get(VERSION_KEY, b"").decode(errors="replace")
-    for wanted in expected:
-        if fault := column_fault(schema, pa.schema([wanted])):
+    for column in expected:
+        if fault := column_fault(schema, pa.schema([column])):
             faults.append(Fault(name, fault))
-        elif version == POOL_VERSION and schema.field(wanted.name).metadata != wanted.metadata:
-            faults.append(Fault(name, f"column '{wanted.name}' is described otherwise than in schemas/pool.py"))
+        elif version == POOL_VERSION and schema.field(column.name).metadata != column.metadata:
+            faults.append(Fault(name, f"column '{column.name}' is described otherwise than in schemas/pool.py"))
     if version == POOL_VERSION:
         extra = [column for column in schema.names if column not in expected.names]
         faults += [
@@ -338,7 +338,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             faults += _schema_faults(EPISODES_FILE, file.schema_arrow, POOL_EPISODE_SCHEMA, contract)
             if column_fault(file.schema_arrow, POOL_EPISODE_SCHEMA):
-                return {}, faults  # said already
+                return {}, faults  # reported already
             table = file.read(columns=POOL_EPISODE_SCHEMA.names)
     except UNREADABLE as error:
         return {}, [*faults, _reading_failed(EPISODES_FILE, error)]
@@ -350,7 +350,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     environments: dict[str, str] = {}
     for row in table.to_pylist():
         if None in row.values():
-            continue  # said already
+            continue  # reported already
         _check_episode(log, row, seen, environments)
         listing.setdefault(partition(str(row["set"]), str(row["scheme"])), []).append(row)
     return listing, [*faults, *log.faults()]
@@ -644,7 +644,7 @@ _grid = cache(profile_environments)
 
 
 def _against_grid(
-    listing: Listing, profile: str | None, wanted: Sequence[Environment]
+    listing: Listing, profile: str | None, environments: Sequence[Environment]
 ) -> tuple[str | None, list[Fault]]:
     """Check that the schemes were in all environments of a grid.
 
@@ -652,19 +652,19 @@ def _against_grid(
         listing: Rows of episodes.parquet by their partition's folder.
         profile: The profile that was asked for, with every scheme in each of its sets. None: the smallest that has all
             of the pool's environments, of which a scheme that is in a set must be in all environments of that set.
-        wanted: Environments of the profile that was asked for.
+        environments: Environments of the profile that was asked for.
 
     Returns:
         The profile that the pool was checked against, and which environments each scheme lacks or has too many.
     """
-    sets = {environment.set for environment in wanted}
+    sets = {environment.set for environment in environments}
     present = {folder: {row["environment_id"] for row in rows} for folder, rows in listing.items()}
     environment_ids = set().union(*present.values())
     if profile is None:
         fitting = [name for name in PROFILES if environment_ids <= {environment.id for environment in _grid(name)}]
         profile = min(fitting, key=lambda name: len(_grid(name)), default=None) if environment_ids else None
-        wanted = _grid(profile) if profile else ()
-    grid = [(environment.set, environment.id) for environment in wanted] or [
+        environments = _grid(profile) if profile else ()
+    grid = [(environment.set, environment.id) for environment in environments] or [
         (row["set"], row["environment_id"]) for rows in listing.values() for row in rows
     ]
     grid_name = f"profile {profile}" if profile else "the other schemes"

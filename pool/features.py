@@ -154,7 +154,7 @@ class _State(NamedTuple):
 
 def _new_state(windows: Windows, flows: int) -> _State:
     lengths = np.array(windows.ticks, np.int64)
-    slots = 1 << int(lengths.max()).bit_length()  # above the longest window: what leaves is there when one comes in
+    slots = 1 << int(lengths.max()).bit_length()  # above the longest window: what leaves one is still held
     return _State(
         windows=lengths,
         offset=np.cumsum(lengths) - lengths,

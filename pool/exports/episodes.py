@@ -103,13 +103,13 @@ class PoolSource:
             SageccError: A file of the pool is missing, damaged or does not agree with episodes.parquet.
         """
         for key in self.partitions:
-            wanted = [row for row in self.listing if (row["set"], row["scheme"]) == key]
-            for episode in self._partition(self.pool / partition(*key), wanted):
+            listed = [row for row in self.listing if (row["set"], row["scheme"]) == key]
+            for episode in self._partition(self.pool / partition(*key), listed):
                 yield episode
                 advance(len(episode))
 
-    def _partition(self, folder: Path, wanted: Sequence[Mapping[str, Any]]) -> Iterator[PoolEpisode]:
-        expected = iter(wanted)
+    def _partition(self, folder: Path, listed: Sequence[Mapping[str, Any]]) -> Iterator[PoolEpisode]:
+        expected = iter(listed)
         about = next(expected, None)
         for table in whole_runs(self._groups(folder), "episode_id"):
             for name, rows in Runs(table["episode_id"]).slices(table):
@@ -194,8 +194,8 @@ def _rows_missing(folder: Path, about: Mapping[str, Any]) -> SageccError:
     )
 
 
-def _refuse_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
-    if fault := column_fault(found, wanted):
+def _refuse_columns(path: Path, schema: pa.Schema, expected: pa.Schema) -> None:
+    if fault := column_fault(schema, expected):
         raise SageccError(f"{path} {fault}; look with 'sagecc pool check'")
 
 
