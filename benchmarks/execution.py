@@ -41,7 +41,7 @@ def policy_of(name: str, folder: Path) -> artefact.PolicyArtefact:
     }
     ones = np.ones(sizes.inputs, np.float32)
     scaling = Scaling("symlog", 0 * ones, ones, 5.0)
-    artefact.write(folder, weights, sizes, scaling, FEATURE_NAMES, {}, export(sizes, weights, int8=True))
+    artefact.write(folder, weights, sizes, scaling, FEATURE_NAMES, {}, exported=export(sizes, weights, int8=True))
     return artefact.PolicyArtefact.load(folder)
 
 

@@ -109,8 +109,8 @@ def derive(folder: Path, count: int) -> Figures:
 def check(pool: Path) -> Figures:
     """Check the whole pool."""
     report = check_pool(pool, jobs=CORES)
-    if report.findings:
-        raise SageccError(f"the pool is not sound: {report.findings[0]}")
+    if report.faults:
+        raise SageccError(f"the pool is not sound: {report.faults[0]}")
     return {"rows": report.rows, "bytes": report.bytes, "profile": report.profile}
 
 

@@ -147,7 +147,7 @@ def train(
         path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
     exported = export(sizes, result.weights, int8)
     provenance = {**provenance, "metrics": result.metrics, **kept}
-    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported, control)
+    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported=exported, control=control)
     place.meet()
     return Outcome(
         out,

@@ -4,7 +4,7 @@
 Reading one needs no TensorFlow. The card says what the policy sees (where observations come from, their names in
 order, their scaling), what it does (the action map), how often, and on top of which scheme; what kind of network it
 is; where it came from (configuration, seed, pool) and its final metrics. docs/reference/formats.md has the format.
-Nothing here knows one kind of observation from another: who runs a policy says which it can offer
+Nothing here depends on the kind of observation: what runs a policy decides which kinds it offers
 (execution.agent.sources).
 """
 
@@ -27,7 +27,7 @@ from sagecc.common import shipped
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
-from sagecc.policy.inference import Network, NumpyOps
+from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform, Scaling
@@ -40,7 +40,7 @@ WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onn
 """Files beside the card; policy.export writes all but the first."""
 
 OBSERVATION_SOURCE = "sagecc.pool"
-"""Who defines the observations' names: schemas/pool.py, under its POOL_VERSION."""
+"""The definition of the observations' names: schemas/pool.py, in its POOL_VERSION."""
 
 ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
@@ -48,30 +48,32 @@ HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
 
 _MAPS = (ACTION_MAP, SPREAD_MAP, HUNDREDTHS_MAP)
 
-_AGAIN = "train it again with 'sagecc train' or fetch it again"
+_REMEDY = "train it again with 'sagecc train' or fetch it again"
 
 
 @dataclass(frozen=True)
 class Control:
-    """What an answer a of the policy does: every `period_ms` the window is multiplied by base**a.
-
-    spread: in equal parts, one at each tick of the period, and not all at once.
-    hundredths: by base**a cut to hundredths, and the window cut to whole packets: it is the underlying scheme's, and no
-    fraction is kept from one decision to the next.
-    slow_start: of a policy that is asked only once a flow's ssthresh is below its window. Until then that is multiplied
-    by so much, cut to whole packets, at each tick in which something was acknowledged. None: asked from the start.
-    limits: a is clipped to these. cwnd_packets: and the window to these, by default those of Sage's public code.
-    underlying_scheme: the kernel's scheme whose window that is; `pure` keeps the one it was given last.
-    """
+    """What an action a of the policy does: every `period_ms` the window is multiplied by base**a."""
 
     base: float = 2.0
+    """Base of the power; above 1."""
     limits: tuple[float, float] = (-ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
+    """Lowest and highest a: the policy's output is clipped to these."""
     cwnd_packets: tuple[int, int] = (4, 20_000)
+    """Smallest and largest window in packets; by default those of Sage's public code."""
     period_ms: float = 10.0
+    """Time from one decision to the next."""
     underlying_scheme: str = "pure"
+    """The kernel's scheme whose window is multiplied; `pure` keeps the window that it was given last."""
     spread: bool = False
+    """Multiply in equal parts, one at each tick of the period, and not all at once."""
     hundredths: bool = False
+    """Cut base**a to hundredths and the window to whole packets, so that no fraction is kept between decisions: the
+    window is the underlying scheme's."""
     slow_start: float | None = None
+    """Factor of the slow start: as long as a flow's ssthresh is not below its window the policy does not decide, and
+    the window is multiplied by this and cut to whole packets at each tick with an acknowledgement. None: the policy
+    decides from the start."""
 
     def __post_init__(self) -> None:
         numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets, self.slow_start or 1)
@@ -82,13 +84,19 @@ class Control:
         if self.slow_start is not None and not 1 <= self.slow_start <= 2:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
         if self.spread and self.hundredths:
-            raise ValueError("an answer cannot be given in parts and in hundredths")
+            raise ValueError("an action cannot be both spread and cut to hundredths")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
     @classmethod
     def of(cls, card: dict[str, Any]) -> Control:
-        """Read the card's fields; raises KeyError, TypeError or ValueError where they are not usable."""
+        """Read a card's fields.
+
+        Raises:
+            KeyError: A field is missing.
+            TypeError: A field has another type.
+            ValueError: A field's value is unknown or out of range.
+        """
         action = card["action"]
         if action["map"] not in _MAPS:
             raise ValueError(f"action map '{action['map']}' is not known here")
@@ -108,11 +116,11 @@ class Control:
 
     @property
     def map(self) -> str:
-        """The card's name for what an answer does."""
+        """The card's name for what an action does."""
         return HUNDREDTHS_MAP if self.hundredths else SPREAD_MAP if self.spread else ACTION_MAP
 
     def card(self) -> dict[str, Any]:
-        """Return the card's fields."""
+        """Return these as a card's fields."""
         slow_start = {"slow_start": self.slow_start} if self.slow_start else {}
         return {
             "action": {
@@ -127,39 +135,50 @@ class Control:
         }
 
 
-NETWORKS: dict[str, Callable[..., Network]] = {kind.kind: kind for kind in (NetworkSizes, Mlp)}
-"""Kinds of networks by the name that a card has for them; called with its other fields."""
+NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp)}
+"""Kinds of networks by their name in a card; called with the card's other fields of the network."""
 
 
 @dataclass(frozen=True)
-class Exported:
-    """Files by name, and for each how far its outputs were from numpy's: largest absolute difference by output."""
+class ExportedNetwork:
+    """A network in other runtimes' formats."""
 
     files: dict[str, bytes]
+    """Each file's content by name."""
     errors: dict[str, dict[str, float]]
+    """For each file, the largest absolute difference of each output to numpy's."""
 
 
 @dataclass(frozen=True)
 class PolicyArtefact:
-    """A policy: feed it one observation a period for each flow, with the hidden state it gave last.
-
-    source: who defines the observations, and which version of that; the runtime must offer it.
-    """
+    """A policy: feed it one observation per period for each flow, with the hidden state it returned last."""
 
     path: Path
+    """The artefact's folder."""
     card: dict[str, Any]
+    """The whole card."""
     source: tuple[str, str]
+    """The definition of the observations and its version; what runs the policy must offer it."""
     observations: tuple[str, ...]
+    """Names of the observations, in the network's order."""
     control: Control
+    """What the policy's actions do."""
     scaling: Scaling
-    sizes: Network
+    """Scaling of the observations before the network."""
+    sizes: Architecture
+    """The kind of network, with its sizes."""
     weights: dict[str, Floats]
+    """The network's weights by name."""
 
     @classmethod
     def load(cls, path: Path | str) -> PolicyArtefact:
-        """Read and check the artefact in folder `path`, or the one of that name that comes with sagecc.
+        """Read and check an artefact.
 
-        Raises SageccError, naming the file, where it is missing, damaged, of another version, or inconsistent.
+        Args:
+            path: Its folder, or the name of one that comes with sagecc.
+
+        Raises:
+            SageccError: It is missing, damaged, of another version, or inconsistent.
         """
         folder = shipped.policy(path)
         card_path, weights_path = folder / "card.json", folder / WEIGHTS
@@ -172,14 +191,14 @@ class PolicyArtefact:
             card = json.loads(card_path.read_text())
             version = str(card["format_version"])
         except FileNotFoundError as error:
-            raise SageccError(f"{card_path} is missing: {_AGAIN}") from error
+            raise SageccError(f"{card_path} is missing: {_REMEDY}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SageccError(
-                f"{card_path} is not a policy's card ({type(error).__name__}: {error}): {_AGAIN}"
+                f"{card_path} is not a policy's card ({type(error).__name__}: {error}): {_REMEDY}"
             ) from error
         if version.split(".")[0] != FORMAT_VERSION.split(".")[0]:
             raise SageccError(
-                f"{card_path} has format version {version}, this program reads {FORMAT_VERSION}: {_AGAIN}"
+                f"{card_path} has format version {version}, this program reads {FORMAT_VERSION}: {_REMEDY}"
             )
         try:
             kind, fields = card["network"]["kind"], {k: v for k, v in card["network"].items() if k != "kind"}
@@ -196,20 +215,29 @@ class PolicyArtefact:
             shapes = sizes.shapes()
         except (KeyError, TypeError, ValueError) as error:
             raise SageccError(
-                f"{card_path} is incomplete or not for this program ({type(error).__name__}: {error}): {_AGAIN}"
+                f"{card_path} is incomplete or not for this program ({type(error).__name__}: {error}): {_REMEDY}"
             ) from error
         if not len(names) == sizes.inputs == shift.size == scale.size:
-            raise SageccError(f"{card_path}: observations, shift, scale and network inputs differ in number: {_AGAIN}")
+            raise SageccError(f"{card_path}: observations, shift, scale and network inputs differ in number: {_REMEDY}")
         if not (np.isfinite(shift).all() and np.isfinite(scale).all() and (scale > 0).all() and scaling.limit >= 0):
-            raise SageccError(f"{card_path}: shift, scale or limit is not a usable number: {_AGAIN}")
+            raise SageccError(f"{card_path}: shift, scale or limit is not a usable number: {_REMEDY}")
         weights = _read_weights(weights_path, digest, shapes)
-        return cls(folder, card, source, names, control, scaling, sizes, weights)
+        return cls(
+            path=folder,
+            card=card,
+            source=source,
+            observations=names,
+            control=control,
+            scaling=scaling,
+            sizes=sizes,
+            weights=weights,
+        )
 
     def intact_files(self) -> set[str]:
-        """Return the names of the files beside the card that are there and are what it describes."""
+        """Return the names of the files beside the card that exist with the digest it gives."""
         described: dict[str, str] = self.card["files"]
-        there = ((name, digest) for name, digest in described.items() if (self.path / name).is_file())
-        return {name for name, digest in there if sha256_file(self.path / name) == digest}
+        present = ((name, digest) for name, digest in described.items() if (self.path / name).is_file())
+        return {name for name, digest in present if sha256_file(self.path / name) == digest}
 
     def initial_state(self, batch: int = 1) -> Floats:
         """Return the hidden state [batch, H] at the start of a flow."""
@@ -218,8 +246,12 @@ class PolicyArtefact:
     def step(self, observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Advance one period, in numpy: the reference (policy.runtime has others).
 
-        observation: unscaled features [B, F] in the order of `observations`. hidden: [B, H].
-        Returns the mixture over log2(action), logits, loc and scale, each [B, K], and the next hidden state [B, H].
+        Args:
+            observation: Unscaled features [B, F] in the order of `observations`.
+            hidden: Hidden state [B, H].
+
+        Returns:
+            The mixture over actions (logits, loc and scale, each [B, K]) and the next hidden state [B, H].
         """
         return self.sizes.forward(self.weights, NumpyOps(), self.scaling(observation), hidden)
 
@@ -227,19 +259,27 @@ class PolicyArtefact:
 def write(
     folder: Path,
     weights: dict[str, Floats],
-    sizes: Network,
+    sizes: Architecture,
     scaling: Scaling,
     observations: tuple[str, ...],
     provenance: dict[str, Any],
-    exported: Exported | None = None,
+    *,
+    exported: ExportedNetwork | None = None,
     control: Control | None = None,
     source: tuple[str, str] = (OBSERVATION_SOURCE, POOL_VERSION),
 ) -> None:
-    """Write an artefact: the card, which holds every other file's digest, last, so that a torn one is recognised.
+    """Write an artefact; the card, which holds every other file's digest, comes last: a torn artefact is recognised.
 
-    provenance: what else the card says (training configuration, seed, pool, metrics), JSON values.
-    exported: the network in other formats (policy.export); such files of an earlier artefact are removed without it.
-    control: what an answer does; Sage's by default.
+    Args:
+        folder: Where to write it; made if it does not exist.
+        weights: The network's weights by name.
+        sizes: The kind of network, with its sizes.
+        scaling: Scaling of the observations before the network.
+        observations: Names of the observations, in the network's order.
+        provenance: The card's other fields (training configuration, seed, pool, metrics), JSON values.
+        exported: The network in other formats (policy.export); None removes such files of an earlier artefact.
+        control: What an action does; Sage's by default.
+        source: The definition of the observations and its version; the pool's by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
@@ -259,15 +299,15 @@ def write(
         "parameters": sizes.parameters,
         **provenance,
     }
-    _write_files(folder, card, {WEIGHTS: data}, exported or Exported({}, {}))
+    _write_files(folder, card, {WEIGHTS: data}, exported or ExportedNetwork({}, {}))
 
 
-def add_exports(policy: PolicyArtefact, exported: Exported) -> None:
-    """Write the network's other formats beside a policy's weights, in place of those that are there."""
+def add_exports(policy: PolicyArtefact, exported: ExportedNetwork) -> None:
+    """Write the network's other formats beside a policy's weights, in place of earlier ones."""
     _write_files(policy.path, policy.card, {WEIGHTS: (policy.path / WEIGHTS).read_bytes()}, exported)
 
 
-def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: Exported) -> None:
+def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: ExportedNetwork) -> None:
     files = weights | exported.files
     for name in {LITERT, ONNX, INT8} - files.keys():
         (folder / name).unlink(missing_ok=True)
@@ -285,19 +325,19 @@ def _read_weights(path: Path, digest: str, shapes: dict[str, tuple[int, ...]]) -
         data = path.read_bytes()
         weights = load_tensors(data)
     except FileNotFoundError as error:
-        raise SageccError(f"{path} is missing: {_AGAIN}") from error
+        raise SageccError(f"{path} is missing: {_REMEDY}") from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise SageccError(f"{path} is truncated or corrupt ({error}): {_AGAIN}") from error
+        raise SageccError(f"{path} is truncated or corrupt ({error}): {_REMEDY}") from error
     for name, shape in shapes.items():
         if name not in weights:
-            raise SageccError(f"{path} lacks weight '{name}': {_AGAIN}")
+            raise SageccError(f"{path} lacks weight '{name}': {_REMEDY}")
         if weights[name].shape != shape or weights[name].dtype != np.float32:
             raise SageccError(
                 f"{path}: weight '{name}' is {weights[name].dtype} {weights[name].shape}, the card asks for "
-                f"float32 {shape}: {_AGAIN}"
+                f"float32 {shape}: {_REMEDY}"
             )
         if not np.isfinite(weights[name]).all():
-            raise SageccError(f"{path}: weight '{name}' holds values that are not finite: {_AGAIN}")
+            raise SageccError(f"{path}: weight '{name}' holds values that are not finite: {_REMEDY}")
     if hashlib.sha256(data).hexdigest() != digest:
-        raise SageccError(f"{path} is not the file that its card.json describes (SHA-256 differs): {_AGAIN}")
+        raise SageccError(f"{path} is not the file that its card.json describes (SHA-256 differs): {_REMEDY}")
     return {name: weights[name] for name in shapes}

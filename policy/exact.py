@@ -3,7 +3,7 @@
 
 BLAS picks its kernels by processor and by shape, and numpy its exp and tanh, so their last bits differ from machine to
 machine and between one flow and many; a window that is rounded to packets makes whole other episodes of that. Here
-every sum is taken in the order written (policy.matrix has those of a layer), a flow's row never meets another's, and
+every sum is taken in the order written (policy.matrix has those of a layer), no sum spans the rows of two flows, and
 exponentials and logarithms are polynomials in double precision, so nothing is left to a library. Numba's compiler
 neither reorders nor fuses operations unless asked to; what it does choose by processor, the width of vectors, changes
 no result.
@@ -19,7 +19,7 @@ import numpy as np
 from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.machine_code import compiled
 from sagecc.policy.inference import LAYER_NORM_EPSILON
-from sagecc.policy.matrix import Layer, product
+from sagecc.policy.matrix import PackedLayer, product
 from sagecc.policy.scaling import Scaling
 
 LN2 = math.log(2)
@@ -29,7 +29,7 @@ LN2_LOW = 1.90821492927058770002e-10
 EXPONENTS = 1000
 POWERS_OF_2 = np.ldexp(1.0, np.arange(-EXPONENTS, EXPONENTS + 1))
 C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in range(3, 14))
-"""Of Taylor's polynomial."""
+"""Coefficients of Taylor's polynomial."""
 
 
 @compiled
@@ -187,18 +187,18 @@ def power(base: float, exponent: Doubles) -> Doubles:
 
 
 def scaled(scaling: Scaling, x: Floats) -> Floats:
-    """Return observations [B, F] as the network wants them, as Scaling itself does to some last bits."""
+    """Return scaled observations [B, F], equal to those of `scaling` itself but for some last bits."""
     return _scaled(x, scaling.shift, scaling.scale, float(scaling.limit), scaling.transform == "symlog")
 
 
 class ExactOps:
     """policy.inference's Ops on float32 arrays, contiguous by row.
 
-    Weights are laid out anew when they are first used, so they must not be changed in place afterwards.
+    Weights are packed when they are first used, so they must not be changed in place afterwards.
     """
 
     def __init__(self) -> None:
-        self._layers: dict[tuple[int, int], tuple[Floats, Layer]] = {}
+        self._layers: dict[tuple[int, int], tuple[Floats, PackedLayer]] = {}
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
         """X w + b."""
@@ -239,10 +239,11 @@ class ExactOps:
         z, rh = _reset(gates, product(h, self._layer(w_h, 0, 2 * size)), h)
         return _update(gates, product(rh, self._layer(w_h, 2 * size, 3 * size)), z, h)
 
-    def _layer(self, w: Floats, begin: int, end: int, b: Floats | None = None) -> Layer:
-        """Return the columns `begin` to `end` of weights with a bias (none: zeros), laid out; made once."""
-        held = self._layers.get((id(w), begin))
-        if held is None:
+    def _layer(self, w: Floats, begin: int, end: int, b: Floats | None = None) -> PackedLayer:
+        """Return the columns `begin` to `end` of weights with a bias (none: zeros), packed; made once."""
+        entry = self._layers.get((id(w), begin))
+        if entry is None:
             bias = np.zeros(end - begin, np.float32) if b is None else b
-            held = self._layers[id(w), begin] = w, Layer.of(w[:, begin:end], bias)  # w: so that its id stays its own
-        return held[1]
+            # w is kept too, so that no other array gets its id.
+            entry = self._layers[id(w), begin] = w, PackedLayer.of(w[:, begin:end], bias)
+        return entry[1]

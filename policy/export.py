@@ -14,8 +14,8 @@ import numpy as np
 from sagecc.common.arrays import Floats
 from sagecc.common.optional import requires_extra
 from sagecc.common.tensorflow_runtime import quietly, tf
-from sagecc.policy.artefact import INT8, LITERT, ONNX, Exported
-from sagecc.policy.inference import LAYER_NORM_EPSILON, Network, NumpyOps
+from sagecc.policy.artefact import INT8, LITERT, ONNX, ExportedNetwork
+from sagecc.policy.inference import LAYER_NORM_EPSILON, Architecture, NumpyOps
 from sagecc.policy.runtime import OUTPUTS, Step, litert_network, onnx_network
 
 with requires_extra("train"):
@@ -23,21 +23,26 @@ with requires_extra("train"):
     from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
-"""The first with LayerNormalization."""
+"""ONNX's operator set: the first with LayerNormalization."""
 IR_VERSION = 8
-"""The one of that operator set, which older runtimes read."""
+"""Version of ONNX's format that came with that operator set: older runtimes read it."""
 
 CHECKED_TICKS, CHECKED_FLOWS = 100, 4
 
 ROUNDING = 1e-5
-"""Differences are told in whole steps of this: what is below is the order of sums, which is another on each machine."""
+"""Differences are rounded up to whole steps of this: below it they depend on the order of sums, so on the machine."""
 
 
-def export(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> Exported:
-    """Write the network in every format, run each, and say how far it is from numpy.
+def export(sizes: Architecture, weights: dict[str, Floats], int8: bool = False) -> ExportedNetwork:
+    """Write a network in every format, run each, and measure its difference to numpy.
 
-    int8: also with weights of 8 bits (LiteRT's dynamic range quantisation). The differences are the largest over 100
-    ticks of 4 flows whose inputs are normal variates, each flow with the hidden state its own network gave.
+    The differences are the largest over CHECKED_TICKS ticks of CHECKED_FLOWS flows whose inputs are normal variates,
+    each flow with the hidden state that its own network returned.
+
+    Args:
+        sizes: The kind of network, with its sizes.
+        weights: Its weights by name.
+        int8: Also write it with weights of 8 bits (LiteRT's dynamic range quantisation).
     """
     files = {LITERT: litert(sizes, weights), ONNX: onnx_bytes(sizes, weights)}
     if int8:
@@ -45,24 +50,24 @@ def export(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> Ex
     networks = {name: onnx_network if name == ONNX else litert_network for name in files}
     with quietly():
         errors = {name: difference(sizes, weights, networks[name](data)) for name, data in files.items()}
-    return Exported(files, errors)
+    return ExportedNetwork(files, errors)
 
 
-def difference(sizes: Network, weights: dict[str, Floats], network: Step) -> dict[str, float]:
+def difference(sizes: Architecture, weights: dict[str, Floats], network: Step) -> dict[str, float]:
     """Return the largest absolute difference to numpy of each output, rounded up to a step of ROUNDING."""
     inputs = np.random.default_rng(0).normal(size=(CHECKED_TICKS, CHECKED_FLOWS, sizes.inputs)).astype(np.float32)
-    ours = theirs = np.zeros((CHECKED_FLOWS, sizes.state), np.float32)
+    expected_hidden = actual_hidden = np.zeros((CHECKED_FLOWS, sizes.state), np.float32)
     largest = np.zeros(len(OUTPUTS))
     for x in inputs:
-        wanted, found = sizes.forward(weights, NumpyOps(), x, ours), network(x, theirs)
-        largest = np.maximum(largest, [np.abs(a - b).max(initial=0.0) for a, b in zip(wanted, found, strict=True)])
-        ours, theirs = wanted[-1], found[-1]
+        expected, actual = sizes.forward(weights, NumpyOps(), x, expected_hidden), network(x, actual_hidden)
+        largest = np.maximum(largest, [np.abs(a - b).max(initial=0.0) for a, b in zip(expected, actual, strict=True)])
+        expected_hidden, actual_hidden = expected[-1], actual[-1]
     return {
         name: float(f"{value:g}") for name, value in zip(OUTPUTS, np.ceil(largest / ROUNDING) * ROUNDING, strict=True)
     }
 
 
-def litert(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> bytes:
+def litert(sizes: Architecture, weights: dict[str, Floats], int8: bool = False) -> bytes:
     """Return the network as a LiteRT file."""
 
     def network(observation: Any, hidden: Any) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def litert(sizes: Network, weights: dict[str, Floats], int8: bool = False) -> by
         return bytes(converter.convert())
 
 
-def onnx_bytes(sizes: Network, weights: dict[str, Floats]) -> bytes:
+def onnx_bytes(sizes: Architecture, weights: dict[str, Floats]) -> bytes:
     """Return the network as an ONNX file."""
     ops = OnnxOps()
     results = sizes.forward(weights, ops, "observation", "hidden")
@@ -95,7 +100,7 @@ def onnx_bytes(sizes: Network, weights: dict[str, Floats]) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _inputs(sizes: Network) -> dict[str, int]:
+def _inputs(sizes: Architecture) -> dict[str, int]:
     return {"observation": sizes.inputs, "hidden": sizes.state}
 
 
@@ -158,7 +163,17 @@ class OnnxOps:
         self.constants: dict[str, Any] = {}
 
     def node(self, kind: str, *inputs: Any, output: str = "", **attributes: Any) -> str:
-        """Append a node; arrays among its inputs become constants. Returns its output's name."""
+        """Append a node; arrays among its inputs become constants.
+
+        Args:
+            kind: ONNX's operator.
+            inputs: Names of tensors, or arrays.
+            output: Name of its output; made up by default.
+            attributes: Attributes of the operator.
+
+        Returns:
+            The output's name.
+        """
         names = [self._constant(x) if isinstance(x, np.ndarray) else x for x in inputs]
         output = output or f"{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, names, [output], **attributes))
@@ -202,13 +217,13 @@ class OnnxOps:
         return self.node("Add", self.node("Softplus", x), np.array(least, np.float32))
 
     def gru(self, x: Any, h: Any, w_i: Floats, w_h: Floats, b: Floats) -> Any:
-        """Return the next hidden state, with a product a gate: nothing to be cut apart at run time."""
+        """Return the next hidden state, with one product per gate: nothing to be cut apart at run time."""
         size = len(w_h)
         parts = [slice(i * size, (i + 1) * size) for i in range(3)]
 
         def gate(kind: str, part: slice, state: str) -> str:
-            given = self.node("Gemm", x, w_i[:, part], b[part])
-            return self.node(kind, self.add(given, self.node("MatMul", state, w_h[:, part])))
+            from_input = self.node("Gemm", x, w_i[:, part], b[part])
+            return self.node(kind, self.add(from_input, self.node("MatMul", state, w_h[:, part])))
 
         z, r = gate("Sigmoid", parts[0], h), gate("Sigmoid", parts[1], h)
         a = gate("Tanh", parts[2], self.node("Mul", r, h))

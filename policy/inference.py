@@ -10,13 +10,13 @@ import numpy as np
 from sagecc.common.arrays import Floats
 
 LAYER_NORM_EPSILON = 1e-5
-"""Sonnet's."""
+"""Epsilon of Sonnet's LayerNorm."""
 
 ZERO, HALF = np.float32(0), np.float32(0.5)
 
 
 class Ops(Protocol):
-    """What the network is made of, for one kind of tensor. Rows are flows: x [B, N]; weights are numpy arrays."""
+    """The operations a network is made of, for one kind of tensor. Rows are flows: x [B, N]; weights are numpy's."""
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
         """X w + b."""
@@ -46,8 +46,8 @@ class Ops(Protocol):
         """h' = h + z (a - h); z, r = sigmoid(x w_i + h w_h + b), a = tanh(x w_ia + (r h) w_ha + b_a)."""
 
 
-class Network(Protocol):
-    """A kind of network with its sizes: a frozen dataclass, whose fields are the card's beside the kind's name."""
+class Architecture(Protocol):
+    """A kind of network with its sizes: a frozen dataclass, whose fields are those of the card beside `kind`."""
 
     kind: ClassVar[str]
 
@@ -71,9 +71,16 @@ class Network(Protocol):
         """Return the shape of every weight by name."""
 
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H].
+        """Run the network for one tick.
 
-        x [B, F] is scaled already, hidden [B, H] is what the last step gave.
+        Args:
+            w: Weights by name.
+            ops: The operations, of the kind of tensor that x and hidden are.
+            x: Scaled observations [B, F].
+            hidden: Hidden state that the last step returned [B, H].
+
+        Returns:
+            The mixture's logits, loc and scale [B, K] and the next hidden state [B, H].
         """
 
 

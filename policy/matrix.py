@@ -25,22 +25,22 @@ from sagecc.common.machine_code import compiled
 
 LANES, VECTORS = 16, 2
 COLUMNS = LANES * VECTORS
-"""Of a block. With 8 rows it fills the registers of a processor with AVX-512; where those are fewer, LLVM makes do."""
+"""Outputs of a block. With 8 rows it fills the registers of AVX-512; on processors with fewer, LLVM spills some."""
 
 cgutils: Any = _cgutils  # it has no types
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 
 @dataclass(frozen=True)
-class Layer:
-    """Weights [inputs, outputs] and bias [outputs], laid out for `product`.
-
-    panels [ceil(outputs / COLUMNS), inputs, COLUMNS] and bias [the same outputs] are filled up with zeros.
-    """
+class PackedLayer:
+    """Weights [inputs, outputs] and bias [outputs], laid out for `product` and padded with zeros to whole panels."""
 
     panels: Floats
+    """Weights in panels of COLUMNS outputs [ceil(outputs / COLUMNS), inputs, COLUMNS]."""
     bias: Floats
+    """Bias, padded [ceil(outputs / COLUMNS) * COLUMNS]."""
     outputs: int
+    """Outputs without the padding."""
 
     @classmethod
     def of(cls, w: Floats, b: Floats) -> Self:
@@ -52,17 +52,17 @@ class Layer:
         return cls(np.ascontiguousarray(padded.reshape(inputs, -1, COLUMNS).transpose(1, 0, 2)), bias, outputs)
 
 
-def product(x: Floats, layer: Layer) -> Floats:
+def product(x: Floats, layer: PackedLayer) -> Floats:
     """Return x W + b; x [B, inputs] -> [B, outputs], contiguous by row."""
     y = _product(np.ascontiguousarray(x), layer.panels, layer.bias)
     return y if y.shape[1] == layer.outputs else np.ascontiguousarray(y[:, : layer.outputs])
 
 
 def _block_of(rows: int) -> Callable[..., None]:
-    """Return the code of a block: so many rows of x, one panel of weights.
+    """Return the code of a block of `rows` rows of x and one panel of weights, to be called in compiled code.
 
-    Called in compiled code with four arrays (x, weights, bias, y), where in each to begin (elements), the number of
-    inputs, and the elements from one row of y to the next.
+    Its arguments are four arrays (x, weights, bias, y), the first element in each, the number of inputs, and the
+    elements from one row of y to the next.
     """
 
     @intrinsic
@@ -112,9 +112,9 @@ def _block_of(rows: int) -> Callable[..., None]:
 
 
 def _in_every_lane(builder: Any, value: Any) -> Any:
-    nothing, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    undefined, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(builder.insert_element(nothing, value, first), nothing, mask)
+    return builder.shuffle_vector(builder.insert_element(undefined, value, first), undefined, mask)
 
 
 _eight, _four, _two, _one = _block_of(8), _block_of(4), _block_of(2), _block_of(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of network `mlp`: dense layers without memory, whose answer is one number in [-1, 1]."""
+"""The kind of network `mlp`: dense layers without memory, whose output is one number in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from sagecc.policy.inference import Ops
 
 @dataclass(frozen=True)
 class Mlp:
-    """Dense layers of `hidden` units, each followed by a leaky ReLU of that `slope`, and a last one of tanh.
+    """Dense layers, each followed by a leaky ReLU, and a last one of a single unit followed by tanh.
 
-    To a runtime its answer is a mixture of one component without deviation, and its hidden state has no elements.
+    To a runtime its output is a mixture of one component without deviation, and its hidden state has no elements.
     """
 
     kind: ClassVar[str] = "mlp"
 
     inputs: int
+    """Number of observations F."""
     hidden: tuple[int, ...]
+    """Units of each hidden layer."""
     slope: float
+    """Slope of the leaky ReLU below 0, from 0 to below 1."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))  # a card has a list
@@ -56,9 +59,9 @@ class Mlp:
         return sum(int(np.prod(shape)) for shape in self.shapes().values())
 
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-        """Return logits, loc and scale [B, 1], the first and last all 0, and the hidden state as it came."""
+        """Return logits, loc and scale [B, 1], the first and last all 0, and the hidden state unchanged."""
         for i in range(len(self.hidden)):
             x = ops.leaky_relu(ops.linear(x, w[f"layer{i}.w"], w[f"layer{i}.b"]), self.slope)
-        answer = ops.tanh(ops.linear(x, w["answer.w"], w["answer.b"]))
-        none = ops.zeros_like(answer)
-        return none, answer, none, hidden
+        action = ops.tanh(ops.linear(x, w["answer.w"], w["answer.b"]))
+        zeros = ops.zeros_like(action)
+        return zeros, action, zeros, hidden

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Orca is as a policy: its observation by name, its action, its period.
 
-Orca is "Classic Meets Modern: A Pragmatic Learning-Based Congestion Control for the Internet" (SIGCOMM 2020). What is
-said of it here was read in its public code, https://github.com/Soheil-ab/Orca, in the files named: rl-module/
+Orca is "Classic Meets Modern: A Pragmatic Learning-Based Congestion Control for the Internet" (SIGCOMM 2020). The facts
+here come from its public code, https://github.com/Soheil-ab/Orca, from the files named: rl-module/
 envwrapper.py has the observation and the action, rl-module/d5.py the history, rl-module/params.json the sizes,
 src/orca-server-mahimahi.cc the period and the slow start. execution.agent.orca makes the observation,
 policy.orca_import the network.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from sagecc.policy.artefact import Control
 
 SOURCE = ("orca.tcp", "1.0")
-"""Who defines the observations (execution.agent.orca), and which version of that."""
+"""The definition of the observations (execution.agent.orca) and its version."""
 
 STATISTICS = (
     "thr/max",
@@ -24,7 +24,7 @@ STATISTICS = (
     "min_rtt/srtt",
     "delay_metric",
 )
-"""What a report has (envwrapper.py, get_state), in order; execution.agent.orca says what each is."""
+"""The values of a report (envwrapper.py, get_state), in order; execution.agent.orca says what each is."""
 
 HISTORY = 10
 """Reports in an observation, the oldest first (d5.py; `rec_dim` of params.json)."""
@@ -38,5 +38,5 @@ CONTROL = Control(
     period_ms=20.0,  # report_period
     underlying_scheme="cubic",  # orca.sh: scheme_
     hundredths=True,
-    slow_start=1.1,  # until snd_ssthresh < cwnd (slow_start_passed); theirs looks every 2 ms, the lab's host each tick
+    slow_start=1.1,  # until snd_ssthresh < cwnd (slow_start_passed); Orca checks every 2 ms, the lab's host each tick
 )

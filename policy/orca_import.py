@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orca's actor: from the TensorFlow 1 checkpoint that its public code writes to a policy artefact.
+"""Imports Orca's actor: from the TensorFlow 1 checkpoint that its public code writes to a policy artefact.
 
 policy.orca says what Orca is; the network is that of rl-module/agent.py of its code.
 """
@@ -40,26 +40,33 @@ LICENCE = {
     "copyright": "Copyright (c) 2020 Soheil Abbasloo and Chen-Yu Yen",
 }
 NOTICES = ("COPYRIGHT", "copyright", "LICENSE", "LICENCE")
-"""Files that may lie beside a checkpoint and say under which terms it may be passed on; their text goes with it."""
+"""Files beside a checkpoint that may hold the terms under which it may be passed on; the first one's text is kept."""
 
 NORM = ("batch_normalization", "batch_normalization_1")
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What was made of a checkpoint: the artefact's folder, the optimiser's step it is of, its parameters."""
+    """The artefact made from a checkpoint."""
 
     folder: Path
+    """The artefact's folder."""
     step: int
+    """Optimiser step of the checkpoint."""
     parameters: int
+    """Number of the network's parameters."""
 
 
 def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
-    """Turn the actor in a checkpoint into the policy artefact `out`.
+    """Turn the actor in a checkpoint into a policy artefact.
 
-    checkpoint: the folder that holds its files, one of them, or their common beginning (model.ckpt-1283529).
-    Raises SageccError, before anything is written, where that is no checkpoint of Orca's actor, is damaged, or `out` is
-    something other than an earlier import.
+    Args:
+        checkpoint: The folder that holds its files, one of them, or their common prefix (model.ckpt-1283529).
+        out: The artefact's folder.
+
+    Raises:
+        SageccError: The checkpoint is not one of Orca's actor or is damaged, or `out` exists and is not an earlier
+            import; nothing has been written then.
     """
     _refuse_other(out)
     prefix = prefix_of(checkpoint)
@@ -84,36 +91,44 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
     scaling = Scaling("none", np.zeros(inputs, np.float32), np.ones(inputs, np.float32), 0.0)
 
     def write(folder: Path) -> None:
-        artefact.write(folder, weights, sizes, scaling, OBSERVATIONS, provenance, None, CONTROL, SOURCE)
+        artefact.write(folder, weights, sizes, scaling, OBSERVATIONS, provenance, control=CONTROL, source=SOURCE)
 
     if out.is_dir() and any(out.iterdir()):
         write(out)
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{out.name}-", dir=out.parent) as beside:
-            whole = Path(beside) / out.name
-            write(whole)
-            whole.replace(out)
+            folder = Path(beside) / out.name
+            write(folder)
+            folder.replace(out)
     return Imported(out, step, sizes.parameters)
 
 
-def network(values: Mapping[str, npt.NDArray[Any]], where: object) -> tuple[Mlp, dict[str, Floats]]:
-    """Return the actor's sizes and weights of a checkpoint's variables by name; `where` it is, for errors.
+def network(values: Mapping[str, npt.NDArray[Any]], checkpoint: object) -> tuple[Mlp, dict[str, Floats]]:
+    """Return the actor's sizes and weights.
 
-    Batch normalisation at rest is linear, so each goes into the dense layer before it; in double precision.
-    Raises SageccError where a variable is missing, has another shape, or holds what is not a number.
+    Batch normalisation in inference is linear, so each is folded into the dense layer before it, in double precision.
+
+    Args:
+        values: The checkpoint's variables by name.
+        checkpoint: Path of the checkpoint, for errors.
+
+    Raises:
+        SageccError: A variable is missing, has another shape, or holds values that are not finite.
     """
 
     def value(name: str, *shape: int) -> npt.NDArray[np.float64]:
         if f"actor/{name}" not in values:
-            raise SageccError(f"{where} has no variable 'actor/{name}': it is no checkpoint of Orca's actor")
-        found = np.asarray(values[f"actor/{name}"])
-        if found.ndim != len(shape) or any(want not in (-1, n) for want, n in zip(shape, found.shape, strict=True)):
-            asked = " x ".join("any" if size < 0 else str(size) for size in shape)
-            raise SageccError(f"{where}: variable 'actor/{name}' has the shape {found.shape}, Orca's actor {asked}")
-        if not np.isfinite(found).all():
-            raise SageccError(f"{where}: variable 'actor/{name}' holds values that are not finite")
-        return found.astype(np.float64)
+            raise SageccError(f"{checkpoint} has no variable 'actor/{name}': it is no checkpoint of Orca's actor")
+        array = np.asarray(values[f"actor/{name}"])
+        if array.ndim != len(shape) or any(size not in (-1, n) for size, n in zip(shape, array.shape, strict=True)):
+            expected = " x ".join("any" if size < 0 else str(size) for size in shape)
+            raise SageccError(
+                f"{checkpoint}: variable 'actor/{name}' has the shape {array.shape}, Orca's actor {expected}"
+            )
+        if not np.isfinite(array).all():
+            raise SageccError(f"{checkpoint}: variable 'actor/{name}' holds values that are not finite")
+        return array.astype(np.float64)
 
     weights: dict[str, npt.NDArray[np.float64]] = {}
     units = -1
@@ -127,7 +142,7 @@ def network(values: Mapping[str, npt.NDArray[Any]], where: object) -> tuple[Mlp,
             for name in (f"fc{i + 1}/bias", f"{norm}/beta", f"{norm}/moving_mean", f"{norm}/moving_variance")
         )
         if (variance < 0).any():
-            raise SageccError(f"{where}: variable 'actor/{norm}/moving_variance' is below 0")
+            raise SageccError(f"{checkpoint}: variable 'actor/{norm}/moving_variance' is below 0")
         factor = 1 / np.sqrt(variance + BATCH_NORM_EPSILON)
         weights[f"layer{i}.w"] = kernel * factor
         weights[f"layer{i}.b"] = (bias - mean) * factor + beta
@@ -137,12 +152,12 @@ def network(values: Mapping[str, npt.NDArray[Any]], where: object) -> tuple[Mlp,
 
 
 def _refuse_other(out: Path) -> None:
-    """Raise SageccError where `out` is something other than an earlier import, or nothing."""
+    """Raise SageccError unless `out` is missing, empty or an earlier import."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     try:
-        mine = PolicyArtefact.load(out).card.get("imported", {}).get("from") == ORIGIN
+        is_import = PolicyArtefact.load(out).card.get("imported", {}).get("from") == ORIGIN
     except SageccError:
-        mine = False
-    if not mine:
+        is_import = False
+    if not is_import:
         raise SageccError(f"{out} exists and is no policy imported from {ORIGIN}: choose another --out, or remove it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can run a policy, by name; none needs TensorFlow or a GPU, each uses one core.
+"""Runtimes of a policy, by name; none needs TensorFlow or a GPU, each uses one core.
 
 `exact` is the default: the same bits on any x86-64 processor and for any batch, as the lab promises. `numpy` is
 the readable reference. `litert` and `onnx` are the fastest, `litert-int8` faster still where the artefact has it
@@ -37,8 +37,8 @@ def exact(policy: PolicyArtefact) -> Step:
 
 
 def litert_network(data: bytes) -> Step:
-    """Return the network in a LiteRT file's bytes; its observations are scaled already."""
-    # Half a second to load, and only who asks for LiteRT needs it.
+    """Return the step of the network in a LiteRT file's bytes; it takes scaled observations."""
+    # Imported here because loading takes half a second and only this runtime needs it.
     with requires_extra("litert"):
         from ai_edge_litert.interpreter import Interpreter
 
@@ -46,26 +46,26 @@ def litert_network(data: bytes) -> Step:
     run = interpreter.get_signature_runner()
     inputs = {name: detail["index"] for name, detail in run.get_input_details().items()}
     outputs = {name: detail["index"] for name, detail in run.get_output_details().items()}
-    held = 0
+    allocated = 0
 
     def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        nonlocal held
-        if len(observation) != held:
-            held = len(observation)
+        nonlocal allocated
+        if len(observation) != allocated:
+            allocated = len(observation)
             for name, value in (("observation", observation), ("hidden", hidden)):
                 interpreter.resize_tensor_input(inputs[name], value.shape)
             interpreter.allocate_tensors()
         interpreter.set_tensor(inputs["observation"], observation)
         interpreter.set_tensor(inputs["hidden"], hidden)
         interpreter.invoke()
-        logits, loc, scale, after = (interpreter.get_tensor(outputs[name]) for name in OUTPUTS)
-        return logits, loc, scale, after
+        logits, loc, scale, next_hidden = (interpreter.get_tensor(outputs[name]) for name in OUTPUTS)
+        return logits, loc, scale, next_hidden
 
     return step
 
 
 def onnx_network(data: bytes) -> Step:
-    """Return the network in an ONNX file's bytes; its observations are scaled already."""
+    """Return the step of the network in an ONNX file's bytes; it takes scaled observations."""
     with requires_extra("onnx"):
         import onnxruntime
 
@@ -74,8 +74,8 @@ def onnx_network(data: bytes) -> Step:
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
     def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        logits, loc, scale, after = session.run(OUTPUTS, {"observation": observation, "hidden": hidden})
-        return logits, loc, scale, after
+        logits, loc, scale, next_hidden = session.run(OUTPUTS, {"observation": observation, "hidden": hidden})
+        return logits, loc, scale, next_hidden
 
     return step
 
@@ -83,16 +83,16 @@ def onnx_network(data: bytes) -> Step:
 def _from_file(policy: PolicyArtefact, name: str, network: Callable[[bytes], Step]) -> Step:
     """Read and check an exported file, and put the artefact's scaling before its network."""
     path = policy.path / name
-    wanted = policy.card["files"].get(name)
-    again = f"write it with 'sagecc export {policy.path}{' --int8' if name == INT8 else ''}'"
-    if wanted is None:
-        raise SageccError(f"policy {policy.path} has no {name}: {again}")
+    digest = policy.card["files"].get(name)
+    remedy = f"write it with 'sagecc export {policy.path}{' --int8' if name == INT8 else ''}'"
+    if digest is None:
+        raise SageccError(f"policy {policy.path} has no {name}: {remedy}")
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise SageccError(f"{path} cannot be read ({error.strerror}): {again}") from error
-    if hashlib.sha256(data).hexdigest() != wanted:
-        raise SageccError(f"{path} is truncated, or not the file that its card.json describes: {again}")
+        raise SageccError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise SageccError(f"{path} is truncated, or not the file that its card.json describes: {remedy}")
     run = network(data)
 
     def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -111,7 +111,15 @@ RUNTIMES: dict[str, Callable[[PolicyArtefact], Step]] = {
 
 
 def load(policy: PolicyArtefact, name: str = DEFAULT) -> Step:
-    """Return the step of a policy in the runtime `name`; raises SageccError where there is none, or its file is bad."""
+    """Return the step of a policy in a runtime.
+
+    Args:
+        policy: The policy.
+        name: One of RUNTIMES.
+
+    Raises:
+        SageccError: There is no such runtime, or its library or the policy's file for it is missing or damaged.
+    """
     if name not in RUNTIMES:
         raise SageccError(f"no runtime '{name}' for policies: choose one of {', '.join(RUNTIMES)}")
     return RUNTIMES[name](policy)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of network `sage`: encoders around a GRU, residual blocks, and a mixture of Gaussians as its answer."""
+"""The kind of network `sage`: encoders around a GRU, residual blocks, and a mixture of Gaussians as its output."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from sagecc.policy.inference import Ops
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """Sage's kind of network: inputs F, width, gru H (0: none), residual blocks, mixture K, second encoder."""
+    """Sage's kind of network (section 4.2 and Fig. 6 of the paper), with its sizes."""
 
     kind: ClassVar[str] = "sage"
 
     inputs: int
+    """Number of observations F."""
     width: int
+    """Neurons of the encoders, the fully connected layer and the residual blocks."""
     gru: int
+    """Size H of the GRU's state; 0 for no GRU."""
     residual_blocks: int
+    """Number of residual blocks after the fully connected layer."""
     mixture: int
+    """Number K of Gaussians in the head."""
     min_scale: float
+    """Smallest standard deviation of a Gaussian, in log2(action)."""
     second_encoder: bool = True
+    """Whether there is an encoder between the GRU and the fully connected layer."""
 
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
@@ -69,7 +76,7 @@ class NetworkSizes:
         return sum(int(np.prod(shape)) for shape in self.shapes().values())
 
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the mixture's logits, loc and scale [B, K] and the next hidden state [B, H]; x [B, F] is scaled."""
+        """Run the network for one tick; see policy.inference.Architecture.forward."""
 
         def linear(x: Any, name: str) -> Any:
             return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])

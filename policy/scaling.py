@@ -17,12 +17,16 @@ InputTransform = Literal["none", "linear", "symlog"]
 
 @dataclass(frozen=True)
 class Scaling:
-    """(transform(x) - shift) / scale, clipped to plus or minus limit (0: no limit). shift, scale: float32 [F]."""
+    """(transform(x) - shift) / scale, clipped to plus or minus limit."""
 
     transform: InputTransform
+    """What is done to an observation first."""
     shift: Floats
+    """Subtracted from each feature, float32 [F]."""
     scale: Floats
+    """Divisor of each feature, float32 [F]."""
     limit: float
+    """Largest absolute value of a scaled feature; 0 for no limit."""
 
     def __call__(self, observation: Floats) -> Floats:
         """Scale observations [..., F] (float32), leaving the argument as it was."""
@@ -44,12 +48,16 @@ def symlog(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and standard deviation of each feature over the pool, as it is and after symlog. float64 [F] each."""
+    """Mean and standard deviation of each feature over the pool, as it is and after symlog."""
 
     mean: npt.NDArray[np.float64]
+    """Mean, float64 [F]."""
     deviation: npt.NDArray[np.float64]
+    """Standard deviation, float64 [F]."""
     symlog_mean: npt.NDArray[np.float64]
+    """Mean after symlog, float64 [F]."""
     symlog_deviation: npt.NDArray[np.float64]
+    """Standard deviation after symlog, float64 [F]."""
 
     def scaling(self, transform: InputTransform, limit: float) -> Scaling:
         """Return the Scaling that gives each feature mean 0 and deviation 1; a constant feature keeps its scale."""

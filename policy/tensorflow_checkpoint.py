@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Others' TensorFlow checkpoints, of version 1 or 2: finds the files, reads variables."""
+"""TensorFlow checkpoints of other programs, of version 1 or 2: finds the files, reads variables."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from sagecc.common.errors import SageccError
 
 
 def prefix_of(checkpoint: Path) -> Path:
-    """Return the common beginning of a checkpoint's files.
+    """Return the common prefix of a checkpoint's files.
 
-    checkpoint: their folder, one of them, or that beginning. Raises SageccError where there is none, or not all.
+    Args:
+        checkpoint: Their folder, one of them, or the prefix itself.
+
+    Raises:
+        SageccError: There is no checkpoint, several, or not all of its files.
     """
     if checkpoint.is_dir():
-        found = sorted(checkpoint.glob("*.index"))
-        if len(found) != 1:
-            many = f"{len(found)} checkpoints" if found else "no checkpoint (*.index)"
-            raise SageccError(f"{checkpoint} holds {many}: name one, by its .index file")
-        checkpoint = found[0]
+        indexes = sorted(checkpoint.glob("*.index"))
+        if len(indexes) != 1:
+            count = f"{len(indexes)} checkpoints" if indexes else "no checkpoint (*.index)"
+            raise SageccError(f"{checkpoint} holds {count}: name one, by its .index file")
+        checkpoint = indexes[0]
     name = checkpoint.name
     for suffix in (".index", ".meta"):
         name = name.removesuffix(suffix)
@@ -36,7 +40,18 @@ def prefix_of(checkpoint: Path) -> Path:
 
 
 def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[Any]]:
-    """Return the variables whose names are wanted. Raises SageccError where TensorFlow is missing or cannot read."""
+    """Read variables of a checkpoint.
+
+    Args:
+        prefix: The common prefix of its files.
+        wanted: Tells by a variable's name whether to read it.
+
+    Returns:
+        The variables by name.
+
+    Raises:
+        SageccError: TensorFlow is missing, or cannot read the checkpoint.
+    """
     try:
         # Seconds to load, and nothing but a checkpoint needs it.
         from sagecc.common.tensorflow_runtime import quietly, tf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool from raw trajectories: features, action and reward a tick, one partition a set and scheme.
+"""The pool from raw trajectories: features, action and reward per tick, one partition per set and scheme.
 
 A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears under its name
 only when it is complete. Each of its files says what it was derived from, and a note by which code: a partition whose
@@ -70,27 +70,36 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
 )
 
 _KEPT_OF_RAW = (
-    *("episode_id", "environment_id", "set", "scheme", "seed", "environment"),
-    *("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "sent_packets", "lost_packets", "cwnd_mean"),
+    "episode_id",
+    "environment_id",
+    "set",
+    "scheme",
+    "seed",
+    "environment",
+    "goodput_mbps",
+    "delay_mean_ms",
+    "delay_p95_ms",
+    "sent_packets",
+    "lost_packets",
+    "cwnd_mean",
 )
 
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """What may differ between pools of the same raw trajectories.
-
-    windows: lengths of the observation windows. alignment: one of schemas.pool.REWARD_ALIGNMENTS.
-    """
+    """What may differ between pools of the same raw trajectories."""
 
     windows: Windows = field(default_factory=Windows)
+    """Lengths of the observation windows."""
     alignment: str = REWARD_ALIGNMENTS[0]
+    """Which reward goes with an action: one of schemas.pool.REWARD_ALIGNMENTS."""
 
     def __post_init__(self) -> None:
         if self.alignment not in REWARD_ALIGNMENTS:
             raise SageccError(f"reward alignment '{self.alignment}': use {' or '.join(REWARD_ALIGNMENTS)}")
 
     def metadata(self) -> dict[bytes, bytes]:
-        """Return what a pool file says about them."""
+        """Return the options as a pool file's metadata."""
         return {
             VERSION_KEY: POOL_VERSION.encode(),
             WINDOWS_KEY: str(self.windows).encode(),
@@ -100,22 +109,36 @@ class PoolOptions:
 
 @dataclass(frozen=True)
 class PoolResult:
-    """What a call did: partitions derived, left as they were, and removed; episodes and rows of the pool."""
+    """What a call of `build_pool` did."""
 
     derived: int
+    """Partitions derived."""
     unchanged: int
+    """Partitions left as they were."""
     removed: int
+    """Partitions removed because the raw trajectories no longer have them."""
     episodes: int
+    """Episodes of the pool."""
     rows: int
+    """Rows (transitions) of the pool."""
 
 
 def build_pool(
     raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 1, progress: bool = True
 ) -> PoolResult:
-    """Derive the pool at `out` from the raw partitions at `raw`; same input and options, same bytes.
+    """Derive a pool from raw partitions; the same input and options give the same bytes.
 
-    Partitions that `raw` no longer has are removed. Raises SageccError, naming the file, for raw data that is
-    missing, damaged, unsorted or of another version; partitions already finished stay.
+    Partitions that `raw` no longer has are removed.
+
+    Args:
+        raw: Folder of the raw trajectories.
+        out: Folder of the pool; made if it does not exist.
+        options: What may differ between pools; by default PoolOptions().
+        jobs: Partitions derived at a time.
+        progress: Whether to show a progress bar on stderr.
+
+    Raises:
+        SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay.
     """
     folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir())
     if not folders:
@@ -125,44 +148,51 @@ def build_pool(
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()
-    chosen, derivation, known = options or PoolOptions(), code.identity(__name__), _known_files(out)
+    settings, derivation, known = options or PoolOptions(), code.identity(__name__), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, chosen, derivation), folders))
+            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, settings, derivation), folders))
             done = list(pool.map(lambda partition: partition.is_done(known), partitions))
-            todo = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
-            todo.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
+            pending = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
+            pending.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
             with tqdm(
-                total=sum(partition.rows for partition in todo),
+                total=sum(partition.rows for partition in pending),
                 desc="pool",
                 unit=" rows",
                 unit_scale=True,
-                disable=not (progress and todo),
+                disable=not (progress and pending),
             ) as bar:
-                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in todo]):
+                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in pending]):
                     task.result()
             removed = _remove_vanished(out, {partition.folder for partition in partitions})
-            files = _write_episodes(out, partitions, chosen, derivation, pool, known)
-            _write_manifest(out, partitions, chosen, files)
+            files = _write_episodes(out, partitions, settings, derivation, pool, known)
+            _write_manifest(out, partitions, settings, files)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     episodes = sum(len(partition.episodes) for partition in partitions)
     rows = sum(partition.rows for partition in partitions) - episodes
-    return PoolResult(len(todo), len(partitions) - len(todo), removed, episodes, rows)
+    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows)
 
 
 class _Partition:
     """One set and scheme: raw files in, pool files out.
 
-    folder: where they lie. files: what the manifest says of them, by their paths in the pool; known once the partition
-    is done or derived. rows: raw ones.
+    Args:
+        raw: The partition's folder of raw trajectories.
+        out: The pool's folder.
+        options: What may differ between pools.
+        derivation: Identity of the code that derives.
+
+    Raises:
+        SageccError: The partition's list of episodes is missing or damaged.
     """
 
     def __init__(self, raw: Path, out: Path, options: PoolOptions, derivation: str) -> None:
         self._raw, self._pool, self._options, self._derivation = raw, out, options, derivation
         self.files: dict[str, FileEntry] = {}
+        """The manifest's entries of the files by path in the pool; known once the partition is done or derived."""
         self._parts = sorted(raw.glob("part-*.parquet"))
         self._reading = raw
         listing = raw / EPISODES_FILE
@@ -174,20 +204,24 @@ class _Partition:
             read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
         )
         self.folder = out / _folder_of(listing, self.episodes)
+        """The partition's folder in the pool."""
         self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
         self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
+        """Raw rows."""
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
         text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
+        """SHA-256 over the raw files and the options."""
 
     def is_done(self, known: Mapping[str, FileEntry]) -> bool:
-        """Whether the partition's files came from just these raw files, options and code, and are all there.
+        """Tell whether the partition's files came from these very raw files, options and code, and all exist.
 
-        known: an earlier manifest's files. What it says of them holds, even if their bytes are others now: that is for
-        a check to find.
+        Args:
+            known: Files of an earlier manifest. Its hashes are believed even if the bytes have changed since:
+                `check_pool` finds that.
         """
         parts = sorted(self.folder.glob("part-*.parquet"))
         try:
@@ -198,12 +232,12 @@ class _Partition:
         if not is_noted(self._note, parts, self._derivation):
             return False
         prefix = f"{self.folder.relative_to(self._pool).as_posix()}/"
-        mine = {name: e for name, e in known.items() if name.startswith(prefix) and e.input_sha256 == self.identity}
-        if not mine:  # killed before there was a manifest
+        entries = {name: e for name, e in known.items() if name.startswith(prefix) and e.input_sha256 == self.identity}
+        if not entries:  # killed before there was a manifest
             self._remember(parts)
             return True
-        self.files = mine
-        return {name: entry.bytes for name, entry in mine.items()} == {
+        self.files = entries
+        return {name: entry.bytes for name, entry in entries.items()} == {
             path.relative_to(self._pool).as_posix(): path.stat().st_size for path in parts
         }
 
@@ -220,7 +254,15 @@ class _Partition:
         return self._environments[episode["environment_id"]]
 
     def derive(self, advance: Callable[[int], object], stop: Event) -> None:
-        """Write the partition; it takes its name when all its files are there."""
+        """Write the partition; it takes its name once all its files are complete.
+
+        Args:
+            advance: Called with the number of raw rows after each batch of episodes.
+            stop: When set, the partition is given up between two batches.
+
+        Raises:
+            SageccError: Raw data is missing, damaged, unsorted or of another version.
+        """
         shutil.rmtree(self._fresh, ignore_errors=True)
         self._fresh.mkdir(parents=True)
         try:
@@ -266,12 +308,12 @@ class _Partition:
                     features = np.empty((FEATURES, table.num_rows), np.float32)
                 writer.write(self._transitions(table, runs, features))
                 advance(table.num_rows)
-        left = next(expected, None)
-        if left is not None:
-            raise SageccError(f"{self._raw}: the rows of episode {left['episode_id']} are missing; collect it again")
+        missing = next(expected, None)
+        if missing is not None:
+            raise SageccError(f"{self._raw}: the rows of episode {missing['episode_id']} are missing; collect it again")
 
     def _checked_parts(self) -> Sequence[Path]:
-        """Return the raw files after a look at their versions and columns."""
+        """Return the raw files after checking their versions and columns."""
         for path in self._parts:
             with reading(path, _RAW_SCHEMA):
                 pass
@@ -294,15 +336,15 @@ class _Partition:
         good = (step == np.arange(len(step)) - np.repeat(runs.starts, runs.lengths)) & (cwnd > 0)
         good[1:] &= (np.diff(time) > 0) | (step[1:] == 0)
         for name, start, length in zip(runs.values, runs.starts, runs.lengths, strict=True):
-            wanted = next(expected, {"episode_id": "nothing", "rows": 0})
-            if name != wanted["episode_id"]:
+            listed = next(expected, {"episode_id": "nothing", "rows": 0})
+            if name != listed["episode_id"]:
                 raise SageccError(
-                    f"{path}: episode {name} where {EPISODES_FILE} has {wanted['episode_id']} (by name);"
+                    f"{path}: episode {name} where {EPISODES_FILE} has {listed['episode_id']} (by name);"
                     " collect it again"
                 )
-            if length != wanted["rows"] or length < 2:
+            if length != listed["rows"] or length < 2:
                 raise SageccError(
-                    f"{path}: episode {name} has {length} rows, {EPISODES_FILE} says {wanted['rows']}"
+                    f"{path}: episode {name} has {length} rows, {EPISODES_FILE} says {listed['rows']}"
                     " (two at least make a transition); collect it again"
                 )
             if not good[start : start + length].all():
@@ -312,7 +354,13 @@ class _Partition:
                 )
 
     def _transitions(self, table: pa.Table, runs: Runs, out: npt.NDArray[np.float32]) -> pa.Table:
-        """Return the pool's rows of whole episodes: each raw row but the last of its episode."""
+        """Return the pool's rows of whole episodes: each raw row but the last of its episode.
+
+        Args:
+            table: Raw rows [n] of whole episodes.
+            runs: The runs of their episode_id.
+            out: Room for the features, float32 [69, n or more].
+        """
         rows = table.num_rows
         first = np.zeros(rows, np.bool_)
         first[runs.starts] = True
@@ -323,14 +371,14 @@ class _Partition:
         rewards = self._rewards(runs, measured)
         cwnd = columns["cwnd_pkts"].astype(np.float64)
         follows = np.flatnonzero(followed) + 1
-        found: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
-        found |= {name: columns[name][followed] for name in ("step", "t_s")}
-        found |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
-        found["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
-        found["reward"] = rewards[follows - (self._options.alignment == "public")].astype(np.float32)
-        found["is_first"] = first[followed]
-        found["is_last"] = ~followed[follows]
-        return pa.table(found, schema=POOL_SCHEMA)
+        transitions: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
+        transitions |= {name: columns[name][followed] for name in ("step", "t_s")}
+        transitions |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
+        transitions["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
+        transitions["reward"] = rewards[follows - (self._options.alignment == "public")].astype(np.float32)
+        transitions["is_first"] = first[followed]
+        transitions["is_last"] = ~followed[follows]
+        return pa.table(transitions, schema=POOL_SCHEMA)
 
     def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the reward measured at each row [n]."""
@@ -363,7 +411,7 @@ def _clear_leftovers(out: Path) -> None:
 
 
 def _remove_vanished(out: Path, keep: set[Path]) -> int:
-    """Remove partitions that are not to be kept; return how many."""
+    """Remove all partitions but those in `keep`; return how many were removed."""
     vanished = [path for path in out.glob(PARTITIONS) if path not in keep]
     for path in vanished:
         shutil.rmtree(path)
@@ -375,7 +423,7 @@ def _remove_vanished(out: Path, keep: set[Path]) -> int:
 
 
 def _known_files(out: Path) -> Mapping[str, FileEntry]:
-    """Return the files of an earlier manifest; none if there is none that can be trusted."""
+    """Return the files of an earlier manifest; none if it is missing or damaged."""
     try:
         return Manifest.read(out).files
     except SageccError:
@@ -384,10 +432,10 @@ def _known_files(out: Path) -> Mapping[str, FileEntry]:
 
 def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:
     """Return a partition's folder in the pool: a policy's folder of raw data does not have its whole name."""
-    found = {(row["set"], row["scheme"]) for row in episodes}
-    if len(found) != 1:
-        raise SageccError(f"{listing} lists {len(found)} sets and schemes, not one; collect it again")
-    return partition(*found.pop())
+    pairs = {(row["set"], row["scheme"]) for row in episodes}
+    if len(pairs) != 1:
+        raise SageccError(f"{listing} lists {len(pairs)} sets and schemes, not one; collect it again")
+    return partition(*pairs.pop())
 
 
 def _write_episodes(
@@ -398,14 +446,26 @@ def _write_episodes(
     pool: ThreadPoolExecutor,
     known: Mapping[str, FileEntry],
 ) -> dict[str, FileEntry]:
-    """Write the list of episodes and the data dictionary unless they are as the manifest has them; return both."""
+    """Write the list of episodes and the data dictionary unless the manifest has them already.
+
+    Args:
+        out: The pool's folder.
+        partitions: All of the pool's partitions, done or derived.
+        options: What may differ between pools.
+        derivation: Identity of the code that derives.
+        pool: Threads for reading the returns.
+        known: Files of an earlier manifest.
+
+    Returns:
+        Both files' entries for the manifest, by name.
+    """
     identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
     listing, columns, note = out / EPISODES_FILE, out / COLUMNS_FILE, out / NOTES / "episodes"
     kept = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
     if kept and is_noted(note, (listing, columns), derivation):
         return {path.name: known[path.name] for path in (listing, columns)}
     returns = pool.map(_Partition.returns, partitions)
-    found = [
+    rows = [
         _episode_row(row, partition.environment(row), sums[row["episode_id"]])
         for partition, sums in zip(partitions, returns, strict=True)
         for row in partition.episodes
@@ -413,7 +473,7 @@ def _write_episodes(
     meta = options.metadata() | {INPUT_KEY: identity.encode()}
     tables = {
         columns: dictionary(options.windows.ticks).replace_schema_metadata(meta),
-        listing: pa.Table.from_pylist(found, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
+        listing: pa.Table.from_pylist(rows, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
     }
     for path, table in tables.items():
         with write_atomically(path) as beside:
@@ -434,7 +494,7 @@ def _is_kept(path: Path, entry: FileEntry | None, identity: str) -> bool:
 def _write_manifest(
     out: Path, partitions: Sequence[_Partition], options: PoolOptions, files: dict[str, FileEntry]
 ) -> None:
-    """Write down every file of the pool, unless just that is written there."""
+    """List every file of the pool in the manifest, unless it says just that already."""
     about = {name.decode().removeprefix("sagecc."): value.decode() for name, value in options.metadata().items()}
     manifest = Manifest(about, files | {name: entry for part in partitions for name, entry in part.files.items()})
     with suppress(SageccError):

@@ -2,7 +2,7 @@
 """The 69 features of the paper's Table 1, from raw counters: one implementation for the pool and for live flows.
 
 `_update` takes a flow's state and one raw row and writes one column of features. The pool runs it over
-millions of rows (`derive`), a live flow runs it once a tick (`FeatureTracker`): the two cannot differ.
+millions of rows (`derive`), a live flow runs it once per tick (`FeatureTracker`): the two cannot differ.
 
 Everything that is added up over a window is a whole number (the ratio min RTT / sRTT counts in 2^-36) and a double
 holds the sums exactly, so they cannot drift however long a flow lives. Edge rules, the same for both modes:
@@ -57,7 +57,7 @@ RAW_WIDTH = 1 + len(RAW_NEEDED)
 FEATURES = len(FEATURE_NAMES)
 
 MEASURED = ("delivered_bytes_s", "lost_bytes_s", "capacity_bytes_s", "rtt_rate")
-"""What rewards need, in float64: three rates over 1 s and min RTT / sRTT."""
+"""Inputs of the rewards, float64: three rates over 1 s and min RTT / sRTT."""
 
 RATE_TICKS = 100
 """Rates are taken over 1 s."""
@@ -77,16 +77,19 @@ _VALUE_LIMIT = 2.0**40  # 8192 of them add up exactly in a double; 2^40 bytes/s 
 _NO_RTT = 0xFFFFFFFF
 _BYTES_S = 1e8 / 8  # 100 Mbps
 _SCALES = (1 / 1e5, 1 / _BYTES_S, 1 / _FIXED, 1 / 1e3, 1 / 1e3, 1 / 1e2)
-_AT_TIME_DELTA = FEATURE_NAMES.index("time_delta")
+_TIME_DELTA = FEATURE_NAMES.index("time_delta")
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Lengths in ticks of the small, medium and large observation windows."""
+    """Lengths of the observation windows."""
 
     small: int = WINDOWS_TICKS["s"]
+    """Ticks of the small window."""
     medium: int = WINDOWS_TICKS["m"]
+    """Ticks of the medium window."""
     large: int = WINDOWS_TICKS["l"]
+    """Ticks of the large window."""
 
     def __post_init__(self) -> None:
         if not all(1 <= ticks <= MAX_WINDOW_TICKS for ticks in self.ticks):
@@ -99,7 +102,11 @@ class Windows:
 
     @classmethod
     def parse(cls, text: str) -> Windows:
-        """Read `10,200,1000`; one number stands for all three windows."""
+        """Read `10,200,1000`; one number stands for all three windows.
+
+        Raises:
+            SageccError: The text is not one or three whole numbers, or one is out of range.
+        """
         try:
             ticks = [int(part) for part in text.split(",")]
         except ValueError:
@@ -113,29 +120,41 @@ class Windows:
 
 
 class _State(NamedTuple):
-    """Everything remembered of B flows; the first axis is the flow, the last but one of `values` and `suffix` time.
+    """The state of B flows; the first axis is the flow, the last but one of `values` and `suffix` is time.
 
     Extrema come from van Herk's blocks: a window of w ticks ends in the current block of w ticks (`prefix`, its
     extremum so far) and starts in the one before (`suffix`, its extremum from each position to its end).
     """
 
-    windows: IntArray  # [3]
-    offset: IntArray  # [3] where each window's suffixes start
-    values: FloatArray  # [B, slots, 8] the last values of each series
-    sums: FloatArray  # [B, 3, 8]
-    prefix: FloatArray  # [B, 3, 2, 8]
-    suffix: FloatArray  # [B, 2, sum of windows, 8]
-    totals: IntArray  # [B, 7, 128] counters since the first row, unwrapped
-    dr_recent: FloatArray  # [B, 200] the last delivery rates over 1 s
-    dr_suffix: FloatArray  # [B, 200]
-    previous: IntArray  # [B, 16] the row before
-    scalars: FloatArray  # [B, 4] highest sending rate, previous dr, previous dr_max, highest dr of this block
-    ticks: IntArray  # [B] rows seen
+    windows: IntArray
+    """Lengths of the windows in ticks [3]."""
+    offset: IntArray
+    """Where each window's suffixes start [3]."""
+    values: FloatArray
+    """The last values of each series [B, slots, 8]."""
+    sums: FloatArray
+    """Sums over each window [B, 3, 8]."""
+    prefix: FloatArray
+    """Minimum and maximum of the current block so far [B, 3, 2, 8]."""
+    suffix: FloatArray
+    """Minimum and maximum from each position to the end of the block before [B, 2, sum of windows, 8]."""
+    totals: IntArray
+    """Counters since the first row, unwrapped [B, 7, 128]."""
+    dr_recent: FloatArray
+    """The last delivery rates over 1 s [B, 200]."""
+    dr_suffix: FloatArray
+    """Highest delivery rate from each position to the end of the block before [B, 200]."""
+    previous: IntArray
+    """The row before [B, 16]."""
+    scalars: FloatArray
+    """Highest sending rate, previous dr, previous dr_max, highest dr of this block [B, 4]."""
+    ticks: IntArray
+    """Rows seen [B]."""
 
 
 def _new_state(windows: Windows, flows: int) -> _State:
     lengths = np.array(windows.ticks, np.int64)
-    slots = 1 << int(lengths.max()).bit_length()  # above the longest window: what leaves is there when one comes in
+    slots = 1 << int(lengths.max()).bit_length()  # above the longest window: what leaves one is still held
     return _State(
         windows=lengths,
         offset=np.cumsum(lengths) - lengths,
@@ -173,20 +192,20 @@ def _ratio(numerator: float, denominator: float, otherwise: float) -> float:
 
 @compiled
 def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArray) -> None:
-    """Count on the seven 64-bit totals [7, 128] from the kernel's counters."""
-    at = tick & (_TOTAL_SLOTS - 1)
+    """Advance the seven 64-bit totals [7, 128] by the kernel's counters."""
+    slot = tick & (_TOTAL_SLOTS - 1)
     if tick == 0:
-        totals[:, at] = 0
+        totals[:, slot] = 0
         return
-    last = (tick - 1) & (_TOTAL_SLOTS - 1)
+    before = (tick - 1) & (_TOTAL_SLOTS - 1)
     mss = raw[_MSS]
-    totals[0, at] = totals[0, last] + _step32(raw[_DELIVERED], previous[_DELIVERED]) * mss
-    totals[1, at] = totals[1, last] + _step32(raw[_LOST_TOTAL], previous[_LOST_TOTAL]) * mss
-    totals[2, at] = totals[2, last] + max(0, raw[_ACKED] - previous[_ACKED])
-    totals[3, at] = totals[3, last] + max(0, raw[_SENT] - previous[_SENT])
-    totals[4, at] = totals[4, last] + _step32(raw[_SEGS_OUT], previous[_SEGS_OUT])
-    totals[5, at] = totals[5, last] + max(0, raw[_CAPACITY] - previous[_CAPACITY])
-    totals[6, at] = totals[6, last] + max(0, raw[_T] - previous[_T])
+    totals[0, slot] = totals[0, before] + _step32(raw[_DELIVERED], previous[_DELIVERED]) * mss
+    totals[1, slot] = totals[1, before] + _step32(raw[_LOST_TOTAL], previous[_LOST_TOTAL]) * mss
+    totals[2, slot] = totals[2, before] + max(0, raw[_ACKED] - previous[_ACKED])
+    totals[3, slot] = totals[3, before] + max(0, raw[_SENT] - previous[_SENT])
+    totals[4, slot] = totals[4, before] + _step32(raw[_SEGS_OUT], previous[_SEGS_OUT])
+    totals[5, slot] = totals[5, before] + max(0, raw[_CAPACITY] - previous[_CAPACITY])
+    totals[6, slot] = totals[6, before] + max(0, raw[_T] - previous[_T])
 
 
 @compiled
@@ -219,11 +238,11 @@ def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -
                 sums[lane] += new[lane]
 
         share = 1.0 / min(tick + 1, length)
-        both = tick >= length and position + 1 < length
-        before = position + 1 if both else 0
+        spans_blocks = tick >= length and position + 1 < length
+        before = position + 1 if spans_blocks else 0
         for series in range(_SERIES):
             lowest, highest = low[series], high[series]
-            if both:
+            if spans_blocks:
                 lowest = low_suffix[before, series] if low_suffix[before, series] < lowest else lowest
                 highest = high_suffix[before, series] if high_suffix[before, series] > highest else highest
             mean = sums[series] * share
@@ -240,11 +259,11 @@ def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -
             high_suffix[length - 1] = new
             for back in range(1, length):
                 value = values[(tick - back) & value_mask]
-                here = length - 1 - back
+                index = length - 1 - back
                 for lane in range(_LANES):
-                    least, most = low_suffix[here + 1, lane], high_suffix[here + 1, lane]
-                    low_suffix[here, lane] = value[lane] if value[lane] < least else least
-                    high_suffix[here, lane] = value[lane] if value[lane] > most else most
+                    least, most = low_suffix[index + 1, lane], high_suffix[index + 1, lane]
+                    low_suffix[index, lane] = value[lane] if value[lane] < least else least
+                    high_suffix[index, lane] = value[lane] if value[lane] > most else most
 
 
 @compiled
@@ -256,8 +275,8 @@ def _highest_rate(recent: FloatArray, suffix: FloatArray, scalars: FloatArray, t
     highest = scalars[3]
     if position + 1 == DR_MAX_TICKS:
         suffix[position] = rate
-        for here in range(DR_MAX_TICKS - 2, -1, -1):
-            suffix[here] = max(suffix[here + 1], recent[here])
+        for index in range(DR_MAX_TICKS - 2, -1, -1):
+            suffix[index] = max(suffix[index + 1], recent[index])
     elif tick >= DR_MAX_TICKS:
         highest = max(highest, suffix[position + 1])
     return float(highest)
@@ -289,19 +308,19 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     features[3] = float(raw[_CA])
     _update_windows(state, flow, tick, features)
 
-    at, then = tick & (_TOTAL_SLOTS - 1), max(0, tick - RATE_TICKS) & (_TOTAL_SLOTS - 1)
-    per_second = _ratio(1e9, float(totals[6, at] - totals[6, then]), 0.0)
-    delivered = float(totals[0, at] - totals[0, then]) * per_second
-    lost = float(totals[1, at] - totals[1, then]) * per_second
-    acked = float(totals[2, at] - totals[2, then]) * per_second
-    sent = float(totals[3, at] - totals[3, then]) * per_second
-    segments = float(totals[4, at] - totals[4, then])
+    newest, oldest = tick & (_TOTAL_SLOTS - 1), max(0, tick - RATE_TICKS) & (_TOTAL_SLOTS - 1)
+    per_second = _ratio(1e9, float(totals[6, newest] - totals[6, oldest]), 0.0)
+    delivered = float(totals[0, newest] - totals[0, oldest]) * per_second
+    lost = float(totals[1, newest] - totals[1, oldest]) * per_second
+    acked = float(totals[2, newest] - totals[2, oldest]) * per_second
+    sent = float(totals[3, newest] - totals[3, oldest]) * per_second
+    segments = float(totals[4, newest] - totals[4, oldest])
     dr_max = _highest_rate(state.dr_recent[flow], state.dr_suffix[flow], scalars, tick, delivered)
     sent_max = max(scalars[0], sent)
     cwnd = float(raw[_CWND])
     gap_us = float(raw[_T] - previous[_T]) / 1e3
 
-    out = _AT_TIME_DELTA
+    out = _TIME_DELTA
     features[out] = _ratio(gap_us, min_rtt, 0.0) if tick > 0 else 0.0
     features[out + 1] = new[2] * _SCALES[2]
     features[out + 2] = lost / _BYTES_S
@@ -315,7 +334,7 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     features[out + 10] = _ratio(cwnd, float(previous[_CWND]), 1.0) if tick > 0 else 1.0
     measured[0] = delivered
     measured[1] = lost
-    measured[2] = float(totals[5, at] - totals[5, then]) * per_second
+    measured[2] = float(totals[5, newest] - totals[5, oldest]) * per_second
     measured[3] = rtt_rate
 
     scalars[0] = sent_max
@@ -330,9 +349,17 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
 def _update_all(
     state: _State, raw: IntArray, first: npt.NDArray[np.bool_], features: FloatArray, measured: FloatArray, start: int
 ) -> None:
-    """Run rows [m, 16] of one episode after another through flow 0; write columns start to start + m.
+    """Run the rows of one episode after another through flow 0; write columns `start` to `start` + m.
 
-    Rows become columns a block at a time: 69 distant writes a row would fall into one another's cache lines.
+    Rows become columns one block at a time: 69 distant writes per row would fall into one another's cache lines.
+
+    Args:
+        state: State of which flow 0 is used.
+        raw: Raw rows [m, 16].
+        first: Marks each episode's first row, of all n rows [n].
+        features: Where the features go [69, n or more].
+        measured: Where the measured values go [4, n].
+        start: Column of the first of these rows.
     """
     rows = raw.shape[0]
     feature_block = np.empty((_BLOCK_ROWS, features.shape[0]), np.float32)
@@ -343,13 +370,13 @@ def _update_all(
             if first[start + block + row]:
                 _reset(state, 0)
             _update(state, 0, raw[block + row], feature_block[row], measured_block[row])
-        at = start + block
+        column_start = start + block
         for column in range(features.shape[0]):
             for row in range(count):
-                features[column, at + row] = feature_block[row, column]
+                features[column, column_start + row] = feature_block[row, column]
         for column in range(measured.shape[0]):
             for row in range(count):
-                measured[column, at + row] = measured_block[row, column]
+                measured[column, column_start + row] = measured_block[row, column]
 
 
 @compiled
@@ -363,10 +390,18 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def raw_matrix(columns: Columns | npt.NDArray[np.void]) -> IntArray:
-    """Return int64 rows [n, 16] from raw columns, or from a structured array such as wire.SAMPLE's.
+    """Return raw columns as one matrix of whole numbers.
 
-    Time is `t_ns` or, where that is missing, `t_s`; a missing `link_capacity_bytes` (a flow on a real
-    network) counts as 0. Raises KeyError or ValueError for another missing column.
+    Args:
+        columns: Raw columns by name, or a structured array such as wire.SAMPLE's. Time is `t_ns` or, where that is
+            missing, `t_s`; a missing `link_capacity_bytes` (a flow on a real network) counts as 0.
+
+    Returns:
+        Time in ns and RAW_NEEDED, int64 [n, 16].
+
+    Raises:
+        KeyError: Another column is missing.
+        ValueError: Another field of a structured array is missing.
     """
     names = columns.dtype.names or () if isinstance(columns, np.ndarray) else tuple(columns)
     time = np.asarray(columns["t_ns"]) if "t_ns" in names else np.rint(np.asarray(columns["t_s"]) * 1e9)
@@ -384,10 +419,16 @@ def derive(
     windows: Windows | None = None,
     out: npt.NDArray[np.float32] | None = None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Return features [69, n] and measured values [4, n] (see MEASURED) of n raw rows.
+    """Derive the features of n raw rows.
 
-    columns: raw columns by name, of whole episodes one after another. first [n]: marks each episode's first row.
-    out [69, n or more]: where to put the features; used again and again it spares the cost of fresh memory.
+    Args:
+        columns: Raw columns by name, of whole episodes one after another.
+        first: Marks each episode's first row [n].
+        windows: Lengths of the observation windows; the paper's by default.
+        out: Where to put the features [69, n or more]; reusing one array spares the cost of fresh memory.
+
+    Returns:
+        Features [69, n] and measured values [4, n] (see MEASURED).
     """
     rows = len(first)
     features = np.empty((FEATURES, rows), np.float32) if out is None else out[:, :rows]
@@ -402,14 +443,16 @@ def derive(
 class FeatureTracker:
     """Features of live flows, one tick at a time; equal to the pool's on the same rows.
 
-    flows: how many flows it follows (about 230 kB of memory each with the paper's windows).
+    Args:
+        windows: Lengths of the observation windows; the paper's by default.
+        flows: Number of flows (about 230 kB of memory each with the paper's windows).
     """
 
     def __init__(self, windows: Windows | None = None, flows: int = 1) -> None:
         self._state = _new_state(windows or Windows(), flows)
         self._flows = np.arange(flows, dtype=np.int64)
         self.measured = np.zeros((flows, len(MEASURED)), np.float64)
-        """What rewards need, of the flows of the last update [flows, 4]; see MEASURED."""
+        """Inputs of the rewards for the flows of the last update [flows, 4]; see MEASURED."""
 
     def update(self, sample: npt.NDArray[np.void] | np.void) -> npt.NDArray[np.float32]:
         """Take the next row of the only (or first) flow; return its features [69]."""
@@ -417,7 +460,18 @@ class FeatureTracker:
         return row
 
     def update_flows(self, samples: npt.NDArray[np.void], flows: IntArray | None = None) -> npt.NDArray[np.float32]:
-        """Take the next row of each of the given flows (all by default); return features [len(samples), 69]."""
+        """Take the next row of several flows.
+
+        Args:
+            samples: One raw row per flow, as `raw_matrix` takes them.
+            flows: The flows' numbers; all by default.
+
+        Returns:
+            Features [len(samples), 69].
+
+        Raises:
+            ValueError: There are not as many samples as flows.
+        """
         chosen = self._flows if flows is None else flows
         if len(samples) != len(chosen):
             raise ValueError(f"{len(samples)} samples for {len(chosen)} flows")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which code derived a pool's files: notes in a folder of the pool's, for whoever would derive them again.
+"""Which code derived a pool's files: notes in a folder of the pool, read before deriving them again.
 
 They are no part of the data, which are the same bytes whatever code made them: DVC and checks leave them aside. A note
-holds for just its files, so that others that took their place (a checkout) are not taken for what this code derived.
+holds for exactly its files, so that others that took their place (a checkout) do not count as derived by this code.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from sagecc.common.files import parquet_digest, write_atomically
 
 
 def write_note(note: Path, files: Iterable[Path], code: str) -> None:
-    """Write down in `note` that this code derived these Parquet files."""
+    """Note which code derived a partition's files.
+
+    Args:
+        note: The note's path.
+        files: The derived Parquet files.
+        code: Identity of the code (common.code).
+    """
     note.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(note) as beside:
         beside.write_text(_text(files, code))
 
 
 def is_noted(note: Path, files: Iterable[Path], code: str) -> bool:
-    """Tell whether `note` says that this code derived just these files, as they are now."""
+    """Tell whether a note says that this code derived exactly these files, as they are now."""
     try:
         return note.read_text() == _text(files, code)
     except (OSError, ValueError, struct.error):

@@ -33,9 +33,14 @@ STEEPNESS = 8.0
 def power(rate: Values, loss: Values, capacity: Values, rtt_rate: Values) -> Values:
     """Return R1: 25 * sign * ((r - 2 l) / BW)^2 * q, negative where r < 2 l.
 
-    rate, loss, capacity [n]: bytes/s over 1 s; rtt_rate [n]: min RTT / sRTT. q is 1 from 0.8 on and rtt_rate
-    below (Sage's public code; the paper's 1/d would be min(1, rtt_rate / 0.8), without the jump). A rate above
-    the capacity counts as 0.9 of it. Where the capacity is 0 the reward is 0.
+    q is 1 from 0.8 on and rtt_rate below (Sage's public code; the paper's 1/d would be min(1, rtt_rate / 0.8), without
+    the jump). A rate above the capacity counts as 0.9 of it. Where the capacity is 0 the reward is 0.
+
+    Args:
+        rate: Delivery rate r in bytes/s over 1 s [n].
+        loss: Loss rate l in bytes/s over 1 s [n].
+        capacity: The link's rate BW in bytes/s over 1 s [n].
+        rtt_rate: min RTT / sRTT [n].
     """
     capped = np.where(rate > capacity, OVER_CAPACITY * capacity, rate)
     net = np.divide(capped - LOSS_WEIGHT * loss, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
@@ -44,9 +49,12 @@ def power(rate: Values, loss: Values, capacity: Values, rtt_rate: Values) -> Val
 
 
 def friendliness(rate: Values, capacity: Values, flows: Values) -> Values:
-    """Return R2: 25 * exp(-8 (x - 1)^2) with x = min(r / (0.95 BW / N), 2).
+    """Return R2: 25 * exp(-8 (x - 1)^2) with x = min(r / (0.95 BW / N), 2); x is 0 where the capacity is 0.
 
-    rate, capacity [n]: bytes/s over 1 s; flows [n]: N, how many share the link. x is 0 where the capacity is 0.
+    Args:
+        rate: Delivery rate r in bytes/s over 1 s [n].
+        capacity: The link's rate BW in bytes/s over 1 s [n].
+        flows: Number N of flows that share the link [n].
     """
     share = FAIR_SHARE * capacity / flows
     x = np.minimum(np.divide(rate, share, out=np.zeros(len(capacity)), where=share > 0), 2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool's observations as a Gymnasium space, and the environment in which they can be made: data sets name both."""
+"""The pool's observations as a Gymnasium space, and the environment that gives them: data sets name both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRONMENT = EnvSpec(
     entry_point="sagecc.execution.environments.congestion:CongestionEnv",
     vector_entry_point="sagecc.execution.environments.vector:CongestionVectorEnv",
 )
-"""What execution.environments registers with Gymnasium."""
+"""The environment that execution.environments registers with Gymnasium."""
 
 
 def observation_space() -> spaces.Space[Any]:

@@ -16,24 +16,31 @@ from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
-"""What every pool has."""
+"""Views that every pool has."""
 
 RAW_VIEW, LEAGUE_VIEW = "raw", "league"
 LEAGUE_FILE = "scores.parquet"
 
-THREADS_A_CORE = 4
-"""A thread of DuckDB's waits while it reads: with more of them than cores the disk and the cores are both busy."""
+THREADS_PER_CORE = 4
+"""A DuckDB thread waits while it reads: with more threads than cores the disk and the cores are both busy."""
 
 _SQL = Path(__file__).parent
 _RAW_VERSION_KEY = b"sagecc.raw_version"
 
 
 def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Return a connection, in memory, that has VIEWS over the files of `pool`.
+    """Open a pool in DuckDB, in memory, with VIEWS over its files.
 
-    raw: a folder of raw trajectories, which becomes the view `raw`. league: a league's folder of results, whose scores
-    become the view `league`. Raises SageccError where one of them is missing, cannot be read or is of another major
-    version.
+    Args:
+        pool: The pool's folder.
+        raw: Folder of raw trajectories, for the view `raw`; no such view by default.
+        league: Folder of a league's results, for the view `league` of its scores; no such view by default.
+
+    Returns:
+        The connection.
+
+    Raises:
+        SageccError: One of them is missing, cannot be read or is of another major version.
     """
     listing = pool / EPISODES_FILE
     if not listing.exists():
@@ -50,7 +57,7 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
     connection = duckdb.connect()
     try:
         connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
-        connection.execute(f"SET threads = {THREADS_A_CORE * len(os.sched_getaffinity(0))}")
+        connection.execute(f"SET threads = {THREADS_PER_CORE * len(os.sched_getaffinity(0))}")
         for name, folder, file in (
             ("pool", pool, "views.sql"),
             (RAW_VIEW, raw, "views_raw.sql"),
@@ -65,12 +72,12 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
 
 
 def has_raw(folder: Path) -> bool:
-    """Whether a folder holds raw trajectories."""
+    """Tell whether a folder holds raw trajectories."""
     return any(folder.glob(PARTS)) and any(folder.glob(LISTINGS))
 
 
 def has_league(folder: Path) -> bool:
-    """Whether a folder holds a league's scores."""
+    """Tell whether a folder holds a league's scores."""
     return (folder / LEAGUE_FILE).exists()
 
 

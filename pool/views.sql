@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What an analyst starts from. In DuckDB itself:
+-- The views an analyst starts from. In DuckDB itself:
 --   SET VARIABLE pool = 'datasets/pool';
 --   .read pool/views.sql
 
--- A row a tick: state, action, reward. The columns set and scheme come from the folders' names.
+-- One row per tick: state, action, reward. The columns set and scheme come from the folders' names.
 CREATE OR REPLACE VIEW transitions AS
 SELECT *
 FROM read_parquet(
@@ -12,7 +12,7 @@ FROM read_parquet(
     hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
 );
 
--- A row an episode: its network, what it achieved, its return.
+-- One row per episode: its network, what it achieved, its return.
 CREATE OR REPLACE VIEW episodes AS
 SELECT * FROM read_parquet(getvariable('pool') || '/episodes.parquet');
 
@@ -26,7 +26,7 @@ WHERE episode_id = id
   AND "set" IN (SELECT "set" FROM episodes WHERE episode_id = id)
 ORDER BY step;
 
--- A row a network.
+-- One row per network.
 CREATE OR REPLACE VIEW environments AS
 SELECT
     environment_id,
@@ -46,7 +46,7 @@ FROM episodes
 GROUP BY environment_id
 ORDER BY ALL;
 
--- A row a scheme: how much of it there is and how it fares on average over its episodes.
+-- One row per scheme: how much of it there is and how it fares on average over its episodes.
 -- utilisation: goodput / rate on flat links; delay_ratio: mean one-way delay / half the minimum RTT.
 CREATE OR REPLACE VIEW schemes AS
 SELECT

@@ -3,6 +3,6 @@
 --   SET VARIABLE league = 'leagues/results';
 --   .read pool/views_league.sql
 
--- A row a scheme, environment and scoring window: goodput, delay, score, the window's best, whether it won.
+-- One row per scheme, environment and scoring window: goodput, delay, score, the window's best, whether it won.
 CREATE OR REPLACE VIEW league AS
 SELECT * FROM read_parquet(getvariable('league') || '/scores.parquet');

@@ -3,7 +3,7 @@
 --   SET VARIABLE raw = 'datasets/raw';
 --   .read pool/views_raw.sql
 
--- A row a tick: what the kernel and the bottleneck counted. In the folders' names, from which set and scheme come, a
+-- One row per tick: what the kernel and the bottleneck counted. In the folders' names, from which set and scheme come, a
 -- policy's path has _ for /.
 CREATE OR REPLACE VIEW raw AS
 SELECT *

@@ -130,7 +130,7 @@ def test_a_column_of_the_pool_twice(reader: Callable[[Path], None], data: Path) 
 
 def test_a_column_of_the_pool_twice_is_a_finding(data: Path) -> None:
     rewrite(data / "pool" / PARTITION / "part-000.parquet", lambda table: table.append_column("srtt", table["srtt"]))
-    assert "has 2 columns 'srtt'" in [finding.reason for finding in check_pool(data / "pool", progress=False).findings]
+    assert "has 2 columns 'srtt'" in [fault.reason for fault in check_pool(data / "pool", progress=False).faults]
 
 
 def as_text(table: pa.Table) -> pa.Table:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every form of the pool says of itself."""
+"""How every exported form of the pool describes itself: name, licence, citation, conventions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sagecc.pool.exports.episodes import ACTIONS, Source
+from sagecc.pool.exports.episodes import ACTIONS, PoolSource
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, MAX_REWARD
 from sagecc.schemas.raw import TICK_S
 
@@ -34,8 +34,8 @@ CITATION = """@inproceedings{yen2023sage,
 }"""
 
 
-def conventions(source: Source) -> dict[str, Any]:
-    """Return what a reader must know of the numbers, as JSON can hold it."""
+def conventions(source: PoolSource) -> dict[str, Any]:
+    """Return what the exported numbers mean, as JSON values by name."""
     return {
         "observation": "69 features of the socket at a tick, float32; names and order in observation_names",
         "observation_names": list(FEATURE_NAMES),

@@ -34,49 +34,54 @@ ACTIONS = {
     "log2": "log2(cwnd_(t+1) / cwnd_t), as the lab's Gymnasium environment takes it",
     "ratio": "cwnd_(t+1) / cwnd_t, as in the pool",
 }
-"""What an action can be exported as."""
+"""Forms in which an action can be exported, and what each is."""
 
 _READ = ("episode_id", "step", "t_s", *FEATURE_NAMES, "action", "reward")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which episodes. sets, schemes: empty for all. limit: the first so many of each set and scheme, None for all."""
+    """Which episodes of a pool to export."""
 
     sets: tuple[str, ...] = ()
+    """Only these sets; empty for all."""
     schemes: tuple[str, ...] = ()
+    """Only these schemes; empty for all."""
     limit: int | None = None
+    """At most this many episodes per set and scheme, the first by id; None for all."""
 
 
 @dataclass(frozen=True)
-class Episode:
-    """An episode's n rows, in order, and what episodes.parquet says of it.
-
-    observations: float32 [n, 69]. actions, rewards: float32 [n], each what followed its observation. t_s: float64 [n].
-    """
+class PoolEpisode:
+    """An episode's n rows, in order, and its row of episodes.parquet."""
 
     about: Mapping[str, Any]
+    """The episode's row of episodes.parquet."""
     observations: Floats
+    """Features, float32 [n, 69]."""
     actions: Floats
+    """The action that followed each observation, float32 [n]."""
     rewards: Floats
+    """The reward that followed each observation, float32 [n]."""
     t_s: npt.NDArray[np.float64]
+    """Time of each observation since the episode's start, float64 [n]."""
 
     def __len__(self) -> int:
         return len(self.rewards)
 
 
 @dataclass(frozen=True)
-class Source:
-    """The chosen episodes of a pool.
-
-    action: one of ACTIONS. about: pool_version, windows, reward_alignment and input_sha256 as the pool has them.
-    listing: the rows of episodes.parquet, in the order in which the episodes come.
-    """
+class PoolSource:
+    """The chosen episodes of a pool."""
 
     pool: Path
+    """The pool's folder."""
     action: str
+    """Form of the actions: one of ACTIONS."""
     about: Mapping[str, str]
+    """The pool's pool_version, windows, reward_alignment and input_sha256."""
     listing: Sequence[Mapping[str, Any]]
+    """Rows of episodes.parquet, in the order in which the episodes come."""
 
     @cached_property
     def rows(self) -> int:
@@ -88,19 +93,23 @@ class Source:
         """Sets and schemes, in the order in which their episodes come."""
         return list(dict.fromkeys((row["set"], row["scheme"]) for row in self.listing))
 
-    def episodes(self, advance: Callable[[int], object] = lambda rows: None) -> Iterator[Episode]:
-        """Yield the episodes, whole. advance: is told the rows of each that has been dealt with.
+    def episodes(self, advance: Callable[[int], object] = lambda rows: None) -> Iterator[PoolEpisode]:
+        """Yield the episodes, whole.
 
-        Raises SageccError, naming the file, where the pool is not what it says it is.
+        Args:
+            advance: Called with an episode's number of rows once the next one is asked for.
+
+        Raises:
+            SageccError: A file of the pool is missing, damaged or does not agree with episodes.parquet.
         """
         for key in self.partitions:
-            wanted = [row for row in self.listing if (row["set"], row["scheme"]) == key]
-            for episode in self._partition(self.pool / partition(*key), wanted):
+            listed = [row for row in self.listing if (row["set"], row["scheme"]) == key]
+            for episode in self._partition(self.pool / partition(*key), listed):
                 yield episode
                 advance(len(episode))
 
-    def _partition(self, folder: Path, wanted: Sequence[Mapping[str, Any]]) -> Iterator[Episode]:
-        expected = iter(wanted)
+    def _partition(self, folder: Path, listed: Sequence[Mapping[str, Any]]) -> Iterator[PoolEpisode]:
+        expected = iter(listed)
         about = next(expected, None)
         for table in whole_runs(self._groups(folder), "episode_id"):
             for name, rows in Runs(table["episode_id"]).slices(table):
@@ -129,7 +138,7 @@ class Source:
                     f"{path} cannot be read ({first_line(error)}); look with 'sagecc pool check'"
                 ) from error
 
-    def _episode(self, folder: Path, about: Mapping[str, Any], table: pa.Table) -> Episode:
+    def _episode(self, folder: Path, about: Mapping[str, Any], table: pa.Table) -> PoolEpisode:
         if not np.array_equal(table["step"].to_numpy(), np.arange(len(table))):
             raise SageccError(f"{folder}: episode {about['episode_id']} has gaps; look with 'sagecc pool check'")
         observations = np.empty((len(table), len(FEATURE_NAMES)), np.float32)
@@ -138,7 +147,7 @@ class Source:
         actions = table["action"].to_numpy()
         if self.action == "log2":
             actions = log2(actions)
-        return Episode(about, observations, actions, table["reward"].to_numpy(), table["t_s"].to_numpy())
+        return PoolEpisode(about, observations, actions, table["reward"].to_numpy(), table["t_s"].to_numpy())
 
 
 def log2(ratios: Floats) -> Floats:
@@ -146,10 +155,16 @@ def log2(ratios: Floats) -> Floats:
     return np.log2(ratios, dtype=np.float64).astype(np.float32)
 
 
-def open_pool(pool: Path, choice: Choice, action: str = "log2") -> Source:
-    """Return the chosen episodes of the pool at `pool`, which is read no further than its lists.
+def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
+    """Choose episodes of a pool; of its files only the list of episodes is read.
 
-    Raises SageccError where there is no pool of this major version, or it has no such set, scheme or episode.
+    Args:
+        pool: The pool's folder.
+        choice: Which episodes.
+        action: Form of the actions: one of ACTIONS.
+
+    Raises:
+        SageccError: There is no pool of this major version, or it has no such set, scheme or episode.
     """
     listing = pool / EPISODES_FILE
     try:
@@ -164,12 +179,12 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> Source:
     meta, rows = table.schema.metadata or {}, table.to_pylist()
     _refuse_unknown("set", choice.sets, rows)
     _refuse_unknown("scheme", choice.schemes, rows)
-    chosen = _choose(rows, choice)
-    if not chosen:
+    listed = _choose(rows, choice)
+    if not listed:
         raise SageccError(f"{pool} has no episode of the chosen schemes in the chosen sets")
     keys = (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, INPUT_KEY)
     about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode(errors="replace") for key in keys}
-    return Source(pool, action, about, chosen)
+    return PoolSource(pool, action, about, listed)
 
 
 def _rows_missing(folder: Path, about: Mapping[str, Any]) -> SageccError:
@@ -179,16 +194,16 @@ def _rows_missing(folder: Path, about: Mapping[str, Any]) -> SageccError:
     )
 
 
-def _refuse_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
-    if fault := column_fault(found, wanted):
+def _refuse_columns(path: Path, schema: pa.Schema, expected: pa.Schema) -> None:
+    if fault := column_fault(schema, expected):
         raise SageccError(f"{path} {fault}; look with 'sagecc pool check'")
 
 
 def _refuse_unknown(what: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    there = sorted({row[what] for row in rows})
+    known = sorted({row[what] for row in rows})
     for name in names:
-        if name not in there:
-            raise SageccError(f"the pool has no {what} '{name}': it has {', '.join(there)}")
+        if name not in known:
+            raise SageccError(f"the pool has no {what} '{name}': it has {', '.join(known)}")
 
 
 def _choose(rows: Sequence[Mapping[str, Any]], choice: Choice) -> list[Mapping[str, Any]]:
@@ -198,4 +213,4 @@ def _choose(rows: Sequence[Mapping[str, Any]], choice: Choice) -> list[Mapping[s
             continue
         folders.setdefault(partition(row["set"], row["scheme"]), []).append(row)
     ordered = (sorted(folders[name], key=lambda row: row["episode_id"])[: choice.limit] for name in sorted(folders))
-    return [row for found in ordered for row in found]
+    return [row for rows in ordered for row in rows]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: for `sagecc pool export` alone, which is no stage.
-"""Takes a pool, or part of it, to another ecosystem's form."""
+"""Exports a pool, or a part of it, to another ecosystem's form."""
 
 from __future__ import annotations
 
@@ -20,28 +20,41 @@ from sagecc.schemas.pool import FEATURE_NAMES
 PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets"}
 """The library of each form."""
 UNCOMPRESSED = ("minari", "rlds")
+"""Forms whose rows take at least four bytes per number."""
 ROW_BYTES = 4 * (len(FEATURE_NAMES) + 2)
-"""Forms whose rows take at least four bytes a number, and what that comes to."""
+"""Least size of a row in those forms."""
 
-__all__ = ["Choice", "Exported", "export", "names"]
+__all__ = ["Choice", "PoolExport", "export", "names"]
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written. reading: how to read it."""
+class PoolExport:
+    """What an export wrote."""
 
     episodes: int
+    """Number of episodes."""
     rows: int
+    """Number of rows."""
     reading: str
+    """Code that reads the result."""
 
 
 def export(
     path: Path, form: str, pool: Path, choice: Choice | None = None, action: str = "log2", progress: bool = True
-) -> Exported:
-    """Write the chosen episodes of `pool` to the new folder `path`: whole, or nothing.
+) -> PoolExport:
+    """Write episodes of a pool to a new folder: whole, or nothing. Memory does not grow with the pool.
 
-    form: minari, rlds or huggingface. action: one of episodes.ACTIONS. Memory does not grow with the pool. Raises
-    SageccError where there is something at `path`, the form's library is missing, or the pool is not right.
+    Args:
+        path: The new folder.
+        form: minari, rlds or huggingface.
+        pool: The pool's folder.
+        choice: Which episodes; all by default.
+        action: Form of the actions: one of episodes.ACTIONS.
+        progress: Whether to show a progress bar on stderr.
+
+    Raises:
+        SageccError: `path` exists already, the form's library is missing, the disk has too little room, or the pool is
+            missing or damaged.
     """
     refuse_existing(path)
     if path.resolve().is_relative_to(pool.resolve()):
@@ -58,9 +71,9 @@ def export(
             )
         with tqdm(total=source.rows, desc="export", unit=" rows", unit_scale=True, disable=not progress) as bar:
             reading = writer.write(folder, source, bar.update)
-    return Exported(len(source.listing), source.rows, reading.format(path=path))
+    return PoolExport(len(source.listing), source.rows, reading.format(path=path))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names that a comma-separated list holds."""
+    """Return the distinct names of a comma-separated list."""
     return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that are whole or not there."""
+"""Folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from sagecc.common.files import stale_temporaries, sync, temporary_path
 def write_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield a new folder beside `path` to write to; name it `path` on success, remove it on failure.
 
-    What a killed run left beside `path` is removed. Raises SageccError where there is something at `path`.
+    What a killed run left beside `path` is removed.
+
+    Raises:
+        SageccError: `path` exists already.
     """
     refuse_existing(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in stale_temporaries(path):
-        shutil.rmtree(left)
+    for leftover in stale_temporaries(path):
+        shutil.rmtree(leftover)
     beside = temporary_path(path)
     beside.mkdir()
     try:
@@ -37,6 +40,6 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise SageccError where there is something at `path`."""
+    """Raise SageccError if `path` exists."""
     if path.exists() or path.is_symlink():
         raise SageccError(f"{path} is there already: choose another path, or remove it first")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool as a Hugging Face dataset: Parquet files and a card; `datasets.load_dataset(PATH, split="train")`.
 
-Configurations: `transitions` (a row a tick, the default), one for each set alone, and `episodes`.
+Configurations: `transitions` (one row per tick, the default), one per set, and `episodes`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import yaml
 from sagecc.common.optional import import_library
 from sagecc.common.parts import PartWriter
 from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
-from sagecc.pool.exports.episodes import Episode, Source
+from sagecc.pool.exports.episodes import PoolEpisode, PoolSource
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 ROW_GROUP_ROWS = 32_768
@@ -52,10 +52,19 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
-    """Write the files and the card; return how to read them."""
+def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) -> str:
+    """Write the dataset's files and its card.
+
+    Args:
+        folder: Where to write them.
+        source: The episodes.
+        advance: Called with the number of rows after each episode.
+
+    Returns:
+        Code that reads the result, with `{path}` for its folder.
+    """
     datasets = import_library("datasets", "huggingface")
-    written: dict[str, int] = {}  # files of each stem: two schemes may have one plain name
+    written: dict[str, int] = {}  # files per stem: two schemes may share a plain name
     for (set_name, scheme), batches in _by_partition(source, advance):
         stem = f"{plain(set_name)}/{plain(scheme)}"
         with PartWriter(
@@ -77,18 +86,18 @@ def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str
 
 
 def plain(name: str) -> str:
-    """Return a name that is a file's, whatever reads it: a policy's has colons and slashes."""
+    """Return a name that any file system can hold: a policy's has colons and slashes."""
     return re.sub(r"[^A-Za-z0-9._]+", "_", name)
 
 
 def _annotated(datasets: Any, schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the library's own account of its features in the metadata."""
+    """Return the schema with the library's own description of the features in its metadata."""
     annotated: pa.Schema = datasets.Features.from_arrow_schema(schema).arrow_schema
     return annotated
 
 
 def _by_partition(
-    source: Source, advance: Callable[[int], object]
+    source: PoolSource, advance: Callable[[int], object]
 ) -> Iterator[tuple[tuple[str, str], Iterator[pa.Table]]]:
     episodes = source.episodes(advance)
     for key in source.partitions:
@@ -96,7 +105,7 @@ def _by_partition(
         yield key, (_table(next(episodes)) for _ in range(count))
 
 
-def _table(episode: Episode) -> pa.Table:
+def _table(episode: PoolEpisode) -> pa.Table:
     rows = len(episode)
     last = np.arange(rows) == rows - 1
     constant = {name: pa.repeat(pa.scalar(episode.about[name]), rows) for name in ("episode_id", "set", "scheme")}
@@ -123,13 +132,13 @@ def size_category(rows: int) -> str:
     edges = [10 ** (3 + index) for index in range(len(names))]
     if rows < edges[0]:
         return f"n<{names[0]}"
-    found = [f"{names[i]}<n<{names[i + 1]}" for i in range(len(names) - 1) if edges[i] <= rows < edges[i + 1]]
-    return found[0] if found else f"n>{names[-1]}"
+    categories = [f"{names[i]}<n<{names[i + 1]}" for i in range(len(names) - 1) if edges[i] <= rows < edges[i + 1]]
+    return categories[0] if categories else f"n>{names[-1]}"
 
 
 def header(rows: int, configs: Sequence[dict[str, Any]]) -> str:
     """Return a card's YAML header."""
-    told = {
+    fields = {
         "pretty_name": TITLE,
         "license": LICENCE,
         "task_categories": ["reinforcement-learning"],
@@ -137,10 +146,10 @@ def header(rows: int, configs: Sequence[dict[str, Any]]) -> str:
         "size_categories": [size_category(rows)],
         "configs": list(configs),
     }
-    return f"---\n{yaml.safe_dump(told, sort_keys=False, width=120)}---\n"
+    return f"---\n{yaml.safe_dump(fields, sort_keys=False, width=120)}---\n"
 
 
-def card(source: Source) -> str:
+def card(source: PoolSource) -> str:
     """Return the card of an export."""
     sets = list(dict.fromkeys(row["set"] for row in source.listing))
     files = {"transitions": "transitions/*/*.parquet"}
@@ -150,9 +159,9 @@ def card(source: Source) -> str:
         {"config_name": name, "data_files": pattern} | ({"default": True} if name == "transitions" else {})
         for name, pattern in files.items()
     ]
-    told = conventions(source)
-    names = "\n".join(f"{index}. `{name}`" for index, name in enumerate(told.pop("observation_names")))
-    facts = "\n".join(f"- `{name}`: {value}" for name, value in told.items())
+    described = conventions(source)
+    names = "\n".join(f"{index}. `{name}`" for index, name in enumerate(described.pop("observation_names")))
+    facts = "\n".join(f"- `{name}`: {value}" for name, value in described.items())
     schemes = ", ".join(dict.fromkeys(row["scheme"] for row in source.listing))
     return f"""{header(source.rows, configs)}
 # {TITLE}

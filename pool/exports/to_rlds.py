@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool as RLDS, in TensorFlow Datasets' form: `tfds.builder_from_directory(PATH).as_dataset(split="train")`.
 
-An example is an episode: `steps`, a nested dataset of n steps for n rows, and `episode_metadata`. In RLDS the step with
-is_last has nothing but its observation that counts, unless it is terminal; here its action and reward are those of the
-pool's last row all the same. is_terminal is never set and discount is 1: an episode ends by its clock.
+An example is an episode: `steps`, a nested dataset of n steps for n rows, and `episode_metadata`. In RLDS only the
+observation of the step with is_last counts, unless it is terminal; here its action and reward are nevertheless those of
+the pool's last row. is_terminal is never set and discount is 1: an episode ends by its clock.
 """
 
 from __future__ import annotations
@@ -19,16 +19,25 @@ import pyarrow as pa
 from sagecc.common.optional import import_library
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.pool.exports.about import CITATION, NAME, SUMMARY, conventions
-from sagecc.pool.exports.episodes import Episode, Source
+from sagecc.pool.exports.episodes import PoolEpisode, PoolSource
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 SPLIT = "train"
 SHARD_BYTES = 200_000_000
-"""A file of the size that TensorFlow Datasets advises is closed, and the next begun."""
+"""Size at which a file is closed and the next begun, as TensorFlow Datasets advises."""
 
 
-def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
-    """Write shards of TFRecords and the metadata beside them; return how to read it."""
+def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) -> str:
+    """Write shards of TFRecords and the metadata beside them.
+
+    Args:
+        folder: Where to write them.
+        source: The episodes.
+        advance: Called with the number of rows after each episode.
+
+    Returns:
+        Code that reads the result, with `{path}` for its folder.
+    """
     tfds = import_library("tensorflow_datasets", "rlds")
     features = _features(tfds)
     shards = _Shards(folder)
@@ -75,7 +84,7 @@ def _features(tfds: Any) -> Any:
     return f.FeaturesDict({"steps": f.Dataset(step), "episode_metadata": f.FeaturesDict(about)})
 
 
-def _example(episode: Episode) -> dict[str, Any]:
+def _example(episode: PoolEpisode) -> dict[str, Any]:
     """Return an episode as its features encode it: each field of all steps in one array."""
     rows = len(episode)
     step = np.arange(rows)
@@ -94,9 +103,11 @@ def _example(episode: Episode) -> dict[str, Any]:
 
 
 def serialize(example: dict[str, Any]) -> bytes:
-    """Return an example as TensorFlow Datasets' own serializer writes it, and sooner."""
-    found = {f"{group}/{name}": _feature(value) for group, fields in example.items() for name, value in fields.items()}
-    return bytes(tf.train.Example(features=tf.train.Features(feature=found)).SerializeToString())
+    """Return the bytes that TensorFlow Datasets' own serializer gives for an example, in less time."""
+    encoded = {
+        f"{group}/{name}": _feature(value) for group, fields in example.items() for name, value in fields.items()
+    }
+    return bytes(tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString())
 
 
 def _feature(value: Any) -> Any:
@@ -123,17 +134,20 @@ def _packed(values: npt.NDArray[Any]) -> bytes:
 
 
 class _Shards:
-    """Files of examples. paths, lengths: of each, its place and its number of examples. bytes: of all examples."""
+    """Numbered files of examples in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.paths: list[Path] = []
+        """The files."""
         self.lengths: list[int] = []
+        """Examples per file."""
         self.bytes = 0
+        """Size of all examples."""
         self._folder, self._room = folder, 0
         self._writer: Any = None
 
     def write(self, example: bytes) -> None:
-        """Append one."""
+        """Append an example."""
         if self._writer is None or self._room <= 0:
             self.close()
             self.paths.append(self._folder / f"shard-{len(self.paths)}")
@@ -145,7 +159,7 @@ class _Shards:
         self._room -= len(example)
 
     def close(self) -> None:
-        """Finish the file that is open."""
+        """Close the open file, if there is one."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

@@ -79,17 +79,17 @@ def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> Non
     """
     begun = time.monotonic()
     report = check_pool(pool, profile, jobs)
-    for finding in report.findings:
-        click.echo(pool / finding.path, nl=False)
-        click.echo(f": {finding.reason}")
+    for fault in report.faults:
+        click.echo(pool / fault.path, nl=False)
+        click.echo(f": {fault.reason}")
     grid = f"the grid of profile {report.profile}" if report.profile else "no profile's grid"
     click.echo(
-        f"{len(report.findings) or 'no'} finding{'s' if len(report.findings) != 1 else ''}: {report.files} files,"
+        f"{len(report.faults) or 'no'} finding{'s' if len(report.faults) != 1 else ''}: {report.files} files,"
         f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {grid};"
         f" {time.monotonic() - begun:.1f} s",
         err=True,
     )
-    if report.findings:
+    if report.faults:
         ctx.exit(EXIT_FOUND)
 
 

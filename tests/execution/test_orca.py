@@ -44,7 +44,7 @@ def save_orca(folder: Path, seed: int = 0, gain: float = 1.0) -> Path:
     weights["answer.w"] *= np.float32(gain)
     weights["answer.b"] *= np.float32(gain)
     scaling = Scaling("none", np.zeros(70, np.float32), np.ones(70, np.float32), 0.0)
-    artefact.write(folder, weights, sizes, scaling, OBSERVATIONS, {}, None, CONTROL, SOURCE)
+    artefact.write(folder, weights, sizes, scaling, OBSERVATIONS, {}, control=CONTROL, source=SOURCE)
     return folder
 
 

@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {"whole": {}, "no GRU": {"gru": 0}, "bare": {
 def write(folder: Path, policy: Any, exported: bool = False) -> Path:
     weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
     files = export(sizes, weights) if exported else None
-    artefact.write(folder, weights, sizes, SCALING, FEATURE_NAMES, {"metrics": {"step": 1}}, files)
+    artefact.write(folder, weights, sizes, SCALING, FEATURE_NAMES, {"metrics": {"step": 1}}, exported=files)
     return folder
 
 
@@ -80,7 +80,7 @@ def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
     policy, sizes = policy_of(configuration), configuration.sizes(69)
     weights = {name: v.numpy() for name, v in policy.weights().items()}
     exported = export(sizes, weights)
-    artefact.write(tmp_path, weights, sizes, SCALING, FEATURE_NAMES, {}, exported)
+    artefact.write(tmp_path, weights, sizes, SCALING, FEATURE_NAMES, {}, exported=exported)
     loaded = PolicyArtefact.load(tmp_path)
     observation = np.random.default_rng(1).lognormal(0, 2, (30, 3, 69)).astype(np.float32)
     mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, sizes.state]))
@@ -165,14 +165,14 @@ def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path
     control = dataclasses.replace(control, hundredths=True, slow_start=1.1)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
-    with pytest.raises(ValueError, match="in parts and in hundredths"):
+    with pytest.raises(ValueError, match="both spread and cut to hundredths"):
         Control(spread=True, hundredths=True)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     code = (
-        "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.learner import runtime; "
+        "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.policy import runtime; "
         f"policy = PolicyArtefact.load({str(folder)!r}); "
         "import numpy as np; x = np.zeros((1, 69), np.float32); "
         "[runtime.load(policy, name)(x, policy.initial_state()) for name in ('exact', 'numpy', 'litert', 'onnx')]; "

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sagecc.common.arrays import Floats
-from sagecc.policy.matrix import COLUMNS, Layer, product
+from sagecc.policy.matrix import COLUMNS, PackedLayer, product
 
 
 def in_order(x: Floats, w: Floats, b: Floats) -> Floats:
@@ -27,7 +27,7 @@ def case(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Floats]:
 def test_every_sum_is_taken_in_order(rows: int, outputs: int) -> None:
     for inputs in (1, 3, 69):
         x, w, b = case(rows, inputs, outputs)
-        y = product(x, Layer.of(w, b))
+        y = product(x, PackedLayer.of(w, b))
         assert y.dtype == np.float32
         assert y.flags.c_contiguous
         np.testing.assert_array_equal(y.view(np.int32), in_order(x, w, b).view(np.int32))
@@ -35,7 +35,7 @@ def test_every_sum_is_taken_in_order(rows: int, outputs: int) -> None:
 
 def test_a_row_is_the_same_among_any_others() -> None:
     x, w, b = case(16, 131, 70)
-    layer = Layer.of(w, b)
+    layer = PackedLayer.of(w, b)
     together = product(x, layer)
     for rows in (slice(0, 1), slice(3, 5), slice(2, 9), slice(5, 16, 2)):
         np.testing.assert_array_equal(product(x[rows], layer), together[rows])
@@ -43,9 +43,9 @@ def test_a_row_is_the_same_among_any_others() -> None:
 
 def test_what_is_no_number_stays_in_its_row() -> None:
     x, w, b = case(9, 20, 40)
-    sound = product(x, Layer.of(w, b))
+    sound = product(x, PackedLayer.of(w, b))
     x[4, 7], x[8, 0] = np.nan, np.inf
-    y = product(x, Layer.of(w, b))
+    y = product(x, PackedLayer.of(w, b))
     assert np.isnan(y[4]).all()
     assert np.isinf(y[8]).all()
     np.testing.assert_array_equal(y[[0, 1, 2, 3, 5, 6, 7]], sound[[0, 1, 2, 3, 5, 6, 7]])

@@ -57,7 +57,7 @@ def check(pool: Path, profile: str | None = None) -> PoolReport:
 
 
 def lines(pool: Path, profile: str | None = None) -> list[str]:
-    return [str(finding) for finding in check(pool, profile).findings]
+    return [str(fault) for fault in check(pool, profile).faults]
 
 
 def bless(pool: Path) -> None:
@@ -85,9 +85,9 @@ def with_value(table: pa.Table, column: str, row: int, value: object) -> pa.Tabl
     return table.set_column(table.schema.get_field_index(column), field, pa.array(values, field.type))
 
 
-def test_a_sound_pool_has_no_findings(sound: Path) -> None:
+def test_a_sound_pool_has_no_faults(sound: Path) -> None:
     report = check(sound)
-    assert report.findings == ()
+    assert report.faults == ()
     assert (report.episodes, report.rows, report.profile) == (5, 2747 + 998, None)
     files = [*sound.rglob("*.parquet"), sound / "manifest.json"]
     assert report.files == len(files)
@@ -237,9 +237,9 @@ def test_a_fault_of_the_rows_is_named(pool: Path, fault: str) -> None:
     with edited(pool, VEGAS) as tables:
         tables[0] = change(tables[0])
     report = check(pool)
-    assert report.findings, fault
-    mine = [finding for finding in report.findings if re.search(reason, finding.reason)]
-    assert mine and all("vegas" in finding.path for finding in report.findings), report.findings
+    assert report.faults, fault
+    named = [entry for entry in report.faults if re.search(reason, entry.reason)]
+    assert named and all("vegas" in entry.path for entry in report.faults), report.faults
 
 
 def test_files_of_different_kernels_are_named(pool: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_fault_of_the_list_is_named(pool: Path, fault: str) -> None:
     assert any(reason in line for line in lines(pool))
 
 
-def test_many_findings_of_a_kind_are_counted(pool: Path) -> None:
+def test_many_faults_of_a_kind_are_counted(pool: Path) -> None:
     with edited(pool, VEGAS) as tables:
         for column in ("srtt", "rttvar", "thr", "dr", "dr_max"):
             tables[0] = with_value(tables[0], column, 3, -1.0)
@@ -292,7 +292,7 @@ def test_counts_are_held_against_the_grid(tmp_path: Path) -> None:
     build_pool(tmp_path / "raw", tmp_path / "pool", progress=False)
     lacking = f"set=I/scheme=vegas: has no episode in {grid[1].id} of profile smoke"
     report = check(tmp_path / "pool")
-    assert ([str(finding) for finding in report.findings], report.profile) == ([lacking], "smoke")
+    assert ([str(fault) for fault in report.faults], report.profile) == ([lacking], "smoke")
     assert lines(tmp_path / "pool", "smoke") == [
         f"set=II/scheme=reno: has no episode in {grid[2].id} of profile smoke",
         lacking,

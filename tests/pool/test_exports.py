@@ -321,8 +321,8 @@ def _slow(pool: Path, out: Path) -> subprocess.Popen[str]:
     script = f"""
         import sys, time
         import sagecc.cli
-        from sagecc.pool.exports.episodes import Source
-        whole = Source._episode
+        from sagecc.pool.exports.episodes import PoolSource
+        whole = PoolSource._episode
         count = []
         def slow(*args):
             count.append(1)
@@ -330,7 +330,7 @@ def _slow(pool: Path, out: Path) -> subprocess.Popen[str]:
                 print("under way", flush=True)
                 time.sleep(60)
             return whole(*args)
-        Source._episode = slow
+        PoolSource._episode = slow
         sagecc.cli.main(["pool", "export", "--to", "minari", "--pool", {str(pool)!r}, {str(out)!r}])
     """
     with sigint():
