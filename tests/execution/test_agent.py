@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller
 from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact, write
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
