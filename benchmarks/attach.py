@@ -164,7 +164,7 @@ def ways_to_look(count: int = 1000) -> dict[str, float]:
     """Return what it costs to read the counters of 1,000 sockets, in microseconds of processor time, each way."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 14, 1 << 14))
     with ExitStack() as stack:
-        scheme = stack.enter_context(closing(kernel_scheme.Scheme(count, kernel_scheme.own_name())))
+        scheme = stack.enter_context(closing(kernel_scheme.Scheme(count, kernel_scheme.private_name())))
         scheme.register()
         stack.callback(scheme.unregister)
         shared = stack.enter_context(closing(Shared(scheme.descriptors)))

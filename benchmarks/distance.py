@@ -21,7 +21,7 @@ from tqdm import tqdm
 from benchmarks.machine import CpuTime, save
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import set_one
-from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.leagues.distance import Query, Search, distances, exact_in_pool, exact_in_sample
 from sagecc.leagues.neighbours import in_index, prepare
 from sagecc.leagues.scores import find_episodes

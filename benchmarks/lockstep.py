@@ -28,7 +28,7 @@ from sagecc.collector.run.engines import Engine, local
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.learner import config
 from sagecc.policy.artefact import Control, PolicyArtefact, write

@@ -20,7 +20,7 @@ from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
-from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.scores import Episode, find_episodes, score
 from sagecc.leagues.standings import (

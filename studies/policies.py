@@ -18,8 +18,8 @@ from benchmarks.machine import CpuTime, save
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.grid import bottleneck
-from sagecc.execution.agent.policy_agent import policy_controller
 from sagecc.execution.agent.window import UNLIMITED, pacing_rates
+from sagecc.execution.lab.controllers import agent_drive, policy_controller
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
@@ -87,7 +87,7 @@ def latency() -> Iterable[dict[str, Any]]:
 def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:
     """Run a policy, with decisions that come so late; return its figures."""
     agent = policy_controller(scheme)
-    drive = agent.drive(round(latency_ms * 1000))
+    drive = agent_drive(agent, round(latency_ms * 1000))
     return figures(run_episode(KERNEL, network.environment(), scheme, seed, agent, drive=drive))
 
 

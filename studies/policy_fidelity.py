@@ -28,9 +28,9 @@ from benchmarks.machine import save
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.realtime import host
 from sagecc.common.files import write_atomically
-from sagecc.execution.agent.policy_agent import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.execution.stock import kernel_scheme
-from sagecc.execution.stock.kernel_scheme import own_name
+from sagecc.execution.stock.kernel_scheme import private_name
 from sagecc.execution.stock.shared import Shared
 from sagecc.execution.stock.supervisor import Supervisor, driving
 from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
@@ -65,7 +65,7 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
         return kept
     load, fell_back = os.getloadavg()[0], shared.count("fell_back")
     supervisor.report()
-    run = host.run_on_host(network(*case, DURATION_S), own_name(), repeat)
+    run = host.run_on_host(network(*case, DURATION_S), private_name(), repeat)
     timing = supervisor.report()
     tell(run.episode)
     result: Run = {

@@ -119,6 +119,18 @@ def test_a_league_knows_no_report() -> None:
     assert ROOT / "leagues" / "plots.py" not in reached
 
 
+@pytest.mark.parametrize("folder", ["execution/agent", "execution/stock"])
+def test_a_policy_on_a_stock_kernel_needs_no_lab(folder: str) -> None:
+    """The same agent drives flows in the lab and outside; what knows the lab lies in execution/lab."""
+    of_the_lab = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules(folder)
+        for name in imported(file)
+        if name.startswith("sagecc.collector")
+    }
+    assert modules(folder) and not of_the_lab
+
+
 @pytest.mark.parametrize(
     "module", ["execution/agent/policy_agent.py", "execution/lab/lockstep.py", "policy/runtime.py"]
 )

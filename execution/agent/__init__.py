@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a flow reports to its next congestion window, wherever the flow is."""
+"""From a flow's raw counters to its next congestion window, in the lab and on a stock kernel alike."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies can observe, by the name of who defines it. Another kind of observation is another entry of SOURCES."""
+"""What policies can observe, by the name of its source. Another kind of observation is another entry of SOURCES."""
 
 from __future__ import annotations
 
@@ -20,30 +20,53 @@ from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 Bools = npt.NDArray[np.bool_]
 
 
-class Source(Protocol):
-    """What is known of flows, a slot each. Calls come tick by tick: one `update`, then what it calls for."""
+class ObservationSource(Protocol):
+    """Derives observations of flows, one slot per flow.
+
+    Per tick there is one `update`, then `report` of the flows that decide and `skip` of those in slow start.
+    """
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
-        """Take one row of raw counters of each flow [B], by tick; return which have something to report [B].
+        """Take one row of raw counters of each flow.
 
-        One that has not puts its decision off.
+        Args:
+            samples: structured array [B] with the counters of schemas.raw by name.
+            slots: the flows' slots [B].
+
+        Returns:
+            Which flows have something to report [B]; the others put their decision off.
         """
 
     def report(self, due: Bools) -> Floats:
-        """Return the observations of those flows of the last update that decide now, unscaled [sum(due), F]."""
+        """Return the observations of some flows of the last update.
 
-    def skip(self, passed: Bools) -> None:
-        """Let those flows of the last update begin anew what they count up to a report, without one."""
+        Args:
+            due: which flows decide now [B].
+
+        Returns:
+            Observations before scaling [sum(due), F].
+        """
+
+    def skip(self, skipped: Bools) -> None:
+        """Begin a new interval for those flows of the last update [B], without a report."""
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""
 
 
 class PoolFeatures:
-    """The pool's features, or some of them, from the routine that derived it."""
+    """The pool's features, or some of them, from the routine that derived the pool."""
 
     def __init__(self, policy: PolicyArtefact, flows: int) -> None:
-        """Raises SageccError where the policy observes what is no feature."""
+        """Start with no flow known.
+
+        Args:
+            policy: whose observations these are.
+            flows: number of slots.
+
+        Raises:
+            SageccError: the policy observes what is no feature.
+        """
         if unknown := [name for name in policy.observations if name not in FEATURE_NAMES]:
             raise SageccError(f"policy {policy.path} observes '{unknown[0]}', which is no feature of schemas/pool.py")
         self.tracker = FeatureTracker(_windows(policy), flows)
@@ -51,34 +74,42 @@ class PoolFeatures:
         self._now = np.zeros((0, len(FEATURE_NAMES)), np.float32)
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
-        """Take one row of each flow; there is always something to report."""
+        """Take one row of each flow; every flow has something to report."""
         self._now = self.tracker.update_flows(samples, slots)
         return np.ones(len(slots), np.bool_)
 
     def report(self, due: Bools) -> Floats:
-        """Return the features of this tick in the policy's order."""
+        """Return the due flows' features of this tick in the policy's order."""
         return np.ascontiguousarray(self._now[due][:, self._columns])
 
-    def skip(self, passed: Bools) -> None:
-        """Nothing is counted from report to report."""
+    def skip(self, skipped: Bools) -> None:
+        """Do nothing: a tick's features are complete in themselves."""
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""
         self.tracker.reset(slot)
 
 
-SOURCES: dict[str, tuple[str, Callable[[PolicyArtefact, int], Source]]] = {
+SOURCES: dict[str, tuple[str, Callable[[PolicyArtefact, int], ObservationSource]]] = {
     OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
     orca.SOURCE[0]: (orca.SOURCE[1], OrcaReports),
 }
-"""By the card's `source`: the version there is, and what makes a policy's observations of so many flows.
+"""By the card's `source`: the version implemented here, and the class that derives observations of so many flows.
 
-A policy of another minor version runs, if what it observes is there; one of another major version does not.
+A policy of another minor version runs if all that it observes exists here; one of another major version does not.
 """
 
 
-def source_of(policy: PolicyArtefact, flows: int) -> Source:
-    """Return what a policy observes of so many flows. Raises SageccError where that cannot be offered."""
+def observation_source(policy: PolicyArtefact, flows: int) -> ObservationSource:
+    """Return what derives a policy's observations.
+
+    Args:
+        policy: its card names the source and its version.
+        flows: number of slots.
+
+    Raises:
+        SageccError: there is no such source, or not in that major version.
+    """
     name, version = policy.source
     if name not in SOURCES or version.split(".")[0] != SOURCES[name][0].split(".")[0]:
         offered = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
@@ -87,7 +118,7 @@ def source_of(policy: PolicyArtefact, flows: int) -> Source:
 
 
 def _windows(policy: PolicyArtefact) -> Windows:
-    """Return the observation windows of the pool that the policy learned from; the paper's where it does not say."""
+    """Return the observation windows of the pool that the policy learned from, by default the paper's."""
     pool = policy.card.get("pool", {})
     try:
         if not isinstance(pool, dict):

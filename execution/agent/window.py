@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion windows that somebody multiplies: the rules for them, whoever decides.
+"""Congestion windows that are multiplied: one rule for all who decide.
 
 A policy (execution.agent.policy_agent) and an environment for reinforcement learning (execution.environments) share
-them, so that the same ratios make the same windows.
+it, so that the same ratios make the same windows.
 """
 
 from __future__ import annotations
@@ -32,50 +32,68 @@ def _pacing_rates(cwnd: Ints, mss: Ints, srtt: Ints) -> Ints:
 
 @compiled
 def _multiply(
-    kernel: Ints, mss: Ints, srtt: Ints, at: Ints, ratio: Doubles, limits: Ints, window: Doubles, given: Ints
+    kernel: Ints, mss: Ints, srtt: Ints, slots: Ints, ratio: Doubles, limits: Ints, window: Doubles, last_set: Ints
 ) -> tuple[Ints, Ints]:
-    cwnd, pacing = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
-    for row in range(len(at)):
-        slot = at[row]
-        real = window[slot] if kernel[row] == given[slot] else float(kernel[row])
+    cwnd, pacing = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    for row in range(len(slots)):
+        slot = slots[row]
+        real = window[slot] if kernel[row] == last_set[slot] else float(kernel[row])
         real = min(max(real * ratio[row], float(limits[0])), float(limits[1]))
-        window[slot], given[slot] = real, int(np.floor(real))
-        cwnd[row] = given[slot]
+        window[slot], last_set[slot] = real, int(np.floor(real))
+        cwnd[row] = last_set[slot]
         pacing[row] = _pacing_rate(cwnd[row], mss[row], srtt[row])
     return cwnd, pacing
 
 
 class CongestionWindows:
-    """The windows of several flows, a slot each.
+    """The windows of several flows, one slot per flow.
 
-    A window lives as a real number and the kernel gets it rounded down, so that ratios near 1 add up. When the kernel's
-    window is not what the flow was last given (the first tick, or another hand on it), the kernel's counts and the
+    A window is kept as a real number and set in the kernel rounded down, so that ratios near 1 add up. When the
+    kernel's window is not the one last set (the first tick, or somebody else changed it), the kernel's counts and the
     real number starts again from there.
-
-    limits: smallest and largest window (packets). flows: number of slots.
     """
 
     def __init__(self, limits: tuple[int, int], flows: int = 1) -> None:
+        """Start with no window known.
+
+        Args:
+            limits: smallest and largest window (packets).
+            flows: number of slots.
+        """
         self._limits = np.array(limits, np.int64)
         self._window = np.zeros(flows)
-        self._given = np.zeros(flows, np.int64)
+        self._last_set = np.zeros(flows, np.int64)
 
     def multiply(self, samples: npt.NDArray[np.void], slots: Ints, ratio: Doubles) -> tuple[Ints, Ints]:
-        """Multiply the windows of the flows in `slots`; return what the kernel gets: windows and pacing rates [B].
+        """Multiply the windows of some flows.
 
-        samples [B]: structured, with the counters of schemas.raw by name. ratio [B]: to multiply by, finite.
-        Windows are in packets; the pacing rate is one window an sRTT (bytes/s), 0 (unlimited) before the first RTT.
+        Args:
+            samples: structured array [B] with the counters of schemas.raw by name.
+            slots: the flows' slots [B].
+            ratio: what to multiply by [B], finite.
+
+        Returns:
+            What to set in the kernel [B]: windows in packets, and pacing rates of one window per sRTT (bytes/s),
+            UNLIMITED before the first RTT sample.
         """
         kernel, mss, srtt = (samples[name].astype(np.int64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
-        cwnd, pacing = _multiply(kernel, mss, srtt, slots, ratio, self._limits, self._window, self._given)
+        cwnd, pacing = _multiply(kernel, mss, srtt, slots, ratio, self._limits, self._window, self._last_set)
         return cwnd, pacing
 
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
-        self._window[slot] = self._given[slot] = 0
+        self._window[slot] = self._last_set[slot] = 0
 
 
 def pacing_rates(samples: npt.NDArray[np.void], cwnd: Ints) -> Ints:
-    """Return one window an sRTT [B] (bytes/s), UNLIMITED before the first RTT; cwnd [B] in packets."""
+    """Return pacing rates of one window per sRTT.
+
+    Args:
+        samples: structured array [B] with the counters of schemas.raw by name.
+        cwnd: windows [B] (packets).
+
+    Returns:
+        Rates [B] (bytes/s), UNLIMITED before the first RTT sample.
+    """
     mss, srtt = (samples[name].astype(np.int64) for name in ("mss_bytes", "srtt_us"))
     return _pacing_rates(cwnd, mss, srtt)

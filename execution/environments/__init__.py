@@ -2,7 +2,7 @@
 """The lab as an environment for reinforcement learning; importing this registers `sagecc/Congestion-v0` with Gymnasium.
 
 `gymnasium.make` gives one flow on one network (environments.congestion), `gymnasium.make_vec` several networks side by
-side (environments.vector); environments.parallel is PettingZoo's form, several learned flows on one network.
+side (environments.vector); environments.parallel is PettingZoo's API, several learned flows on one network.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows under an agent: what it observes of them, what they earn it, and which windows its actions give them."""
+"""Flows under an agent: their observations, their rewards, and the windows that its actions give them."""
 
 from __future__ import annotations
 
@@ -36,26 +36,35 @@ def action_space() -> spaces.Space[Any]:
     return spaces.Box(low, high, (1,), np.float32)
 
 
-def checked(action: Any, shape: tuple[int, ...], whose: str = "an action") -> Doubles:
-    """Return actions of shape `shape` as floats. Raises SageccError where they are of another or not numbers."""
+def checked_actions(action: Any, shape: tuple[int, ...], subject: str = "an action") -> Doubles:
+    """Return actions as floats.
+
+    Args:
+        action: what the caller gave.
+        shape: what it must have.
+        subject: what errors call it.
+
+    Raises:
+        SageccError: the shape is another, or not all are finite numbers.
+    """
     try:
         values = np.asarray(action, np.float64)
     except (TypeError, ValueError):
-        raise SageccError(f"{whose} must be an array of numbers of shape {shape}, not {action!r:.60}") from None
+        raise SageccError(f"{subject} must be an array of numbers of shape {shape}, not {action!r:.60}") from None
     if values.shape != shape:
-        raise SageccError(f"{whose} must be of shape {shape}, not {values.shape}")
+        raise SageccError(f"{subject} must be of shape {shape}, not {values.shape}")
     if not np.isfinite(values).all():
-        raise SageccError(f"{whose} must be finite, not {action!r:.60}")
+        raise SageccError(f"{subject} must be finite, not {action!r:.60}")
     return values
 
 
 def counters(sample: np.void) -> dict[str, Any]:
-    """Return a flow's raw counters by the names of schemas.raw, with the moment they are of, `t_s`."""
+    """Return a flow's raw counters by the names of schemas.raw, and the sample's time `t_s`."""
     values = sample.item()
-    found = dict(zip(COUNTER_NAMES, _COUNTERS(values), strict=True))
-    found["t_s"] = values[_T_NS] / 1e9
-    found["pacing_rate_bytes_s"] = sample["pacing_rate_bytes_s"]  # all ones, where unlimited, is no int64
-    return found
+    info = dict(zip(COUNTER_NAMES, _COUNTERS(values), strict=True))
+    info["t_s"] = values[_T_NS] / 1e9
+    info["pacing_rate_bytes_s"] = sample["pacing_rate_bytes_s"]  # all ones, where unlimited, is no int64
+    return info
 
 
 def last_tick_ns(environment: Environment, flow: Flow) -> int:
@@ -64,38 +73,53 @@ def last_tick_ns(environment: Environment, flow: Flow) -> int:
 
 
 class Flows:
-    """Flows that an agent drives, a slot each."""
+    """Flows that an agent drives, one slot per flow."""
 
     def __init__(self, slots: int) -> None:
         self._tracker = FeatureTracker(flows=slots)
         self._windows = CongestionWindows(_CONTROL.cwnd_packets, slots)
         self._power = np.ones(slots, bool)
         self._competitors = np.ones(slots)
-        self._all_alone = True
+        self._all_power = True
 
     def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
-        """Have `flow` of `environment` in a slot from now on."""
+        """Put a flow of an environment into a slot."""
         self._tracker.reset(slot)
         self._windows.reset(slot)
         bottleneck = environment.narrowest(flow)
         self._power[slot] = environment.reward == "power"
-        self._all_alone = bool(self._power.all())
+        self._all_power = bool(self._power.all())
         self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
 
     def observe(self, samples: Samples, slots: Ints) -> tuple[Floats, Doubles]:
-        """Take the next sample of each of the flows in `slots`; return features [B, 69] and rewards [B].
+        """Take the next sample of some flows.
 
-        A reward is measured at the sample and so belongs to what was done before it, as in the pool.
+        Args:
+            samples: structured array [B] of wire.SAMPLE.
+            slots: the flows' slots [B].
+
+        Returns:
+            Features [B, 69] and rewards [B]. A reward is measured at the sample and so belongs to the action before
+            it, as in the pool.
         """
         features = self._tracker.update_flows(samples, slots)
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
-        if self._all_alone:
+        if self._all_power:
             return features, np.asarray(power(rate, loss, capacity, rtt_rate), np.float64)
         friendly = friendliness(rate, capacity, self._competitors[slots])
         return features, np.where(self._power[slots], power(rate, loss, capacity, rtt_rate), friendly)
 
     def windows(self, samples: Samples, slots: Ints, actions: Doubles) -> tuple[list[int], list[int]]:
-        """Return what the flows get for actions [B], each cut to its limits: windows and pacing rates."""
+        """Return the windows that actions give.
+
+        Args:
+            samples: the flows' latest samples [B].
+            slots: the flows' slots [B].
+            actions: log2 of what the windows are multiplied by [B], each clipped to the action space.
+
+        Returns:
+            Windows (packets) and pacing rates (bytes/s).
+        """
         low, high = _CONTROL.limits
         ratio = exact.power(_CONTROL.base, np.minimum(np.maximum(actions, low), high))
         cwnd, pacing = self._windows.multiply(samples, slots, ratio)

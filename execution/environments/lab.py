@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A place for one running episode at a time, whose kernel ends with it."""
+"""One running episode at a time, whose kernel ends with it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,48 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 
 SCHEME = "policy:environment"
-"""What episodes are called after."""
+"""The scheme in the episodes' names."""
 
 Samples = npt.NDArray[np.void]
 
 
 def drive(latency_ms: float, flows: tuple[int, ...] = (0,)) -> Drive:
-    """Return how the lab is driven. Raises SageccError for a latency that it cannot have."""
+    """Return how the lab's flows are driven.
+
+    Args:
+        latency_ms: virtual time from an observation to when its action takes effect.
+        flows: numbers of the driven flows.
+
+    Raises:
+        SageccError: the latency is out of range.
+    """
     if not math.isfinite(latency_ms):
         raise SageccError(f"latency_ms must be a number, not {latency_ms}")
     return Drive(latency_us=round(latency_ms * 1000), flows=flows)
 
 
 def check_count(name: str, count: int | None) -> None:
-    """Raise SageccError where a limit or number `count` is not a whole number from 1 on, or None."""
+    """Raise SageccError, naming the argument, where a count is neither a whole number from 1 on nor None."""
     if count is not None and (not isinstance(count, int | np.integer) or count < 1):
         raise SageccError(f"{name} must be a whole number from 1 on, not {count!r}")
 
 
 class Lab:
-    """At most one running episode: ended when it is closed, replaced, fails, or is forgotten.
+    """At most one running episode: ended when it is closed, replaced, fails, or is garbage-collected.
 
-    kernel: None stands for what common.shipped finds. Raises SageccError where there is none; its methods raise as
-    collector.lab.boot.Guest does.
+    Its methods raise as collector.lab.boot.Guest does.
     """
 
     def __init__(self, kernel: Path | str | None, drive: Drive) -> None:
+        """Check the kernel; nothing is booted before `start`.
+
+        Args:
+            kernel: the lab's kernel, by default the one that common.shipped finds.
+            drive: how its flows are driven.
+
+        Raises:
+            SageccError: there is no such kernel.
+        """
         self._kernel, self._drive = Path(kernel or shipped.kernel()), drive
         check_kernel(self._kernel)
         self._guest: Guest | None = None
@@ -57,7 +73,7 @@ class Lab:
         return self._guest is not None
 
     def start(self, environment: Environment, seed: int) -> None:
-        """Boot a kernel for an episode; one that runs is ended."""
+        """Boot a kernel for an episode; the running one is ended."""
         self.close()
         spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drive=self._drive)
         guest = Guest(self._kernel, spec)
@@ -75,15 +91,15 @@ class Lab:
             raise
 
     def first_tick(self) -> Samples:
-        """Run to the first tick at which a driven flow is up. Raises SageccError where none ever is."""
+        """Run to the first tick at which a driven flow is up; raises SageccError where none ever is."""
         return self._expected(self.tick(), "the flow never got through")
 
     def next_tick(self) -> Samples:
-        """Run to the next tick of an episode that is not over yet. Raises SageccError where it is."""
+        """Run to the next tick of an episode that is not over yet; raises SageccError where it is."""
         return self._expected(self.tick(), "it ended before its time")
 
     def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
-        """Answer the samples of the last tick, in their order."""
+        """Set the windows and pacing rates of the flows sampled at the last tick, in their order."""
         guest = self._running()
         try:
             guest.act(cwnd_pkts, pacing_bytes_s)
@@ -92,14 +108,14 @@ class Lab:
             raise
 
     def close(self) -> None:
-        """End the episode, if one runs."""
+        """End the running episode, if any."""
         self._guest = None
         self._end()
 
-    def _expected(self, samples: Samples | None, otherwise: str) -> Samples:
+    def _expected(self, samples: Samples | None, problem: str) -> Samples:
         if samples is None:
             self.close()
-            raise SageccError(f"episode {self._name}: {otherwise}")
+            raise SageccError(f"episode {self._name}: {problem}")
         return samples
 
     def _running(self) -> Guest:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which network an episode has: a value, an environment file, the id of one of the grid's, or a whole profile."""
+"""The network of an episode: an Environment, an environment file, the id of one of the grid's, or a whole profile."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ Network = Environment | str | os.PathLike[str]
 Networks = Network | Iterable[Network]
 
 DEFAULT = set_one(48, 1, 40, 1)
-"""What an environment for reinforcement learning has unless told: 48 Mbps, 40 ms, a queue of one BDP, 34 s."""
+"""The default network of an environment for reinforcement learning: 48 Mbps, 40 ms, a queue of one BDP, 34 s."""
 
 MAX_SEED = 2**63 - 1
 
 
 def networks(choice: Networks) -> tuple[Environment, ...]:
-    """Return the networks that `choice` stands for.
+    """Return the networks that a choice stands for.
 
-    choice: an Environment; the path of an environment file; the name of a profile, for all of its networks; the id of a
-    network of any profile; or several of these. Raises SageccError for anything else.
+    Args:
+        choice: an Environment; the path of an environment file; the name of a profile, for all of its networks; the id
+            of a network of any profile; or several of these.
+
+    Raises:
+        SageccError: it is anything else.
     """
     if isinstance(choice, Environment):
         return (choice,)
@@ -40,10 +44,10 @@ def networks(choice: Networks) -> tuple[Environment, ...]:
         return _named(choice)
     if not isinstance(choice, Iterable):
         raise SageccError(f"environment {choice!r}: give an Environment, a file, an id, a profile, or several of them")
-    found = tuple(environment for one in choice for environment in networks(one))
-    if not found:
+    environments = tuple(environment for item in choice for environment in networks(item))
+    if not environments:
         raise SageccError("environment: there is none to choose from")
-    return found
+    return environments
 
 
 def _named(name: str) -> tuple[Environment, ...]:
@@ -72,22 +76,29 @@ def _by_id() -> Mapping[str, Environment]:
     return {environment.id: environment for profile in PROFILES for environment in profile_environments(profile)}
 
 
-def chosen(options: Mapping[str, Any] | None) -> tuple[Environment, ...]:
-    """Return the networks that the options of a reset ask for, none where they do not.
+def requested_networks(options: Mapping[str, Any] | None) -> tuple[Environment, ...]:
+    """Return the networks that the options of a reset name, none where they name none.
 
-    Raises SageccError for an option that there is not.
+    Raises:
+        SageccError: there is an unknown option.
     """
     if unknown := set(options or ()) - {"environment"}:
         raise SageccError(f"reset has no option '{min(map(str, unknown))}'; there is only 'environment'")
     return networks(options["environment"]) if options else ()
 
 
-def draw(among: tuple[Environment, ...], seed: int | None, random: np.random.Generator) -> tuple[Environment, int]:
-    """Draw a network and the seed of its episode, which is `seed` where there is one.
+def draw(candidates: tuple[Environment, ...], seed: int | None, random: np.random.Generator) -> tuple[Environment, int]:
+    """Draw a network and the seed of its episode.
 
-    Raises SageccError for a seed that the lab cannot take.
+    Args:
+        candidates: the networks to draw from.
+        seed: the episode's seed; None draws that, too.
+        random: source of random numbers.
+
+    Raises:
+        SageccError: the seed is out of range.
     """
     if seed is not None and not 0 <= seed <= MAX_SEED:
         raise SageccError(f"seed {seed}: it must be 0 to 2^63 - 1")
-    environment = among[int(random.integers(len(among)))]
+    environment = candidates[int(random.integers(len(candidates)))]
     return environment, int(random.integers(MAX_SEED)) if seed is None else int(seed)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many labs in step: all guests of a process run to their next tick, and one inference answers them all.
+"""Many labs in step: all guests of a process run to their next tick, and one inference gives them all their actions.
 
-A guest's virtual time stands still until it is answered, a flow's bits do not depend on the others of its batch
-(policy.exact), and slots are wiped between episodes. So an episode is the same alone and among any others.
+A guest's virtual time stands still until it has its action, a flow's bits do not depend on the others of its batch
+(policy.exact), and slots are reset between episodes. So an episode is the same alone and among any others.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
 from sagecc.collector.run.engines import WORTH_S, Engine, Numbered, Results, in_processes
 from sagecc.collector.run.task import Finished, Result, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, stream_of
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller, random_stream
 from sagecc.schemas import wire
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 BATCH = 16
-"""Guests in step in a process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
+"""Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
 
 
 def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:
-    """Return the engine of policies on this machine: up to `jobs` processes, each with up to `batch` guests in step.
+    """Return the engine of policies on this machine.
 
     A process and its guests keep about one core busy. Fewer guests run where there is no room for their memory.
-    sample: draw actions from the policies' mixtures, instead of taking the mean.
+
+    Args:
+        jobs: the most processes.
+        batch: the most guests in step per process.
+        sample: draw actions from the policies' mixtures, instead of taking the mean.
+        watchdog_s: how long a guest may be silent, real time.
     """
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
@@ -44,12 +50,13 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
         # One policy after another, and the longest first: batches stay full.
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
         guests, memory_mb = min(batch, -(-len(tasks) // workers)), room_mb(BASE_MEMORY_MB) // workers
-        table = Table(kernel, ordered, guests, memory_mb, sample, watchdog_s)
+        runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s)
         if workers == 1:
-            results = table.play(iter(range(len(ordered))))
+            results = runner.run(iter(range(len(ordered))))
         else:
             cores = sorted(os.sched_getaffinity(0))
-            results = in_processes(table.play, len(ordered), [cores[at % len(cores)] for at in range(workers)])
+            pinned = [cores[worker % len(cores)] for worker in range(workers)]
+            results = in_processes(runner.run, len(ordered), pinned)
         with closing(results):
             for number, result in results:
                 yield ordered[number], result
@@ -58,113 +65,124 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
 
 
 @dataclass(frozen=True)
-class _Seat:
-    """A guest at a table; `number` is its task's."""
+class _Running:
+    """A task under way."""
 
     number: int
+    """The task's."""
     spec: EpisodeSpec
     guest: Guest
 
 
 @dataclass(frozen=True)
-class Table:
-    """Where up to `guests` sit in step; one that ends makes room for the next.
-
-    tasks: of policies, which drive one flow each. memory_mb: what all guests may have together. sample: see `lockstep`.
-    """
+class BatchRunner:
+    """Runs episodes in step, one slot per guest; a slot whose episode ends takes the next."""
 
     kernel: Path
     tasks: Sequence[Task]
+    """Of policies, which drive one flow each."""
     guests: int
+    """Number of slots."""
     memory_mb: int
+    """What all guests may have together."""
     sample: bool = False
+    """Draw actions from the policies' mixtures, instead of taking the mean."""
     watchdog_s: float = WATCHDOG_S
+    """How long a guest may be silent, real time."""
 
-    def play(self, numbers: Iterator[int]) -> Numbered:
-        """Run the tasks of these numbers; yield each one's result. Closing the generator ends what still runs."""
+    def run(self, numbers: Iterator[int]) -> Numbered:
+        """Run tasks; closing the generator ends those under way.
+
+        Args:
+            numbers: of the tasks to run, each taken when there is room for it.
+
+        Yields:
+            Each task's number and result.
+        """
         agents: dict[str, PolicyAgent] = {}
-        seats: dict[int, _Seat] = {}
-        waiting: int | None = None
+        slots: dict[int, _Running] = {}
+        pending: int | None = None
         try:
             while True:
-                while len(seats) < self.guests:
-                    waiting = next(numbers, None) if waiting is None else waiting
-                    if waiting is None or not self._has_room(waiting, seats):
+                while len(slots) < self.guests:
+                    pending = next(numbers, None) if pending is None else pending
+                    if pending is None or not self._has_room(pending, slots):
                         break
                     try:
-                        self._sit_down(waiting, seats, agents)
+                        self._start(pending, slots, agents)
                     except SageccError as error:
-                        yield waiting, error
-                    waiting = None
-                if not seats:
+                        yield pending, error
+                    pending = None
+                if not slots:
                     return
-                for slot, result in self._round(seats, agents):
-                    seat = seats.pop(slot)
-                    seat.guest.__exit__()
-                    yield seat.number, result or self._alone(seat.number)
+                for slot, result in self._tick(slots, agents):
+                    ended = slots.pop(slot)
+                    ended.guest.__exit__()
+                    yield ended.number, result or self._run_alone(ended.number)
         finally:
-            for seat in seats.values():
-                seat.guest.__exit__()
+            for running in slots.values():
+                running.guest.__exit__()
 
-    def _has_room(self, number: int, seats: dict[int, _Seat]) -> bool:
-        """Say whether the task's guest may start beside the others; alone it always may."""
-        taken_mb = sum(seat.spec.memory_mb for seat in seats.values())
-        return not seats or taken_mb + self._spec(number).memory_mb <= self.memory_mb
+    def _has_room(self, number: int, slots: dict[int, _Running]) -> bool:
+        """Tell whether the task's guest may start beside the others; alone it always may."""
+        used_mb = sum(running.spec.memory_mb for running in slots.values())
+        return not slots or used_mb + self._spec(number).memory_mb <= self.memory_mb
 
     def _spec(self, number: int) -> EpisodeSpec:
         task = self.tasks[number]
         return episode_spec(task.environment, task.scheme, task.seed, drive=task.drive)
 
-    def _sit_down(self, number: int, seats: dict[int, _Seat], agents: dict[str, PolicyAgent]) -> None:
-        """Start the task's guest, in a slot of its policy's agent that no other has."""
+    def _start(self, number: int, slots: dict[int, _Running], agents: dict[str, PolicyAgent]) -> None:
+        """Start the task's guest in a free slot, which it has in its policy's agent as well."""
         task, spec = self.tasks[number], self._spec(number)
         if task.scheme not in agents:
             path, seed = task.scheme.removeprefix(POLICY_PREFIX), 0 if self.sample else None
             agents[task.scheme] = PolicyAgent.load(path, self.guests, seed)
-        slot = next(slot for slot in range(self.guests) if slot not in seats)
-        agents[task.scheme].reset(slot, stream_of(task.id))
-        seats[slot] = _Seat(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__())
+        slot = next(slot for slot in range(self.guests) if slot not in slots)
+        agents[task.scheme].reset(slot, random_stream(task.id))
+        slots[slot] = _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__())
 
-    def _round(self, seats: dict[int, _Seat], agents: dict[str, PolicyAgent]) -> list[tuple[int, Result | None]]:
-        """Take all guests to their next tick and answer it; return the slots of those that are over, with results.
+    def _tick(self, slots: dict[int, _Running], agents: dict[str, PolicyAgent]) -> list[tuple[int, Result | None]]:
+        """Run all guests to their next tick and give them their actions.
 
-        None stands for an episode that is to run again, alone.
+        Returns:
+            The slots of the episodes that are over, with their results; None stands for one to run again, alone.
         """
         over: list[tuple[int, Result | None]] = []
-        asked: list[tuple[int, npt.NDArray[np.void]]] = []
-        for slot, seat in seats.items():
+        waiting: list[tuple[int, npt.NDArray[np.void]]] = []
+        for slot, running in slots.items():
             try:
-                now = seat.guest.tick()
-                if now is None:
-                    over.append((slot, self._finish(seat)))
+                sample = running.guest.tick()
+                if sample is None:
+                    over.append((slot, self._finish(running)))
                 else:
-                    asked.append((slot, now))
+                    waiting.append((slot, sample))
             except SageccError as error:
                 over.append((slot, error))
-        asked.sort(key=lambda item: self.tasks[seats[item[0]].number].scheme)
-        for scheme, group in groupby(asked, key=lambda item: self.tasks[seats[item[0]].number].scheme):
-            slots, samples = zip(*group, strict=True)
+        waiting.sort(key=lambda item: self.tasks[slots[item[0]].number].scheme)
+        for scheme, group in groupby(waiting, key=lambda item: self.tasks[slots[item[0]].number].scheme):
+            batch, samples = zip(*group, strict=True)
             try:
-                cwnd, pacing = agents[scheme].step(np.frombuffer(b"".join(samples), wire.SAMPLE), np.array(slots))
+                cwnd, pacing = agents[scheme].step(np.frombuffer(b"".join(samples), wire.SAMPLE), np.array(batch))
             except SageccError:  # of one flow, and the others' state is lost with it
-                over += [(slot, None) for slot in slots]
+                over += [(slot, None) for slot in batch]
                 continue
-            for slot, window, rate in zip(slots, cwnd.tolist(), pacing.tolist(), strict=True):
+            for slot, window, rate in zip(batch, cwnd.tolist(), pacing.tolist(), strict=True):
                 try:
-                    seats[slot].guest.act((window,), (rate,))
+                    slots[slot].guest.act((window,), (rate,))
                 except SageccError as error:
                     over.append((slot, error))
         return over
 
-    def _finish(self, seat: _Seat) -> Result:
-        task = self.tasks[seat.number]
-        episode = finished(task.environment, task.scheme, task.seed, seat.spec, seat.guest.recording)
+    def _finish(self, running: _Running) -> Result:
+        task = self.tasks[running.number]
+        episode = finished(task.environment, task.scheme, task.seed, running.spec, running.guest.recording)
         return Finished.of(episode, task.identity)
 
-    def _alone(self, number: int) -> Result:
-        """Run one episode with nobody beside it."""
+    def _run_alone(self, number: int) -> Result:
+        """Run one episode with no other beside it."""
         task = self.tasks[number]
-        drawn = task.id if self.sample else None
+        episode_id = task.id if self.sample else None
         return attempt(
-            self.kernel, replace(task, factory=lambda scheme: policy_controller(scheme, drawn)), self.watchdog_s
+            self.kernel, replace(task, factory=lambda scheme: policy_controller(scheme, episode_id)), self.watchdog_s
         )

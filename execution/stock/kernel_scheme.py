@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheme `sagecc_pure` in the running kernel: loaded, registered, pinned, and removed again.
+"""The scheme `sagecc_pure` in the running kernel: loading, registering, pinning and removing it.
 
-Registered, a scheme stays until it is removed, whatever becomes of the process that did it, and sockets that use it
-keep it until they close. So everything is made ready first, and registered last.
+A registered scheme stays until it is removed, even when the process that registered it has ended, and sockets that use
+it keep it until they close. So everything is prepared first, and registered last.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OBJECTS = Path(__file__).with_name("bpf")
 FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
 """The object for each number of arguments that a kernel's cong_control takes: 2 until 6.9, 4 since."""
 
-SCHEME, OWN = "sagecc_pure", "sagecc_x"
-"""Everyone's scheme, and how those begin that a process has for itself; its id follows."""
+SCHEME, PRIVATE_PREFIX = "sagecc_pure", "sagecc_x"
+"""The scheme that all may use, and the prefix of one that a process loads for itself; its process id follows."""
 PINS = Path("/sys/fs/bpf/sagecc")
 OLDEST = (6, 1)
 STRUCT_OPS_MAP = 26
@@ -35,16 +35,17 @@ STRUCT_OPS_MAP = 26
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21
 CGROUP_CAPABILITIES = ("CAP_NET_ADMIN",)
-"""Needed beside CAP_BPF and CAP_PERFMON by who puts cgroups under the scheme."""
+"""Needed beside CAP_BPF and CAP_PERFMON to choose the scheme for a cgroup's connections."""
 
 _SHARED = {"rows": ROW, "orders": ORDER, "agent": AGENT, "counts": COUNTS}
-_PROGRAM_OF_CGROUPS = "choose"
+_CGROUP_PROGRAM = "choose"
 
 
 def why_not(*capabilities: str) -> str | None:
     """Return why the scheme cannot be loaded here, or None if it can.
 
-    capabilities: what is needed beside CAP_BPF and CAP_PERFMON.
+    Args:
+        *capabilities: those needed beside CAP_BPF and CAP_PERFMON.
     """
     try:
         fitting_object()
@@ -55,20 +56,20 @@ def why_not(*capabilities: str) -> str | None:
 
 
 def missing_capabilities(*capabilities: str) -> list[str]:
-    """Return what this process lacks of CAP_BPF, CAP_PERFMON and `capabilities`; CAP_SYS_ADMIN does for those two."""
+    """Return what this process lacks of CAP_BPF, CAP_PERFMON and `capabilities`; CAP_SYS_ADMIN stands for those two."""
     held = _capabilities()
     loading = () if held >> CAP_SYS_ADMIN & 1 else ("CAP_BPF", "CAP_PERFMON")
     return [name for name in (*loading, *capabilities) if not held >> CAPABILITIES[name] & 1]
 
 
 def _capabilities() -> int:
-    """Return this process's effective capabilities, a bit each."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1], 16) if found else 0
+    """Return this process's effective capabilities, one bit per capability."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(match[1], 16) if match else 0
 
 
 def fitting_object() -> Path:
-    """Return the object file that fits the running kernel. Raises SageccError where there is none, or no libbpf."""
+    """Return the object file that fits the running kernel; raises SageccError where there is none, or no libbpf."""
     release = platform.release()
     version = re.match(r"(\d+)\.(\d+)", release)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
@@ -76,8 +77,8 @@ def fitting_object() -> Path:
     with libbpf.kernel_btf() as btf:
         members = btf.members("tcp_congestion_ops")
         arguments = btf.arguments(members["cong_control"][0]) if "cong_control" in members else 0
-        offered = btf.members("bpf_struct_ops_tcp_congestion_ops")
-    if not offered:
+        struct_ops = btf.members("bpf_struct_ops_tcp_congestion_ops")
+    if not struct_ops:
         raise SageccError(
             f"Linux {release} takes no congestion control from BPF: it was built without CONFIG_BPF_JIT or"
             " CONFIG_BPF_SYSCALL"
@@ -90,24 +91,30 @@ def fitting_object() -> Path:
     return OBJECTS / FORMS[arguments]
 
 
-def _named(content: bytes, name: str) -> bytes:
+def _renamed(content: bytes, name: str) -> bytes:
     """Return an object file's content with the scheme's name changed in the two places where it is data."""
-    before, after = (text.encode().ljust(16, b"\0") for text in (SCHEME, name))
-    if len(after) > 16 or content.count(before) != 2:
+    old, new = (text.encode().ljust(16, b"\0") for text in (SCHEME, name))
+    if len(new) > 16 or content.count(old) != 2:
         raise SageccError(f"a scheme cannot be named '{name}' (at most 15 bytes), or the object file is damaged")
-    return content.replace(before, after)
+    return content.replace(old, new)
 
 
 class Scheme:
     """The loaded scheme; `register` lets sockets choose it.
 
-    descriptors: of what is shared with the agent. Close it in every case; what is registered or pinned stays.
+    Close it in every case; what is registered or pinned stays.
     """
 
     def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False) -> None:
-        """Load the programs for at most `slots` sockets at once; raises SageccError where this machine will not.
+        """Load the programs.
 
-        cgroups: also what puts a cgroup's connections under the scheme (see `chosen_in`).
+        Args:
+            slots: the most sockets at once.
+            name: the scheme's, at most 15 bytes.
+            cgroups: also load the program that chooses the scheme for a cgroup's connections (see `chosen_in`).
+
+        Raises:
+            SageccError: the kernel refuses, or this process lacks a capability.
         """
         reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
         if reason:
@@ -115,12 +122,12 @@ class Scheme:
         self.name = name
         path = fitting_object()
         with _refused(f"{path} is refused by Linux {platform.release()}"):
-            self._object = libbpf.Object(_named(path.read_bytes(), name))
+            self._object = libbpf.Object(_renamed(path.read_bytes(), name))
             try:
-                for name in ("rows", "orders", "free_slots"):
-                    self._object.resize(name, slots)
+                for sized in ("rows", "orders", "free_slots"):
+                    self._object.resize(sized, slots)
                 if not cgroups:
-                    self._object.leave_out(_PROGRAM_OF_CGROUPS)
+                    self._object.leave_out(_CGROUP_PROGRAM)
                 self._object.load()
                 for slot in range(slots):
                     libbpf.push(self._object.map_fd("free_slots"), slot)
@@ -130,9 +137,10 @@ class Scheme:
                 raise
         shared = [os.dup(self._object.map_fd(name)) for name in _SHARED]
         self.descriptors = Descriptors._make([*shared, iterator])
+        """Of what is shared with the agent."""
 
     def register(self) -> None:
-        """Offer the scheme to sockets. Raises SageccError where there is one of that name."""
+        """Offer the scheme to sockets; raises SageccError where one of that name is registered."""
         try:
             self._object.register(SCHEME)
         except OSError as error:
@@ -146,11 +154,11 @@ class Scheme:
 
     @contextmanager
     def chosen_in(self, cgroup: Path) -> Iterator[None]:
-        """Meanwhile every new connection of a cgroup's processes uses the scheme."""
+        """Have every new connection of a cgroup's processes use the scheme for as long as the `with` block."""
         folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with _refused(f"the scheme cannot be attached to {cgroup}"):
-                link = libbpf.link_cgroup(self._object.program_fd(_PROGRAM_OF_CGROUPS), folder)
+                link = libbpf.link_cgroup(self._object.program_fd(_CGROUP_PROGRAM), folder)
         finally:
             os.close(folder)
         try:
@@ -159,9 +167,14 @@ class Scheme:
             os.close(link)
 
     def pin(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
-        """Give everything a name under `folder`, in a BPF file system, so that other processes find it.
+        """Pin maps, iterator and scheme, so that other processes find them.
 
-        owner: user and group whose agent may drive the flows; they cannot remove the scheme.
+        Args:
+            folder: to be made, in a BPF file system.
+            owner: user and group whose agent may drive the flows; they cannot remove the scheme.
+
+        Raises:
+            SageccError: nothing can be pinned there; nothing stays then.
         """
         _make_folder(folder)
         try:
@@ -180,17 +193,18 @@ class Scheme:
             raise
 
     def close(self) -> None:
-        """Let go of programs and maps."""
+        """Close programs and maps."""
         self.descriptors.close()
         self._object.close()
 
 
 @contextmanager
-def _refused(what: str) -> Iterator[None]:
+def _refused(problem: str) -> Iterator[None]:
+    """Raise a SageccError of the problem and the kernel's reason where the block raises OSError."""
     try:
         yield
     except OSError as error:
-        raise SageccError(f"{what}: {error.strerror}; {SEE_DOCTOR}") from None
+        raise SageccError(f"{problem}: {error.strerror}; {SEE_DOCTOR}") from None
 
 
 def _make_folder(folder: Path) -> None:
@@ -208,8 +222,8 @@ def _make_folder(folder: Path) -> None:
 def is_bpf(folder: Path) -> bool:
     """Tell whether a folder lies in a BPF file system."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    kinds = {Path(mount[1]): mount[2] for mount in mounts}  # the last mount at a place is the one to be seen
-    return next((kinds[at] for at in (folder, *folder.parents) if at in kinds), "") == "bpf"
+    kinds = {Path(mount[1]): mount[2] for mount in mounts}  # the last mount at a path hides the others
+    return next((kinds[path] for path in (folder, *folder.parents) if path in kinds), "") == "bpf"
 
 
 def is_pinned(folder: Path) -> bool:
@@ -218,7 +232,11 @@ def is_pinned(folder: Path) -> bool:
 
 
 def pinned(folder: Path) -> Descriptors:
-    """Open what is pinned under `folder`. Raises SageccError for what this user may not, or is of another version."""
+    """Open what is pinned under `folder`.
+
+    Raises:
+        SageccError: it is incomplete, another user's, or of another version.
+    """
     opened: list[int] = []
     try:
         opened.extend(libbpf.pinned(folder / name) for name in Descriptors._fields)
@@ -240,7 +258,7 @@ def pinned(folder: Path) -> Descriptors:
 
 @contextmanager
 def only_agent(folder: Path) -> Iterator[None]:
-    """Be the only agent of what is pinned under `folder`; raises SageccError where there is one."""
+    """Be the only agent of what is pinned under `folder`; raises SageccError where there is another."""
     try:
         handle = lock(folder)
     except BlockingIOError:
@@ -251,15 +269,22 @@ def only_agent(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def own_name() -> str:
-    """Return the name for a scheme of this process's own, which tells `remove` whose it is."""
-    return f"{OWN}{os.getpid()}"
+def private_name() -> str:
+    """Return the name of a scheme for this process alone; it tells `remove` whose the scheme is."""
+    return f"{PRIVATE_PREFIX}{os.getpid()}"
 
 
 def remove(folder: Path) -> list[str]:
-    """Remove SCHEME and its pins under `folder`, and what killed processes left of their own; return what that was.
+    """Remove SCHEME, its pins, and the private schemes of processes that were killed.
 
-    Raises SageccError where this user may not. Nothing there is no error.
+    Args:
+        folder: of the pins; that it does not exist is no error.
+
+    Returns:
+        What was removed, in words.
+
+    Raises:
+        SageccError: this user may not.
     """
     removed: list[str] = []
     if folder.exists():
@@ -273,7 +298,7 @@ def remove(folder: Path) -> list[str]:
     try:
         for number in list(libbpf.map_ids()):
             with contextlib.suppress(FileNotFoundError):  # gone meanwhile
-                removed += _unregister_left(libbpf.map_by_id(number))
+                removed += _unregister_leftover(libbpf.map_by_id(number))
     except PermissionError:
         if not removed:
             raise SageccError("looking for schemes that were left needs CAP_SYS_ADMIN: run it as root") from None
@@ -287,32 +312,32 @@ def _unregister(fd: int) -> bool:
         os.close(fd)
 
 
-def _unregister_left(fd: int) -> list[str]:
-    """Unregister the scheme of a map, if it is one that was left; return what to say."""
+def _unregister_leftover(fd: int) -> list[str]:
+    """Unregister the scheme of a map, if it is a leftover; return what was removed, in words."""
     try:
         info = libbpf.map_info(fd)
         if info.type == STRUCT_OPS_MAP and info.name == SCHEME.encode():
-            name = _name(libbpf.operations(fd))
-            if _is_left(name) and libbpf.unregister(fd):
+            name = _scheme_name(libbpf.operations(fd))
+            if _is_leftover(name) and libbpf.unregister(fd):
                 return [f"scheme {name}"]
         return []
     finally:
         os.close(fd)
 
 
-def _name(operations: bytes) -> str:
-    found = re.search(rb"(sagecc_\w+)\0", operations)
-    return found[1].decode() if found else ""
+def _scheme_name(operations: bytes) -> str:
+    match = re.search(rb"(sagecc_\w+)\0", operations)
+    return match[1].decode() if match else ""
 
 
-def _is_left(name: str) -> bool:
-    """Tell whether a scheme may go: SCHEME, or one whose process has ended."""
-    owner = name.removeprefix(OWN)
+def _is_leftover(name: str) -> bool:
+    """Tell whether a scheme may be removed: SCHEME, or one whose process has ended."""
+    owner = name.removeprefix(PRIVATE_PREFIX)
     return name == SCHEME or (name != owner and not Path("/proc", owner).exists())
 
 
 def unpin(folder: Path) -> None:
-    """Take the names under `folder` away; what is registered stays."""
+    """Remove the pins under `folder`; what is registered stays."""
     for path in sorted(folder.iterdir()):
         path.unlink()
     folder.rmdir()

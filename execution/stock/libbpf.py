@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libbpf through ctypes: as much of it as the scheme needs, each failure an OSError with the kernel's reason."""
+"""libbpf through ctypes: as much of it as the scheme needs. Every failure is an OSError with the kernel's reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BPF_CGROUP_SOCK_OPS, BPF_TRACE_ITER = 3, 28
 KIND_PTR, KIND_ARRAY, KIND_STRUCT, KIND_FUNC_PROTO = 2, 3, 4, 13
 
 Handle = ctypes.c_void_p
-"""A pointer to something of libbpf's."""
+"""An opaque pointer of libbpf's."""
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "libbpf_set_print": (Handle, (Handle,)),
@@ -94,15 +94,15 @@ class _BtfType(ctypes.Structure):
         return int(self.info >> 24 & 0x1F)
 
 
-_said: list[str] = []
+_warnings: list[str] = []
 
 
 def _note(level: int, form: bytes, arguments: int | None) -> int:
-    """Keep libbpf's warnings: the last words before a failure say why."""
+    """Keep libbpf's warnings, which tell why a call failed."""
     if level == 0:
         text = ctypes.create_string_buffer(4096)
         ctypes.CDLL(None).vsnprintf(text, ctypes.c_size_t(4096), form, ctypes.c_void_p(arguments))
-        _said.append(text.value.decode(errors="replace").strip())
+        _warnings.append(text.value.decode(errors="replace").strip())
     return 0
 
 
@@ -111,21 +111,21 @@ _NOTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_v
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return libbpf. Raises SageccError where it is not installed."""
+    """Return libbpf; raises SageccError where it is not installed."""
     try:
-        found = ctypes.CDLL(LIBRARY, use_errno=True)
+        loaded = ctypes.CDLL(LIBRARY, use_errno=True)
     except OSError:
         raise SageccError(f"{LIBRARY} is missing: apt-get install libbpf1") from None
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(found, name)
+        function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    found.libbpf_set_print(_NOTE)
-    return found
+    loaded.libbpf_set_print(_NOTE)
+    return loaded
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Call a function of libbpf; raises OSError where it says that it failed."""
-    _said.clear()
+    """Call a function of libbpf by name; raises OSError where it fails."""
+    _warnings.clear()
     result = getattr(library(), name)(*arguments)
     if result is None or (isinstance(result, int) and result < 0):
         number = ctypes.get_errno() or -int(result or -errno.EINVAL)
@@ -134,13 +134,13 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def _reason(number: int) -> str:
-    """Return the kernel's word, and libbpf's first that is not a copy of the program."""
-    said = next((line for text in _said for line in text.splitlines() if line.startswith("libbpf:")), "")
-    return f"{os.strerror(number)} ({said})" if said else os.strerror(number)
+    """Return an error number's meaning, and libbpf's first warning that is not a listing of the program."""
+    warning = next((line for text in _warnings for line in text.splitlines() if line.startswith("libbpf:")), "")
+    return f"{os.strerror(number)} ({warning})" if warning else os.strerror(number)
 
 
 class Object:
-    """A BPF object file's content in the kernel: its maps and programs, closed by `close`."""
+    """A BPF object file's maps and programs in the kernel, until `close`."""
 
     def __init__(self, content: bytes) -> None:
         self._handle = call("bpf_object__open_mem", content, len(content), None)
@@ -199,7 +199,7 @@ def unregister(fd: int) -> bool:
 
 
 def operations(fd: int) -> bytes:
-    """Return a struct_ops map's value: the operations as the kernel holds them, and what it keeps with them."""
+    """Return a struct_ops map's value: the operations as the kernel holds them, with its header before them."""
     key, value = ctypes.c_uint32(0), ctypes.create_string_buffer(map_info(fd).value_size)
     call("bpf_map_lookup_elem", fd, ctypes.byref(key), value)
     return value.raw
@@ -212,14 +212,14 @@ def push(fd: int, value: int) -> None:
 
 
 def link_map_iterator(program_fd: int, map_fd: int) -> int:
-    """Return the file descriptor of a link of an iterator program to the map it goes over."""
+    """Return the file descriptor of a link of an iterator program to the map that it walks."""
     info = (ctypes.c_uint32 * 4)(map_fd)
     options = _IteratorOptions(ctypes.sizeof(_IteratorOptions), 0, ctypes.cast(info, Handle), ctypes.sizeof(info))
     return int(call("bpf_link_create", program_fd, 0, BPF_TRACE_ITER, ctypes.byref(options)))
 
 
 def link_cgroup(program_fd: int, cgroup_fd: int) -> int:
-    """Return the file descriptor of a socket-operations program's link to a cgroup; closing it takes that off."""
+    """Return the file descriptor of a socket-operations program's link to a cgroup; closing it detaches."""
     return int(call("bpf_link_create", program_fd, cgroup_fd, BPF_CGROUP_SOCK_OPS, None))
 
 
@@ -229,7 +229,7 @@ def new_iterator(link_fd: int) -> int:
 
 
 def pin(fd: int, path: Path) -> None:
-    """Give a map or link a name in a BPF file system, which keeps it."""
+    """Give a map or link a path in a BPF file system, which keeps it alive."""
     call("bpf_obj_pin", fd, os.fsencode(path))
 
 
@@ -239,7 +239,7 @@ def pinned(path: Path) -> int:
 
 
 def map_info(fd: int) -> MapInfo:
-    """Return what the kernel says of a map."""
+    """Return the kernel's description of a map."""
     info, size = MapInfo(), ctypes.c_uint32(ctypes.sizeof(MapInfo))
     call("bpf_obj_get_info_by_fd", fd, ctypes.byref(info), ctypes.byref(size))
     return info
@@ -247,13 +247,13 @@ def map_info(fd: int) -> MapInfo:
 
 def map_ids() -> Iterator[int]:
     """Yield the ids of all maps of this kernel (root only)."""
-    at = ctypes.c_uint32(0)
+    current = ctypes.c_uint32(0)
     while True:
         try:
-            call("bpf_map_get_next_id", at.value, ctypes.byref(at))
+            call("bpf_map_get_next_id", current.value, ctypes.byref(current))
         except FileNotFoundError:
             return
-        yield at.value
+        yield current.value
 
 
 def map_by_id(number: int) -> int:
@@ -268,7 +268,7 @@ class Btf:
         self._handle = handle
 
     def members(self, structure: str) -> dict[str, tuple[int, int]]:
-        """Return a structure's members: name -> (type, offset in bits), empty where there is none of that name."""
+        """Return a structure's members as name -> (type, offset in bits), empty where there is no such structure."""
         number = library().btf__find_by_name_kind(self._handle, structure.encode(), KIND_STRUCT)
         if number < 0:
             return {}
@@ -285,7 +285,7 @@ class Btf:
         return int(self._type(library().btf__find_by_name_kind(self._handle, structure.encode(), KIND_STRUCT)).type)
 
     def arguments(self, pointer: int) -> int:
-        """Return how many arguments the function takes that a type is a pointer to."""
+        """Return the number of arguments of the function that type number `pointer` points to."""
         return self._type(self._type(pointer).type).count
 
     def _type(self, number: int) -> _BtfType:
@@ -294,20 +294,21 @@ class Btf:
 
 @contextmanager
 def kernel_btf() -> Iterator[Btf]:
-    """Yield the running kernel's type information. Raises SageccError where it has none."""
-    with _freed("the running kernel", "btf__load_vmlinux_btf") as found:
-        yield found
+    """Yield the running kernel's type information; raises SageccError where it has none."""
+    with _parsed("the running kernel", "btf__load_vmlinux_btf") as btf:
+        yield btf
 
 
 @contextmanager
 def object_btf(path: Path) -> Iterator[Btf]:
-    """Yield an object file's type information."""
-    with _freed(str(path), "btf__parse", os.fsencode(path), None) as found:
-        yield found
+    """Yield an object file's type information; raises SageccError where it has none."""
+    with _parsed(str(path), "btf__parse", os.fsencode(path), None) as btf:
+        yield btf
 
 
 @contextmanager
-def _freed(owner: str, name: str, *arguments: Any) -> Iterator[Btf]:
+def _parsed(owner: str, name: str, *arguments: Any) -> Iterator[Btf]:
+    """Yield the type information that a function of libbpf loads, freed at the end of the `with` block."""
     try:
         handle = call(name, *arguments)
     except OSError as error:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs in the kernel and the agent share (execution/stock/bpf/shared.h): memory, no call a flow.
+"""The memory that the programs in the kernel and the agent share (execution/stock/bpf/shared.h): no call per flow.
 
-A tick is one walk of the iterator, which brings the row of every socket up to date, and one write of all orders.
+A tick is one walk of the iterator, which updates the row of every socket, and one write of all orders.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sagecc.common.arrays import Ints
 from sagecc.execution.stock import libbpf
 
 STALL_NS = 200_000_000
-"""An order holds so long; after that a flow follows Reno's rules."""
+"""How long an order is valid; after that a flow follows Reno's rules."""
 
 MODES = ("new", "policy", "reno")
-"""Of a flow: has no order yet, follows orders, follows Reno's rules."""
+"""A flow's modes: it has no order yet, follows orders, follows Reno's rules."""
 
 ROW = np.dtype(
     [
@@ -51,15 +51,15 @@ ROW = np.dtype(
         ("pad", "<u4"),
     ]
 )
-"""A socket's counters as of `tick`: names, units and meaning of schemas/raw.py."""
+"""A socket's counters at `tick`, with the names, units and meaning of schemas/raw.py."""
 
 ORDER = np.dtype(
     [("flow", "<u8"), ("pacing_bytes_s", "<u8"), ("cwnd_pkts", "<u4"), ("pad", "<u4"), ("stamp_ns", "<u8")]
 )
-"""What the agent wants of a socket; pacing 0: not paced; the stamp in CLOCK_MONOTONIC."""
+"""The agent's order for a socket; pacing 0: not paced; the stamp in CLOCK_MONOTONIC."""
 
 AGENT = np.dtype([("tick", "<u8"), ("beat_ns", "<u8"), ("pid", "<u8"), ("reported", "<u8")])
-"""The agent itself; beat_ns 0: none. reported: how many of the flows that fell back are in a log."""
+"""The agent itself; beat_ns 0: there is none. reported: how many of the flows that fell back are in a log."""
 
 COUNTS = np.dtype([(name, "<u8") for name in ("flows", "ended", "without_slot", "fell_back", "resumed", "not_chosen")])
 """Since the programs were loaded. fell_back: from the policy to Reno's rules; resumed: from them to the policy."""
@@ -86,7 +86,7 @@ class Shared:
     """The shared memory as numpy arrays."""
 
     def __init__(self, descriptors: Descriptors) -> None:
-        """Map the memory; the descriptors stay the caller's."""
+        """Map the memory; the caller goes on owning the descriptors."""
         self._iterator = descriptors.iterator
         self.slots = libbpf.map_info(descriptors.rows).max_entries
         self.rows = self._array(descriptors.rows, ROW)
@@ -96,11 +96,12 @@ class Shared:
 
     def _array(self, fd: int, kind: np.dtype[Any]) -> Structured:
         entries = libbpf.map_info(fd).max_entries
-        whole = -(-entries * kind.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-        return np.frombuffer(mmap.mmap(fd, whole, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE), kind, entries)
+        pages_bytes = -(-entries * kind.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(fd, pages_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        return np.frombuffer(memory, kind, entries)
 
     def observe(self, tick: int) -> Ints:
-        """Bring the row of every socket up to date; return the slots that have one [n], in ascending order."""
+        """Update the row of every socket; return the slots in use [n], ascending."""
         self.agent["tick"] = tick
         walk = libbpf.new_iterator(self._iterator)
         try:
@@ -111,7 +112,15 @@ class Shared:
         return np.flatnonzero(self.rows["tick"] == tick)
 
     def order(self, slots: Ints, flows: npt.NDArray[np.uint64], cwnd: Ints, pacing: Ints, now_ns: int) -> None:
-        """Leave windows (packets) and pacing rates (bytes/s) [n] for flows [n] in their slots [n]."""
+        """Write orders.
+
+        Args:
+            slots: of the flows [n].
+            flows: their ids [n], which tell a slot's flow from its next.
+            cwnd: windows [n] (packets).
+            pacing: rates [n] (bytes/s), 0 for none.
+            now_ns: CLOCK_MONOTONIC; the orders are valid for STALL_NS from here.
+        """
         # x86 keeps the order of writes, so that no one sees a stamp before what it stamps
         self.orders["pacing_bytes_s"][slots] = pacing
         self.orders["cwnd_pkts"][slots] = cwnd
@@ -120,7 +129,7 @@ class Shared:
         self.agent["beat_ns"] = now_ns
 
     def withdraw(self) -> None:
-        """Take every order back: each flow follows Reno's rules from its next ACK on."""
+        """Withdraw every order: each flow follows Reno's rules from its next ACK on."""
         self.agent["beat_ns"] = 0
         self.orders["stamp_ns"] = 0
 
@@ -129,5 +138,5 @@ class Shared:
         return int(self.counts[name][0])
 
     def close(self) -> None:
-        """Let go of the memory; it is unmapped with the last view of it."""
+        """Drop the arrays; the memory is unmapped with the last view of it."""
         del self.rows, self.orders, self.agent, self.counts

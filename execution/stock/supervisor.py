@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the agent, watches it, and says what becomes of it and its flows.
+"""Starts the agent, watches it, and logs what happens to it and its flows.
 
-The programs in the kernel need nobody to fall back to Reno's rules. That it happened has to be said by one who is not
-the agent, which may be dead: here, in the log of `sagecc attach` or `sagecc exec`, and where that was killed as well,
-by the next one, from the kernel's count.
+The programs in the kernel fall back to Reno's rules on their own. The agent may be dead then, so that the supervisor
+logs it, as `sagecc attach` or `sagecc exec`; where that was killed as well, the next one does, from the kernel's count.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
-from sagecc.execution.stock.kernel_scheme import CGROUP_CAPABILITIES, Scheme, own_name, why_not
+from sagecc.execution.stock.kernel_scheme import CGROUP_CAPABILITIES, Scheme, private_name, why_not
 from sagecc.execution.stock.shared import STALL_NS, Descriptors, Shared
 
 LOG = logging.getLogger("sagecc")
@@ -37,16 +36,22 @@ RENO = "follow Reno's rules"
 
 
 class AgentLostError(SageccError):
-    """The agent is gone; its flows follow Reno's rules."""
+    """The agent has ended; its flows follow Reno's rules."""
 
 
 class Supervisor:
     """An agent's process, from its start until it is stopped at the end of the `with` block."""
 
     def __init__(self, policy: Path, runtime: str, slots: int) -> None:
-        """Start an agent for at most `slots` flows.
+        """Start an agent and wait until it is ready to drive.
 
-        Returns once it could start at once; raises SageccError where the policy cannot be run.
+        Args:
+            policy: the artefact's folder.
+            runtime: of policy.runtime, or execution.stock.driver.AUTO.
+            slots: the most flows at once.
+
+        Raises:
+            SageccError: the policy cannot be run.
         """
         self._end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
@@ -64,7 +69,7 @@ class Supervisor:
         self._shared: Shared | None = None
         self._silent_since_ns: int | None = None
         self.timings: list[dict[str, Any]] = []
-        """What the agent said about how it kept time (execution.stock.driver.Timing)."""
+        """The agent's reports (execution.stock.driver.Timing)."""
         try:
             self._wait_for("ready")
         except BaseException:
@@ -85,31 +90,31 @@ class Supervisor:
         return self._process.pid
 
     def drive(self, descriptors: Descriptors, shared: Shared) -> None:
-        """Hand over the scheme's memory; return when every flow that has been there has its first order."""
+        """Hand over the scheme's memory; return when every flow that exists has its first order."""
         self._shared = shared
-        self._say_what_went_unsaid(shared)
+        self._report_earlier_fallbacks(shared)
         socket.send_fds(self._end, [b"."], list(descriptors))
         self._wait_for("driving")
         LOG.info("the agent (process %d) drives every socket of the scheme; %d now", self.pid, _flows(shared))
 
     def check(self, timeout_s: float) -> None:
-        """Wait a moment for something to say. Raises AgentLostError when the agent is gone."""
-        if self._has_said(timeout_s):
-            self._take()
+        """Wait for a message and log it; raises AgentLostError when the agent is gone."""
+        if self._readable(timeout_s):
+            self._receive()
         if self._process.poll() is not None:
-            raise self._lost()
-        self._watch_beat()
+            raise self._lost_error()
+        self._check_heartbeat()
 
     def report(self) -> dict[str, Any]:
-        """Return how the agent kept time since it last said so; it counts anew from here."""
-        while self._has_said(0):  # what was said before
-            self._take()
-        known = len(self.timings)
+        """Return how the agent kept time since its last report (execution.stock.driver.Timing)."""
+        while self._readable(0):  # earlier messages
+            self._receive()
+        earlier = len(self.timings)
         self._process.send_signal(signal.SIGUSR1)
-        until = time.monotonic() + END_S
-        while len(self.timings) == known and time.monotonic() < until:
+        deadline = time.monotonic() + END_S
+        while len(self.timings) == earlier and time.monotonic() < deadline:
             self.check(END_S)
-        if len(self.timings) == known:
+        if len(self.timings) == earlier:
             raise SageccError(f"the agent has not said within {END_S:g} s how it keeps time")
         return self.timings[-1]
 
@@ -122,7 +127,7 @@ class Supervisor:
             LOG.info("the agent has ended: %d flows %s", _flows(shared), RENO)
 
     def _end_process(self) -> None:
-        """End the agent, and hear its last words; once."""
+        """End the agent and read its last messages; once."""
         if self._end.fileno() < 0:
             return
         if self._process.poll() is None:
@@ -134,32 +139,33 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        while self._has_said(0) and self._read():
+        while self._readable(0) and self._read():
             pass
         self._end.close()
 
-    def _has_said(self, within_s: float) -> bool:
+    def _readable(self, timeout_s: float) -> bool:
         """Wait for a message, or for the end of them; poll, as select knows 1,024 descriptors only."""
         poller = select.poll()
         poller.register(self._end, select.POLLIN)
-        return bool(poller.poll(1000 * within_s))
+        return bool(poller.poll(1000 * timeout_s))
 
-    def _wait_for(self, word: str) -> None:
-        until = time.monotonic() + READY_S
-        while (left_s := until - time.monotonic()) > 0:
-            if self._has_said(min(left_s, 0.2)) and word in self._take():
+    def _wait_for(self, key: str) -> None:
+        """Wait for a message with that key; raises SageccError where there is none in time."""
+        deadline = time.monotonic() + READY_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            if self._readable(min(left_s, 0.2)) and key in self._receive():
                 return
-        raise SageccError(f"the agent was not {word} within {READY_S:g} s")
+        raise SageccError(f"the agent was not {key} within {READY_S:g} s")
 
-    def _take(self) -> dict[str, Any]:
-        """Read one message. Raises AgentLostError where it is an error's, or there is no other end."""
+    def _receive(self) -> dict[str, Any]:
+        """Read one message; raises AgentLostError where it is an error's, or the agent's end is closed."""
         message = self._read()
         if message is None or "error" in message:
-            raise self._lost(None if message is None else str(message["error"]))
+            raise self._lost_error(None if message is None else str(message["error"]))
         return message
 
     def _read(self) -> dict[str, Any] | None:
-        """Return one message, None when there is no other end; note how the agent kept time."""
+        """Return one message, None when the agent's end is closed; keep and log a report of its timing."""
         data = self._end.recv(MESSAGE_BYTES)
         if not data:
             return None
@@ -177,23 +183,23 @@ class Supervisor:
                 )
         return message
 
-    def _lost(self, why: str | None = None) -> AgentLostError:
-        """Take back the orders of an agent that is gone, and return what to say."""
+    def _lost_error(self, reason: str | None = None) -> AgentLostError:
+        """Withdraw the orders of an agent that is gone; return the error to raise."""
         try:
             status = self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        ending = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         shared, self._shared = self._shared, None
         if shared is None:
-            return AgentLostError(why or f"the agent {how} before it drove a flow")
+            return AgentLostError(reason or f"the agent {ending} before it drove a flow")
         shared.withdraw()
         shared.agent["reported"] = shared.count("fell_back") + _flows(shared)
-        return AgentLostError(f"{why or f'the agent {how}'}; its {_flows(shared)} flows {RENO}")
+        return AgentLostError(f"{reason or f'the agent {ending}'}; its {_flows(shared)} flows {RENO}")
 
-    def _watch_beat(self) -> None:
-        """Say when the agent has been silent for too long, and when it is back."""
+    def _check_heartbeat(self) -> None:
+        """Log when the agent has been silent for too long, and when it is back."""
         shared = self._shared
         if shared is None:
             return
@@ -208,10 +214,10 @@ class Supervisor:
             shared.agent["reported"] = shared.count("fell_back")
             self._silent_since_ns = None
 
-    def _say_what_went_unsaid(self, shared: Shared) -> None:
-        """Say how many flows fell back after the last one that could have said so was gone."""
-        if unsaid := _unreported(shared):
-            LOG.warning("since the last agent %d flows fell back to Reno's rules", unsaid)
+    def _report_earlier_fallbacks(self, shared: Shared) -> None:
+        """Log how many flows fell back while there was no supervisor."""
+        if unreported := _unreported(shared):
+            LOG.warning("since the last agent %d flows fell back to Reno's rules", unreported)
         shared.agent["reported"] = shared.count("fell_back")
 
 
@@ -221,15 +227,22 @@ def driving(
 ) -> Iterator[tuple[Supervisor, Scheme, Shared]]:
     """Load a scheme and drive its flows for as long as the `with` block: nothing is pinned, nothing stays.
 
-    name: the process's own by default. cgroups: see Scheme.
-    Raises SageccError where policy or machine will not; the machine is then as before.
+    Args:
+        policy: the artefact's folder.
+        runtime: as Supervisor's.
+        slots: the most flows at once.
+        name: the scheme's, by default one for this process alone.
+        cgroups: as Scheme's.
+
+    Raises:
+        SageccError: policy or machine cannot; the machine is then as before.
     """
     reason = why_not(*CGROUP_CAPABILITIES if cgroups else ())
     if reason:
         raise SageccError(f"{reason}; {SEE_DOCTOR}")
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor(policy, runtime, slots))
-        scheme = stack.enter_context(closing(Scheme(slots, name or own_name(), cgroups)))
+        scheme = stack.enter_context(closing(Scheme(slots, name or private_name(), cgroups)))
         scheme.register()
         stack.callback(scheme.unregister)
         shared = stack.enter_context(closing(Shared(scheme.descriptors)))

@@ -16,7 +16,7 @@ from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.execution.agent.policy_agent import policy_controller
+from sagecc.execution.lab.controllers import agent_drive, policy_controller
 from sagecc.leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
@@ -73,7 +73,7 @@ def command(
     controller = policy_controller(scheme, drawn) if policy else None
     began = time.perf_counter()
     if backend == "lab":
-        drive = controller.drive(round(decision_latency * 1000)) if controller else None
+        drive = agent_drive(controller, round(decision_latency * 1000)) if controller else None
         episode = run_episode(kernel, environment, scheme, seed, controller, drive=drive)
     else:
         episode = run_mahimahi(environment, scheme, seed)

@@ -61,7 +61,7 @@ def bpf() -> Finding:
     if kernel_scheme.missing_capabilities(*kernel_scheme.CGROUP_CAPABILITIES):
         return unneeded(NO_PRIVILEGES)
     try:
-        with closing(kernel_scheme.Scheme(1, kernel_scheme.own_name(), cgroups=True)):
+        with closing(kernel_scheme.Scheme(1, kernel_scheme.private_name(), cgroups=True)):
             return works("the kernel verified and loaded the scheme, and let go of it again")
     except SageccError as error:
         return fails(error, f"look for what forbids BPF (seccomp, lockdown, a security module); else {REPORT}")
@@ -78,7 +78,7 @@ def bpf_file_system() -> Finding:
 def control_group() -> Finding:
     """Can `sagecc exec` make a control group of version 2? One is made, and removed."""
     try:
-        own = cgroup.own_group()
+        own = cgroup.current_group()
     except SageccError as error:
         return refuses(error)
     if kernel_scheme.missing_capabilities():

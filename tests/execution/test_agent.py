@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller
 from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire

@@ -22,9 +22,10 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.task import Finished, Result, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
-from sagecc.execution.lab.lockstep import Table, lockstep
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.lockstep import BatchRunner, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
 from tests.helpers.files import hashes
 from tests.helpers.networks import network
@@ -215,8 +216,8 @@ def test_no_more_guests_than_there_is_memory_for(
     monkeypatch.setattr(Guest, "__exit__", left)
     for room_mb, expected in ((0, 1), (2 * BASE_MEMORY_MB + 60, 2), (ROOM_MB, 3)):
         most = 0
-        table = Table(kernel, tasks[:3], 3, room_mb)
-        results = {tasks[number].id: result for number, result in table.play(iter(range(3)))}
+        runner = BatchRunner(kernel, tasks[:3], 3, room_mb)
+        results = {tasks[number].id: result for number, result in runner.run(iter(range(3)))}
         assert results == {task.id: alone[task.id] for task in tasks[:3]}
         assert (most, running) == (expected, 0)
     monkeypatch.setattr(module, "room_mb", lambda memory_mb: 0)

@@ -17,7 +17,8 @@ from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.store import read_table
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, policy_drive
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.leagues.league import lab_runner
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
@@ -229,7 +230,7 @@ def test_another_order_of_observations_is_refused(orca: Path) -> None:
         policy_controller(f"policy:{orca}")
 
 
-class Watched:
+class RecordingAgent:
     """An agent that keeps what it answered."""
 
     def __init__(self, agent: PolicyAgent) -> None:
@@ -245,7 +246,7 @@ def test_in_the_lab_cubic_goes_on_between_decisions_every_20_ms(kernel: Path, or
     """An answer of 0 gives Cubic its own window back."""
 
     def play(answer: float, underlying: str) -> tuple[Episode, list[int]]:
-        watched = Watched(Stub(orca, constant(answer)).agent)
+        watched = RecordingAgent(Stub(orca, constant(answer)).agent)
         environment = network(duration_s=6)
         return run_episode(kernel, environment, "policy:x", 0, watched, drive=Drive(underlying)), watched.given
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sagecc.collector.lab.episode import run_episode
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
 from tests.conftest import ROOT

@@ -15,7 +15,8 @@ import sagecc.commands.tsne as tsne_command
 from sagecc.collector.lab.episode import run_episode
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import policy_controller
 from sagecc.leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact

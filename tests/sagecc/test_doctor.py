@@ -466,7 +466,7 @@ def test_without_privileges_what_needs_them_is_not_tried(monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel_scheme, "_capabilities", answer(0))
     monkeypatch.setattr(kernel_scheme, "Scheme", raising(AssertionError("tried")))
     monkeypatch.setattr(cgroup, "new_group", raising(AssertionError("tried")))
-    monkeypatch.setattr(cgroup, "own_group", answer(Path("/sys/fs/cgroup/mine")))
+    monkeypatch.setattr(cgroup, "current_group", answer(Path("/sys/fs/cgroup/mine")))
     assert own_kernel.privileges() == fails("CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN missing", own_kernel.AS_ROOT)
     assert own_kernel.bpf().state is State.UNNEEDED
     assert own_kernel.control_group() == unneeded(f"/sys/fs/cgroup/mine is there; {own_kernel.NO_PRIVILEGES}")
