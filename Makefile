@@ -150,7 +150,7 @@ pages: ## Fill README.md, docs/ and the pool's card with what was measured and w
 
 .PHONY: golden
 golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
-	python -m tests.collector.test_golden
+	@python -m scripts.golden
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in anew into the files with hashes

@@ -19,10 +19,11 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.common.arrays import Floats
 from sagecc.learner import config
 from sagecc.policy import artefact, runtime
 from sagecc.policy.export import export
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 
 CONFIGURATIONS = ("paper", "small")

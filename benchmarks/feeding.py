@@ -19,10 +19,11 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
+from sagecc.common.arrays import Floats
 from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
 from sagecc.learner.data import THREADS, Prefetch, WindowSampler
 from sagecc.learner.selection import Trajectories
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 
 FILE_BYTES = 17 * 10**9
 EPISODE_ROWS = 3_400

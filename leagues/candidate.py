@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_environments
+from sagecc.common.locks import locked
 from sagecc.leagues.league import Rules, lab_runner, play
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -45,8 +46,7 @@ class CandidateLeague:
     def prepare(self) -> None:
         """Collect what there is not yet of the heuristics' trajectories; of several processes one does, others wait."""
         self._raw.mkdir(parents=True, exist_ok=True)
-        with (self._raw / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._raw / ".lock", wait_s=math.inf):
             collect(self._environments, self._schemes, self._raw, self._kernel, local(self._jobs))
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import polars as pl
 from tqdm import tqdm
 
-from sagecc.leagues.transitions import BLOCK_ROWS, Ints, PoolTransitions
-from sagecc.policy.scaling import Floats
+from sagecc.common.arrays import Floats, Ints
+from sagecc.leagues.transitions import BLOCK_ROWS, PoolTransitions
 
 DISTANCE_SCHEMA = {
     "set": pl.String,

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.optional import brought_by
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats
 from sagecc.pool.features import RAW_NEEDED
 
 with brought_by("analysis"):

@@ -15,7 +15,7 @@ import polars as pl
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.collect import EpisodesFailedError, collect
-from sagecc.collector.run.store import SPOOL, partition
+from sagecc.collector.run.store import SPOOL
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -37,6 +37,7 @@ from sagecc.leagues.standings import (
     standings,
 )
 from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 LEAGUE_VERSION = "1.2"
@@ -248,8 +249,8 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
         known: dict[str, str] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         known = {}  # nothing is known of the trajectories there: they go
-    kept = {partition(raw, "", scheme).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
-    for folder in (*raw.glob("set=*/scheme=*"), *(raw / SPOOL).glob("set=*/scheme=*")):
+    kept = {Path(partition("", scheme)).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
+    for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
         if folder.name not in kept:
             shutil.rmtree(folder)
     raw.mkdir(parents=True, exist_ok=True)

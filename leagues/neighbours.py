@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sagecc.common import code
+from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.optional import brought_by
 from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
-from sagecc.leagues.transitions import SIZE, Ints, PoolTransitions
-from sagecc.policy.scaling import Floats
+from sagecc.leagues.transitions import SIZE, PoolTransitions
 
 with brought_by("analysis"):
     import faiss
@@ -39,13 +40,13 @@ CANDIDATES = 128
 PROBED = 16
 """One in so many lists is looked at, but LEAST_PROBED at least."""
 LEAST_PROBED = 16
-VERSION = 1
 
 
 def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
     """Build what there is not yet of the pool's index in a folder of `cache`; return the folder."""
-    text = f"{pool.pool.identity} {pool.space.identity} {seed} {VERSION} {DIMENSIONS} {TRAINED_ON} {SHARD_ROWS}"
-    folder = cache / f"v{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    made_by = code.identity("sagecc.leagues.neighbours")
+    text = f"{made_by} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
+    folder = cache / hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     trained = folder / "trained.faiss"
     if not trained.exists():

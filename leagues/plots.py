@@ -28,6 +28,7 @@ from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.leagues.standings import sets
@@ -42,7 +43,6 @@ SHADE = "#9aa5b1"
 
 SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
 
-Floats = npt.NDArray[np.float64]
 
 _RC: Any = {
     "font.size": 11,
@@ -192,12 +192,12 @@ def _plane(axes: Axes, points: pl.DataFrame, friendly: bool) -> None:
     axes.set_xticks(ticks, [f"{2**tick:.3g} x" for tick in ticks])
 
 
-def _frame(setter: Any, values: Floats, room: float) -> None:
+def _frame(setter: Any, values: Doubles, room: float) -> None:
     pad = room * max(float(np.ptp(values)), 0.05)
     setter(float(values.min()) - pad, float(values.max()) + pad)
 
 
-def _ellipse(points: Floats, fill: str, strong: bool) -> Ellipse:
+def _ellipse(points: Doubles, fill: str, strong: bool) -> Ellipse:
     values, vectors = np.linalg.eigh(np.cov(points.T))
     width, height = 2 * np.sqrt(np.clip(values, 0, None))
     angle = float(np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
@@ -280,11 +280,11 @@ class Track:
 class _Series:
     """A trajectory in equal bins: times (s), rates (Mbps), delay (ms, NaN where no packet left), cwnd, drops."""
 
-    t_s: Floats
-    goodput_mbps: Floats
-    capacity_mbps: Floats
-    delay_ms: Floats
-    cwnd_pkts: Floats
+    t_s: Doubles
+    goodput_mbps: Doubles
+    capacity_mbps: Doubles
+    delay_ms: Doubles
+    cwnd_pkts: Doubles
     dropped: npt.NDArray[np.bool_]
 
 

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common.errors import SageccError
 from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 
 SCORE_SCHEMA = {
@@ -72,7 +73,7 @@ def find_episodes(
     """
     wanted, found = {e.id: e for e in environments}, {}
     for root in roots:
-        for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
+        for path in sorted(root.glob(LISTINGS)):
             table = read_episodes(path, ["episode_id", "environment_id", "scheme", "seed", "rows"])
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
@@ -105,7 +106,8 @@ def read_rows(episode: Episode) -> pa.Table:
 def _demand_rows(episode: Episode, rows: int) -> None:
     if rows != episode.rows:
         raise SageccError(
-            f"{episode.folder}: episode {episode.id} has {rows} rows, {EPISODES} says {episode.rows}; collect it again"
+            f"{episode.folder}: episode {episode.id} has {rows} rows, {EPISODES_FILE} says {episode.rows};"
+            " collect it again"
         )
 
 

@@ -19,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
 from sagecc.learner.data import RowFile
-from sagecc.policy.scaling import Floats, InputTransform, Scaling, symlog
+from sagecc.policy.scaling import InputTransform, Scaling, symlog
 from sagecc.pool.features import RAW_NEEDED, Windows, derive
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
@@ -36,8 +37,6 @@ LIMIT = 10.0
 BLOCK_ROWS = 65_536
 ACTIONS = 100_000
 """About how many of the pool's rows tell the actions' mean and deviation."""
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ is made anew.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
+import math
+import os
 import shutil
 import struct
 import sys
@@ -30,22 +31,16 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from sagecc.common import code
+from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
+from sagecc.common.locks import lock
 from sagecc.common.manifest import MANIFEST, Manifest
 from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
-from sagecc.policy.scaling import Floats, Moments, symlog
-from sagecc.schemas.pool import (
-    ACTION_LOG2_LIMIT,
-    FEATURE_NAMES,
-    PARTS,
-    POOL_SCHEMA,
-    VERSION_KEY,
-    WINDOWS_KEY,
-    check_version,
-    partition_of,
-)
+from sagecc.policy.scaling import Moments, symlog
+from sagecc.schemas.partitions import PARTS, partition_of
+from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, VERSION_KEY, WINDOWS_KEY, check_version
 
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
@@ -57,8 +52,6 @@ LOWEST_RETURNS = 1e-3
 COLUMNS = len(FEATURE_NAMES) + 2
 ROW_BYTES = 4 * COLUMNS
 _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
-
-Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -255,15 +248,17 @@ def _is_made(folder: Path, code_id: str) -> bool:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _alone(path: Path) -> Iterator[None]:
     """Hold a lock that ends with this process, however it ends; wait for another's."""
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            tqdm.write("another process compiles this pool: waiting for it", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        handle = lock(path)
+    except BlockingIOError:
+        tqdm.write("another process compiles this pool: waiting for it", file=sys.stderr)
+        handle = lock(path, math.inf)
+    try:
         yield
+    finally:
+        os.close(handle)
 
 
 def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
-import yaml
-
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy.sage import NetworkSizes
@@ -39,9 +38,6 @@ INPUT_GROUPS: dict[str, Callable[[Column], bool]] = {
 
 TICK_MS = round(TICK_S * 1000)
 """Time between the pool's rows (ms)."""
-
-LATER = frozenset({"precision", "xla", "period_ms", "start_share"})
-"""Fields that came after runs were made without them: at their default, such a run is still the same one."""
 
 
 @dataclass(frozen=True)
@@ -197,14 +193,6 @@ class Config:
         elif not self.inputs or len(set(self.inputs)) < len(self.inputs):
             raise SageccError("training configuration: inputs must name at least one feature, and none twice")
 
-    def choices(self) -> dict[str, Any]:
-        """Return every field by name, but those of LATER at their default: what a run's fingerprint is made of."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in LATER or value != getattr(type(self), name)
-        }
-
     def sizes(self, inputs: int) -> NetworkSizes:
         """Return the sizes of the policy that is trained, which sees so many features."""
         return NetworkSizes(
@@ -272,10 +260,7 @@ def _read(name: str, whose: str = "") -> dict[str, Any]:
         data = Path(name).read_bytes()
     else:
         raise SageccError(f"no training configuration '{name}'{whose}: give a file or one of {', '.join(shipped())}")
-    try:
-        values = yaml.safe_load(data.decode())
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SageccError(f"training configuration {name} is not YAML: {' '.join(str(error).split())}") from error
+    values = parse(data, f"training configuration {name}")
     if not isinstance(values, dict):
         raise SageccError(f"training configuration {name}: expected 'field: value' lines")
     return values

@@ -15,9 +15,10 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 THREADS = 4

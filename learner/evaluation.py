@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.scaling import Floats
 
 Score = Callable[[Path, int], Mapping[str, float]]
 """Folder of an artefact (weights and card, no other formats) and the step it is of -> scores by name."""

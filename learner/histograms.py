@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import Transitions
-from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT
 
 SAMPLES = 200

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner import histograms
 from sagecc.learner.config import Config
@@ -23,7 +24,6 @@ from sagecc.learner.evaluation import Candidates
 from sagecc.learner.journal import Journal
 from sagecc.learner.signals import HeldSignals
 from sagecc.learner.strategy import Step, Strategy
-from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import FEATURE_NAMES
 
 DIVERGED = 1e6

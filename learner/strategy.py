@@ -23,10 +23,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.tensorflow_runtime import configure, tf
 from sagecc.learner.crr import Crr, Transitions
-from sagecc.policy.scaling import Floats
 
 Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]

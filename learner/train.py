@@ -13,11 +13,12 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagecc.common import code
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import CompiledPool, compile_pool
@@ -25,7 +26,6 @@ from sagecc.learner.config import Config
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.policy import artefact
-from sagecc.policy.scaling import Floats
 from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def train(
     control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
     provenance = {
         "fingerprint": fingerprint,
-        "training": config.choices(),
+        "training": asdict(config),
         "seed": seed,
         "value_range": list(value_range),
         "pool": {
@@ -172,7 +172,7 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     looks = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([config.choices(), seed, pool_identity, *looks], sort_keys=True)
+    text = json.dumps([asdict(config), seed, pool_identity, *looks], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -235,7 +235,7 @@ def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPoo
                 path.replace(aside / path.name)
         described.replace(aside / described.name)
     with write_atomically(described) as path:
-        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": config.choices()}
+        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": asdict(config)}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 

@@ -3,8 +3,8 @@
 
 Reading one needs no TensorFlow. The card says what the policy sees (where observations come from, their names in
 order, their scaling), what it does (the action map), how often, and on top of which scheme; what kind of network it
-is; where it came from (configuration, seed, pool) and its final metrics. docs/reference/formats.md has the format.
-Nothing here knows one kind of observation from another: who runs a policy says which it can offer
+is; where it came from (configuration, seed, pool) and its final metrics. docs/reference/formats.md describes the
+format. Nothing here knows one kind of observation from another: who runs a policy says which it can offer
 (execution.agent.sources).
 """
 
@@ -24,12 +24,13 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from sagecc.common import shipped
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.policy.inference import Network, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, InputTransform, Scaling
+from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 
 FORMAT_VERSION = "2.1"

@@ -15,14 +15,12 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.machine_code import compiled
 from sagecc.policy.inference import LAYER_NORM_EPSILON
 from sagecc.policy.matrix import Layer, product
-from sagecc.policy.scaling import Floats, Scaling
-
-Doubles = npt.NDArray[np.float64]
+from sagecc.policy.scaling import Scaling
 
 LN2 = math.log(2)
 LN2_HIGH = 0.693147180369123816490
@@ -194,7 +192,7 @@ def scaled(scaling: Scaling, x: Floats) -> Floats:
 
 
 class ExactOps:
-    """learner.inference's Ops on float32 arrays, contiguous by row.
+    """policy.inference's Ops on float32 arrays, contiguous by row.
 
     Weights are laid out anew when they are first used, so they must not be changed in place afterwards.
     """

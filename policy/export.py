@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from sagecc.common.arrays import Floats
 from sagecc.common.optional import brought_by
 from sagecc.common.tensorflow_runtime import quietly, tf
 from sagecc.policy.artefact import INT8, LITERT, ONNX, Exported
 from sagecc.policy.inference import LAYER_NORM_EPSILON, Network, NumpyOps
 from sagecc.policy.runtime import OUTPUTS, Step, litert_network, onnx_network
-from sagecc.policy.scaling import Floats
 
 with brought_by("train"):
     import onnx
@@ -104,7 +104,7 @@ def _values(sizes: dict[str, int]) -> list[Any]:
 
 
 class TensorFlowOps:
-    """learner.inference's Ops on TensorFlow tensors, of operations that LiteRT has."""
+    """policy.inference's Ops on TensorFlow tensors, of operations that LiteRT has."""
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
         """X w + b."""
@@ -151,7 +151,7 @@ class TensorFlowOps:
 
 
 class OnnxOps:
-    """learner.inference's Ops as nodes of an ONNX graph; tensors are names."""
+    """policy.inference's Ops as nodes of an ONNX graph; tensors are names."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []

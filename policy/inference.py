@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sagecc.policy.scaling import Floats
+from sagecc.common.arrays import Floats
 
 LAYER_NORM_EPSILON = 1e-5
 """Sonnet's."""

@@ -20,8 +20,8 @@ from numba import types
 from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
 
+from sagecc.common.arrays import Floats
 from sagecc.common.machine_code import compiled
-from sagecc.policy.scaling import Floats
 
 LANES, VECTORS = 16, 2
 COLUMNS = LANES * VECTORS

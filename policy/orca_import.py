@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
 from sagecc.policy.tensorflow_checkpoint import prefix_of, read
 
 ORIGIN = "orca"

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.optional import brought_by
 from sagecc.policy.artefact import INT8, LITERT, ONNX, PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
-from sagecc.policy.scaling import Floats
 
 Step = Callable[[Floats, Floats], tuple[Floats, Floats, Floats, Floats]]
 """Observation [B, F], unscaled, and hidden state [B, H] -> logits, loc, scale [B, K], next hidden state [B, H]."""

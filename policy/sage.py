@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sagecc.common.arrays import Floats
 from sagecc.policy.inference import Ops
-from sagecc.policy.scaling import Floats
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats
+
 InputTransform = Literal["none", "linear", "symlog"]
 """What is done to an observation before it is shifted and scaled; `linear` does nothing, `none` not even these."""
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

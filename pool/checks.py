@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -36,16 +35,16 @@ from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
+from sagecc.common.parts import Runs
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
 from sagecc.pool.features import Windows
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition, partition_of
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
     EPISODE_COLUMNS,
-    EPISODES_FILE,
     KERNEL_KEY,
-    PARTS,
     POOL_EPISODE_SCHEMA,
     POOL_VERSION,
     REWARD_ALIGNMENTS,
@@ -55,8 +54,6 @@ from sagecc.schemas.pool import (
     check_version,
     dictionary,
     is_same_major,
-    partition,
-    partition_of,
     pool_columns,
     pool_schema,
 )
@@ -477,10 +474,8 @@ class _PartitionCheck:
     def _check_rows(self, table: pa.Table, notes: _Notes) -> None:
         if not table.num_rows:
             return
-        runs = pc.run_end_encode(table["episode_id"].combine_chunks())
-        ids: list[str] = runs.values.to_pylist()
-        ends = runs.run_ends.to_numpy().astype(np.int64)
-        starts = np.concatenate([[0], ends[:-1]])
+        runs = Runs(table["episode_id"])
+        ids, starts, ends = runs.values, runs.starts, runs.starts + runs.lengths
         step = table["step"].to_numpy()
 
         def where(row: int) -> str:

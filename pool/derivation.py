@@ -22,24 +22,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.store import EPISODES, KERNEL, read_episodes, reading
+from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common import code
 from sagecc.common.errors import SageccError
-from sagecc.common.files import naming, sha256_file, sync, write_atomically
+from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import NOTES, FileEntry, Manifest
+from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, chosen
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
 from sagecc.pool.reward import friendliness, power
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTITIONS, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
-    EPISODES_FILE,
     FEATURE_NAMES,
     INPUT_KEY,
     KERNEL_KEY,
@@ -50,7 +50,6 @@ from sagecc.schemas.pool import (
     VERSION_KEY,
     WINDOWS_KEY,
     dictionary,
-    partition,
     pool_schema,
 )
 from sagecc.schemas.raw import RAW_SCHEMA
@@ -59,10 +58,14 @@ ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
 _RAW_SCHEMA = chosen(RAW_SCHEMA, _RAW_COLUMNS)
-_ENCODINGS: Mapping[str, str] = MappingProxyType(
+_PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
-        "step": "DELTA_BINARY_PACKED",
-        **{f.name: "BYTE_STREAM_SPLIT" for f in POOL_SCHEMA if pa.types.is_floating(f.type)},
+        "write_page_checksum": True,
+        "use_dictionary": ["episode_id"],
+        "column_encoding": {
+            "step": "DELTA_BINARY_PACKED",
+            **{f.name: "BYTE_STREAM_SPLIT" for f in POOL_SCHEMA if pa.types.is_floating(f.type)},
+        },
     }
 )
 
@@ -114,10 +117,10 @@ def build_pool(
     Partitions that `raw` no longer has are removed. Raises SageccError, naming the file, for raw data that is
     missing, damaged, unsorted or of another version; partitions already finished stay.
     """
-    folders = sorted(path.relative_to(raw) for path in raw.glob("set=*/scheme=*") if path.is_dir())
+    folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir())
     if not folders:
         raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
-    if any(out.glob(f"set=*/scheme=*/{EPISODES}")):
+    if any(out.glob(LISTINGS)):
         raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
@@ -161,9 +164,12 @@ class _Partition:
         self._raw, self._pool, self._options, self._derivation = raw, out, options, derivation
         self.files: dict[str, FileEntry] = {}
         self._parts = sorted(raw.glob("part-*.parquet"))
-        listing = raw / EPISODES
+        self._reading = raw
+        listing = raw / EPISODES_FILE
         if not listing.exists():
-            raise SageccError(f"{raw} has no {EPISODES}: its collection is not finished; run 'sagecc collect' again")
+            raise SageccError(
+                f"{raw} has no {EPISODES_FILE}: its collection is not finished; run 'sagecc collect' again"
+            )
         self.episodes = sorted(
             read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
         )
@@ -234,9 +240,9 @@ class _Partition:
             file = pq.ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=["episode_id", "reward"])
-                runs = _Runs(table["episode_id"])
+                runs = Runs(table["episode_id"])
                 totals = np.add.reduceat(table["reward"].to_numpy().astype(np.float64), runs.starts)
-                for name, total in zip(runs.ids, totals, strict=True):
+                for name, total in zip(runs.values, totals, strict=True):
                     sums[name] = sums.get(name, 0.0) + float(total)
         return sums
 
@@ -247,12 +253,13 @@ class _Partition:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
         meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
         expected = iter(self.episodes)
-        with _Writer(self._fresh, pool_schema(self._options.windows.ticks).with_metadata(meta)) as writer:
-            for path, table in self._whole_episodes():
+        schema = pool_schema(self._options.windows.ticks).with_metadata(meta)
+        with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:
+            for table in whole_runs(self._groups(), "episode_id"):
                 if stop.is_set():
                     return
-                runs = _Runs(table["episode_id"])
-                self._check(path, table, runs, expected)
+                runs = Runs(table["episode_id"])
+                self._check(self._reading, table, runs, expected)
                 if table.num_rows > features.shape[1]:
                     features = np.empty((FEATURES, table.num_rows), np.float32)
                 writer.write(self._transitions(table, runs, features))
@@ -268,26 +275,15 @@ class _Partition:
                 pass
         return self._parts
 
-    def _whole_episodes(self) -> Iterator[tuple[Path, pa.Table]]:
-        """Yield tables of whole episodes (a row group and what was left before it), with the file read last."""
-        rest: list[pa.Table] = []
-        path = self._raw
+    def _groups(self) -> Iterator[pa.Table]:
+        """Yield the raw files' row groups; `_reading` is the file of the last one."""
         for path in self._parts:
+            self._reading = path
             with reading(path, _RAW_SCHEMA) as file:
                 for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
-                    if not table.num_rows:
-                        continue
-                    last = _Runs(table["episode_id"]).starts[-1]
-                    whole = pa.concat_tables([*rest, table.slice(0, last)])
-                    if last or (rest and rest[-1]["episode_id"][0] != table["episode_id"][0]):
-                        yield path, whole
-                        rest = []
-                    rest.append(table.slice(last))
-        if rest:
-            yield path, pa.concat_tables(rest)
+                    yield file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
 
-    def _check(self, path: Path, table: pa.Table, runs: _Runs, expected: Iterator[dict[str, Any]]) -> None:
+    def _check(self, path: Path, table: pa.Table, runs: Runs, expected: Iterator[dict[str, Any]]) -> None:
         """Check that these are the expected episodes, whole and in order."""
         for name in _RAW_COLUMNS:
             if table[name].null_count:
@@ -295,15 +291,16 @@ class _Partition:
         step, time, cwnd = (table[name].to_numpy() for name in ("step", "t_s", "cwnd_pkts"))
         good = (step == np.arange(len(step)) - np.repeat(runs.starts, runs.lengths)) & (cwnd > 0)
         good[1:] &= (np.diff(time) > 0) | (step[1:] == 0)
-        for name, start, length in zip(runs.ids, runs.starts, runs.lengths, strict=True):
+        for name, start, length in zip(runs.values, runs.starts, runs.lengths, strict=True):
             wanted = next(expected, {"episode_id": "nothing", "rows": 0})
             if name != wanted["episode_id"]:
                 raise SageccError(
-                    f"{path}: episode {name} where {EPISODES} has {wanted['episode_id']} (by name); collect it again"
+                    f"{path}: episode {name} where {EPISODES_FILE} has {wanted['episode_id']} (by name);"
+                    " collect it again"
                 )
             if length != wanted["rows"] or length < 2:
                 raise SageccError(
-                    f"{path}: episode {name} has {length} rows, {EPISODES} says {wanted['rows']}"
+                    f"{path}: episode {name} has {length} rows, {EPISODES_FILE} says {wanted['rows']}"
                     " (two at least make a transition); collect it again"
                 )
             if not good[start : start + length].all():
@@ -312,7 +309,7 @@ class _Partition:
                     f"{path}: episode {name}, row {row}: rows out of order or a window of 0; collect it again"
                 )
 
-    def _transitions(self, table: pa.Table, runs: _Runs, out: npt.NDArray[np.float32]) -> pa.Table:
+    def _transitions(self, table: pa.Table, runs: Runs, out: npt.NDArray[np.float32]) -> pa.Table:
         """Return the pool's rows of whole episodes: each raw row but the last of its episode."""
         rows = table.num_rows
         first = np.zeros(rows, np.bool_)
@@ -333,81 +330,13 @@ class _Partition:
         found["is_last"] = ~followed[follows]
         return pa.table(found, schema=POOL_SCHEMA)
 
-    def _rewards(self, runs: _Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the reward measured at each row [n]."""
-        environments = [self._environments[self._environment_of[name]] for name in runs.ids]
+        environments = [self._environments[self._environment_of[name]] for name in runs.values]
         rate, loss, capacity, rtt_rate = measured
         flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
         single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
         return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
-
-
-class _Runs:
-    """Runs of equal episode ids [k]: the ids, their first rows and their lengths."""
-
-    def __init__(self, ids: pa.ChunkedArray) -> None:
-        runs = pc.run_end_encode(ids.combine_chunks())
-        ends = runs.run_ends.to_numpy().astype(np.int64)
-        self.ids: list[str] = runs.values.to_pylist()
-        self.starts: npt.NDArray[np.int64] = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        self.lengths: npt.NDArray[np.int64] = ends - self.starts
-
-
-class _Writer:
-    """Writes part-NNN.parquet files of full row groups; a new file once one has reached FILE_BYTES."""
-
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        self._folder, self._schema = folder, schema
-        self._pending: list[pa.Table] = []
-        self._rows = self._files = 0
-        self._sink: pa.NativeFile | None = None
-        self._path = folder
-        self._writer: pq.ParquetWriter | None = None
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows."""
-        self._pending.append(table)
-        self._rows += table.num_rows
-        while self._rows >= ROW_GROUP_ROWS:
-            self._flush(ROW_GROUP_ROWS)
-
-    def _flush(self, rows: int) -> None:
-        table = pa.concat_tables(self._pending)
-        self._pending = [table.slice(rows)]
-        self._rows -= rows
-        with naming(self._path):
-            if self._writer is None:
-                self._path = self._folder / f"part-{self._files:03}.parquet"
-                self._sink = pa.OSFile(str(self._path), "wb")
-                self._writer = pq.ParquetWriter(
-                    self._sink,
-                    self._schema,
-                    compression="zstd",
-                    use_dictionary=["episode_id"],
-                    column_encoding=dict(_ENCODINGS),
-                    write_page_checksum=True,
-                )
-            self._writer.write_table(table.slice(0, rows).cast(self._schema), row_group_size=ROW_GROUP_ROWS)
-        if self._sink is not None and self._sink.tell() >= FILE_BYTES:
-            self._close()
-
-    def _close(self) -> None:
-        if self._writer is None or self._sink is None:
-            return
-        with naming(self._path):
-            self._writer.close()
-            self._sink.close()
-            sync(self._path)
-        self._writer = self._sink = None
-        self._files += 1
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None and self._rows:
-            self._flush(self._rows)
-        self._close()
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:
@@ -433,7 +362,7 @@ def _clear_leftovers(out: Path) -> None:
 
 def _remove_vanished(out: Path, keep: set[Path]) -> int:
     """Remove partitions that are not to be kept; return how many."""
-    vanished = [path for path in out.glob("set=*/scheme=*") if path not in keep]
+    vanished = [path for path in out.glob(PARTITIONS) if path not in keep]
     for path in vanished:
         shutil.rmtree(path)
         (out / NOTES / path.relative_to(out)).unlink(missing_ok=True)

@@ -10,8 +10,9 @@ import duckdb
 import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
-from sagecc.common.tables import UNREADABLE, first_line
-from sagecc.schemas.pool import EPISODES_FILE, PARTS, VERSION_KEY, check_version
+from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
+from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
@@ -41,6 +42,7 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
         listing,
         _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode(errors="replace"),
     )
+    _check_first(pool)
     if raw is not None:
         _check_raw(raw)
     if league is not None and not (league / LEAGUE_FILE).exists():
@@ -64,7 +66,7 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
 
 def has_raw(folder: Path) -> bool:
     """Whether a folder holds raw trajectories."""
-    return any(folder.glob(PARTS)) and any(folder.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    return any(folder.glob(PARTS)) and any(folder.glob(LISTINGS))
 
 
 def has_league(folder: Path) -> bool:
@@ -84,8 +86,21 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: s
         raise SageccError(f"the {what} at {folder} cannot be opened ({first_line(error)}): {again}") from error
 
 
+def _check_first(pool: Path) -> None:
+    """Raise SageccError where the pool's first file lacks a column: DuckDB takes the columns of all from it."""
+    path = min(pool.glob(PARTS), default=None)
+    if path is None:
+        return  # DuckDB says so
+    try:
+        fault = column_fault(pq.read_schema(path), POOL_SCHEMA)
+    except UNREADABLE as error:
+        fault = f"cannot be read ({first_line(error)})"
+    if fault:
+        raise SageccError(f"{path} {fault}: derive the pool again with 'sagecc pool'")
+
+
 def _check_raw(raw: Path) -> None:
-    listings = sorted(raw.glob(f"set=*/scheme=*/{EPISODES_FILE}"))
+    listings = sorted(raw.glob(LISTINGS))
     if not listings or not has_raw(raw):
         raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
     for path in listings:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import errno
 import importlib
 import os
@@ -19,6 +18,7 @@ from typing import NoReturn
 import click
 
 from sagecc.common.errors import SageccError
+from sagecc.common.processes import end_with_parent
 
 COMMANDS = Path(__file__).parent / "commands"
 ORDER = ("doctor", "schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")
@@ -33,8 +33,6 @@ MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
 """What the machine refused: reported in one line even where Python does not know the file."""
-
-PR_SET_PDEATHSIG = 1
 
 
 class LazyGroup(click.Group):
@@ -89,7 +87,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """
     signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
-        _die_with_parent()
+        end_with_parent()  # a second run could otherwise start beside what a killed `dvc repro` left running
     with _errors_in_one_line():
         status = cli.main(args, prog_name="sagecc", standalone_mode=False)
         sys.stdout.flush()
@@ -101,11 +99,6 @@ def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signum, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, GRACE_S)  # the alarm's default action ends the process
     sys.exit(128 + signum)
-
-
-def _die_with_parent() -> None:
-    """A stage ends with its `dvc repro`: a second one could otherwise start beside what a killed one left running."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager

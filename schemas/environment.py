@@ -55,6 +55,14 @@ class DelayStep:
 
 
 @dataclass(frozen=True)
+class LossStep:
+    """From `t_s` on a packet is lost with probability `loss`."""
+
+    t_s: float
+    loss: float
+
+
+@dataclass(frozen=True)
 class Trace:
     """Moments (ms since the episode began) at which 1500 bytes may leave; repeated from the last one on.
 
@@ -90,9 +98,10 @@ class Link:
     delay_ms: propagation; delays: its later changes.
     queue_bytes, queue_packets: limits of the queue (IP bytes, the packet being sent included); None: no limit.
     discipline: what is dropped; target_ms and interval_ms are the parameters of CoDel, PIE and BoDe (its bound).
-    loss: probability that a packet is lost before the queue.
+    loss: probability that a packet is lost before the queue; losses: its later changes.
     jitter_ms: each packet's propagation differs by up to +- this, uniformly; packets stay in order unless
-    `jitter_reorders`. grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
+    `jitter_reorders`. delay_reorders: packets overtake others where the delay falls, as netem's do.
+    grain_ms: packets leave only at multiples of it, as from an emulator that wakes so often.
     """
 
     rates: tuple[RateStep, ...] = ()
@@ -108,6 +117,8 @@ class Link:
     jitter_ms: float = 0.0
     jitter_reorders: bool = False
     grain_ms: float = 0.0
+    losses: tuple[LossStep, ...] = ()
+    delay_reorders: bool = False
 
     def __post_init__(self) -> None:
         rates, delays = self.rates, self.delays
@@ -149,7 +160,19 @@ class Link:
                 f"{name} must be at least {MIN_PARAMETER_MS} and at most {MAX_MS} ms",
             )
         _require(not self.jitter_reorders or self.jitter_ms > 0, "jitter_reorders needs jitter_ms above 0")
-        _require(0 <= self.loss < 1, "the loss probability must be at least 0 and below 1")
+        _require(not self.delay_reorders or bool(delays), "delay_reorders needs delays that change")
+        _require(
+            not (self.delay_reorders and self.jitter_ms) or self.jitter_reorders,
+            "delay_reorders and jitter_ms need jitter_reorders too: both make packets overtake, or neither",
+        )
+        _require(
+            all(0 <= loss < 1 for loss in (self.loss, *(step.loss for step in self.losses))),
+            "the loss probability must be at least 0 and below 1",
+        )
+        _require(
+            all(step.t_s > 0 for step in self.losses[:1]), "a change of loss must come after 0 s: loss is the first"
+        )
+        _check_times(tuple(step.t_s for step in self.losses), "changes of loss")
 
     def rate_mbps_at(self, t_s: float) -> float:
         """Return the rate (Mbps) in force at `t_s` seconds; a trace's mean; infinity without a limit."""
@@ -445,6 +468,7 @@ def _link(raw: dict[str, Any]) -> Link:
     return Link(
         rates=tuple(RateStep(**r) for r in own.pop("rates", ())),
         delays=tuple(DelayStep(**d) for d in own.pop("delays", ())),
+        losses=tuple(LossStep(**step) for step in own.pop("losses", ())),
         trace=Trace(trace["name"], tuple(trace["opportunities_ms"])) if trace else None,
         **own,
     )

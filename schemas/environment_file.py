@@ -9,17 +9,17 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from sagecc.common import shipped
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import (
     MAX_FLOWS,
@@ -30,6 +30,7 @@ from sagecc.schemas.environment import (
     Environment,
     Flow,
     Link,
+    LossStep,
     RateStep,
     Reward,
     Trace,
@@ -66,6 +67,13 @@ class DelayStepPart(_Part):
     delay_ms: Number = Field(description="the propagation takes this long (ms)")
 
 
+class LossStepPart(_Part):
+    """A probability of loss from a moment on."""
+
+    t_s: Number = Field(description="from this moment on (s)")
+    loss: Number = Field(description="a packet is lost before the queue with this probability")
+
+
 class TracePart(_Part):
     """A trace within the file."""
 
@@ -100,8 +108,12 @@ class LinkPart(_Part):
     target_ms: Number | None = Field(default=None, description="delay target of codel and pie, bound of bode (ms)")
     interval_ms: Number | None = Field(default=None, description="interval of codel and pie (ms)")
     loss: Number = Field(default=0.0, description="probability that a packet is lost before the queue")
+    losses: tuple[LossStepPart, ...] = Field(default=(), description="later changes of that probability")
     jitter_ms: Number = Field(default=0.0, description="each packet's propagation differs by up to +- this (ms)")
     jitter_reorders: Flag = Field(default=False, description="whether jitter may change the packets' order")
+    delay_reorders: Flag = Field(
+        default=False, description="whether packets overtake others where the delay falls, as netem's do"
+    )
     grain_ms: Number = Field(default=0.0, description="packets leave only at multiples of this (ms)")
 
 
@@ -156,7 +168,7 @@ def load_environment(path: Path) -> Environment:
     Raises SageccError, one line naming the file, the place in it and what to do.
     """
     path = shipped.environment(path)
-    document = _parse(path)
+    document = parse(path.read_bytes(), str(path))
     try:
         part = EnvironmentPart.model_validate(document)
     except ValidationError as error:
@@ -234,7 +246,7 @@ def _directions(path: Path, part: EnvironmentPart) -> tuple[tuple[LinkPart, ...]
 
 _SAME = (
     *("delay_ms", "queue_bytes", "queue_packets", "discipline", "target_ms", "interval_ms"),
-    *("loss", "jitter_ms", "jitter_reorders", "grain_ms"),
+    *("loss", "jitter_ms", "jitter_reorders", "delay_reorders", "grain_ms"),
 )
 """Fields that a LinkPart and a Link share as they are."""
 
@@ -251,6 +263,7 @@ def _link(path: Path, where: str, part: LinkPart, rtt_ms: float) -> Link:
             rates=steps,
             trace=_trace(path, part.trace),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
+            losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
             **{name: getattr(part, name) for name in _SAME},
         )
         if part.queue_bdp is None:
@@ -285,45 +298,6 @@ def _at(path: Path, where: str = "") -> Iterator[None]:
         raise SageccError(f"{path}: {place}{str(error).removeprefix('environment: ')}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML whose keys are unique, and in which 1e-3 is a number."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for index, key in enumerate(keys):
-            if any(key.value == earlier.value for earlier in keys[:index]):
-                raise yaml.MarkedYAMLError(None, None, f"the key '{key.value}' stands here twice", key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), [*"-+0123456789"]
-)
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    for index, (key, _) in enumerate(pairs):
-        if any(key == earlier for earlier, _ in pairs[:index]):
-            raise ValueError(f"the key '{key}' stands in one object twice")
-    return dict(pairs)
-
-
-def _parse(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            return json.loads(text, object_pairs_hook=_unique)
-        return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise SageccError(f"{path}{line}: no YAML: {error.problem or error.context}") from None
-    except json.JSONDecodeError as error:
-        raise SageccError(f"{path}, line {error.lineno}: no JSON: {error.msg}") from None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise SageccError(f"{path}: cannot be read: {error}") from None
-
-
 _PARTS: Mapping[str, type[_Part]] = MappingProxyType(
     {
         "": EnvironmentPart,
@@ -331,6 +305,7 @@ _PARTS: Mapping[str, type[_Part]] = MappingProxyType(
         "return_links": LinkPart,
         "rates": RateStepPart,
         "delays": DelayStepPart,
+        "losses": LossStepPart,
         "trace": TracePart,
         "flow": FlowPart,
         "cross": CrossPart,

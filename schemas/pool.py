@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -23,8 +22,6 @@ KERNEL_KEY = b"sagecc.kernel"
 """What every file's metadata says: version, observation windows, pairing of rewards, what it was derived from, and, of
 rows, the identity of the kernel that ran the episodes."""
 
-PARTS = "set=*/scheme=*/part-*.parquet"
-EPISODES_FILE = "episodes.parquet"
 COLUMNS_FILE = "columns.parquet"
 """The data dictionary, for readers that have only the files."""
 
@@ -208,22 +205,6 @@ def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"]) -> pa.Table:
             "high": pa.array([column.high for _, column in told], pa.float64()),
         }
     )
-
-
-def partition(set_name: str, scheme: str) -> str:
-    """Return the folder of one set and scheme; what a folder's name cannot hold is percent-encoded, as Hive has it."""
-    return f"set={quote(set_name, safe=_PLAIN)}/scheme={quote(scheme, safe=_PLAIN)}"
-
-
-def partition_of(part: Path) -> tuple[str, str]:
-    """Return set and scheme of a part file, or of any file in a partition's folder."""
-    names = (folder.name.partition("=")[2] for folder in (part.parent.parent, part.parent))
-    set_name, scheme = (unquote(name) for name in names)
-    return set_name, scheme
-
-
-_PLAIN = ":+,@"
-"""What stays as it is in a folder's name, beside letters, digits and `-._~`."""
 
 
 def check_version(path: Path, version: str, what: str = "pool") -> None:

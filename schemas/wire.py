@@ -6,7 +6,8 @@ here are what the host reads. The first record in either direction carries MAGIC
 
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 a cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
-ROUTE x routes, FLOW x flows. In lockstep, one ACTION a controlled flow after each tick.
+ROUTE x routes, FLOW x flows, LOSS to the end (by link and time). In lockstep, one ACTION per controlled flow after
+each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 
@@ -70,13 +71,14 @@ LINK_FIELDS: Fields = (
     ("jitter_ns", "u64"),
     ("grain_ns", "u64"),
     ("seed", "u64"),  # of loss, jitter and PIE
-    ("loss", "u32"),  # share of LOSS_ONE
+    ("loss", "u32"),  # share of LOSS_ONE, up to the first LOSS of this link
     ("discipline", "u16"),
-    ("reorder", "u16"),  # 1: jitter may reorder packets
+    ("reorder", "u16"),  # 1: packets leave the line in the order of their delays, not of their coming
 )
 RATE_FIELDS: Fields = (("t_ns", "u64"), ("bits_per_s", "u64"))
 DELAY_FIELDS: Fields = (("t_ns", "u64"), ("delay_ns", "u64"))
 OPPORTUNITY_FIELDS: Fields = (("t_ns", "u64"),)
+LOSS_FIELDS: Fields = (("t_ns", "u64"), ("link", "u32"), ("loss", "u32"))  # a later change of a link's loss
 ROUTE_FIELDS: Fields = (("node", "u32"), ("destination", "u32"), ("cable", "u32"), ("pad", "u32"))
 FLOW_FIELDS: Fields = (
     ("scheme", "char16"),
@@ -142,6 +144,7 @@ _STRUCTS: dict[str, Fields] = {
     "rate": RATE_FIELDS,
     "delay": DELAY_FIELDS,
     "opportunity": OPPORTUNITY_FIELDS,
+    "loss": LOSS_FIELDS,
     "route": ROUTE_FIELDS,
     "flow": FLOW_FIELDS,
     "hello": HELLO_FIELDS,
@@ -164,6 +167,7 @@ LINK = _dtype(LINK_FIELDS)
 RATE = _dtype(RATE_FIELDS)
 DELAY = _dtype(DELAY_FIELDS)
 OPPORTUNITY = _dtype(OPPORTUNITY_FIELDS)
+LOSS = _dtype(LOSS_FIELDS)
 ROUTE = _dtype(ROUTE_FIELDS)
 FLOW = _dtype(FLOW_FIELDS)
 HELLO = _dtype(HELLO_FIELDS)

@@ -12,7 +12,8 @@ import mlcroissant as mlc
 import pyarrow as pa
 
 from sagecc.pool.exports.about import AUTHOR, CITATION, SUMMARY, TAGS, TITLE
-from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS, POOL_VERSION, Column
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS
+from sagecc.schemas.pool import EPISODE_COLUMNS, POOL_COLUMNS, POOL_VERSION, Column
 from scripts.dataset_card import FOLDER, LICENCE_URL, LIMITS, USES, measured
 
 PAGE = FOLDER / "croissant.json"

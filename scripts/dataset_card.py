@@ -12,7 +12,8 @@ import yaml
 
 from sagecc.pool.exports.about import CITATION, PAPER, SUMMARY, TITLE
 from sagecc.pool.exports.to_huggingface import header
-from sagecc.schemas.pool import COLUMNS_FILE, EPISODES_FILE, FEATURE_NAMES, PARTS, POOL_VERSION, WINDOWS_TICKS
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS
+from sagecc.schemas.pool import COLUMNS_FILE, FEATURE_NAMES, POOL_VERSION, WINDOWS_TICKS
 from sagecc.schemas.schemes import SCHEMES
 from scripts.templates import ROOT, whole
 

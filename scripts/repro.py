@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import fcntl
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +19,8 @@ from dvc.utils import strictyaml
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.locks import lock
+from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,8 +37,6 @@ PATIENCE_S = 20.0
 STAGE_SHELL = "/bin/bash"
 """What DVC runs a stage with: it puts the command in its own place, where dash stays as its parent and outlives DVC."""
 
-PR_SET_PDEATHSIG = 1
-
 
 def main() -> int:
     """Run; return the exit status."""
@@ -48,7 +44,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help=f"Run the stages of {FULL} instead, and print no table.")
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
     arguments = parser.parse_args()
-    die_with_parent()
+    end_with_parent()
     try:
         with only_one(ROOT / ".dvc" / "tmp" / "repro.lock") as held:
             remove_leftovers(ROOT)
@@ -69,11 +65,6 @@ def main() -> int:
     return status
 
 
-def die_with_parent() -> None:
-    """End with whoever started this process, even if that is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def dvc_repro(root: Path, held: int, targets: Sequence[str] = ()) -> int:
     """Run `dvc repro` (of dvc.yaml, if there are no targets), which keeps the lock `held` while it lives.
 
@@ -84,7 +75,7 @@ def dvc_repro(root: Path, held: int, targets: Sequence[str] = ()) -> int:
         cwd=root,
         env={**os.environ, "SHELL": STAGE_SHELL},
         pass_fds=(held,),
-        preexec_fn=die_with_parent,
+        preexec_fn=end_with_parent,
     ) as dvc:
         while True:
             try:
@@ -101,17 +92,14 @@ def only_one(path: Path) -> Iterator[int]:
     Raises SageccError if another run goes on.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise SageccError("another 'make repro' runs in this folder; wait for it or end it") from None
-                time.sleep(0.2)
-        yield file.fileno()
+    try:
+        handle = lock(path, PATIENCE_S)
+    except BlockingIOError:
+        raise SageccError("another 'make repro' runs in this folder; wait for it or end it") from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def remove_leftovers(root: Path) -> None:
@@ -119,10 +107,10 @@ def remove_leftovers(root: Path) -> None:
     holders = root / ".dvc" / "tmp" / "rwlock"
     if holders.exists() and not any(is_dvc(pid) for pid in lock_holders(holders)):
         holders.unlink()
-    for lock in (root / name for name in LOCKS):
-        if lock.exists() and not is_whole(lock):
-            print(f"make repro: {lock} was cut short by a killed run; what was done is not lost", file=sys.stderr)
-            lock.unlink()
+    for path in (root / name for name in LOCKS):
+        if path.exists() and not is_whole(path):
+            print(f"make repro: {path} was cut short by a killed run; what was done is not lost", file=sys.stderr)
+            path.unlink()
 
 
 def lock_holders(path: Path) -> set[int]:

@@ -55,7 +55,7 @@ def runtime(name: str, extra: str = "") -> Step:
 RUNTIME = """
 import sys
 import numpy as np
-from sagecc.learner import runtime
+from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.common.errors import SageccError
 policy = PolicyArtefact.load("sagecc-1")

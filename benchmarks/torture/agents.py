@@ -27,7 +27,8 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.cgroup import PREFIX
 from sagecc.execution.stock.kernel_scheme import SCHEME
-from tests.helpers.stock import Network, Transfer, bpf_filesystem, save_still_policy, scheme_in_use
+from tests.helpers.policies import save_still_policy
+from tests.helpers.stock import Network, Transfer, bpf_filesystem, scheme_in_use
 
 RATE_MBPS, QUEUE_PACKETS = 12, 40
 FLOWS = 8

@@ -12,9 +12,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from safetensors import SafetensorError, safe_open
 
-from sagecc.collector.run.store import EPISODES, SPOOL
+from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SAGECC = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "sagecc"]
@@ -91,16 +92,16 @@ def lost(before: Finished, after: Finished) -> list[str]:
 def _episodes(raw: Path) -> Finished:
     """Finished episodes: those that wait in the spool, and those in partitions."""
     names = [path.stem for path in (raw / SPOOL).rglob("[!.]*.arrow")]
-    for listing in raw.glob(f"set=*/scheme=*/{EPISODES}"):
+    for listing in raw.glob(LISTINGS):
         names += [name.replace("/", "_") for name in pq.read_table(listing, columns=["episode_id"])[0].to_pylist()]
-    for listing in raw.glob(f"set=*/.tmp-scheme=*/{EPISODES}"):  # killed between the two renames
+    for listing in raw.glob(f"set=*/.tmp-scheme=*/{EPISODES_FILE}"):  # killed between the two renames
         names += [name.replace("/", "_") for name in pq.read_table(listing, columns=["episode_id"])[0].to_pylist()]
     return dict.fromkeys(names, 0)
 
 
 def _partitions(pool: Path) -> Finished:
     """Finished partitions' files, each with what tells it from one that was written anew."""
-    parts = ((path, path.stat()) for path in pool.glob("set=*/scheme=*/part-*.parquet"))
+    parts = ((path, path.stat()) for path in pool.glob(PARTS))
     return {f"{path.relative_to(pool)} {at.st_ino} {at.st_mtime_ns}": 0 for path, at in parts}
 
 

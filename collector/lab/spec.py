@@ -103,7 +103,7 @@ def episode_spec(
         for flow, name in enumerate(schemes)
     ]
     cables, sources, routes = _topology(environment, everyone)
-    links, rates, delays, opportunities = _links(cables, seed)
+    links, rates, delays, opportunities, losses = _links(cables, seed)
     sndbufs = [_sndbuf_bytes(environment, flow) for flow in everyone]
 
     ends = np.zeros(len(cables), wire.CABLE)
@@ -128,7 +128,7 @@ def episode_spec(
     head["nodes"], head["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
     head["rates"], head["delays"], head["opportunities"] = len(rates), len(delays), len(opportunities)
     head["routes"], head["flows"], head["packet_delays"] = len(routes), len(flows), packet_delays
-    body = b"".join(part.tobytes() for part in (ends, links, rates, delays, opportunities, routes, flows))
+    body = b"".join(part.tobytes() for part in (ends, links, rates, delays, opportunities, routes, flows, losses))
     head["bytes"] = head.nbytes + len(body)
     return EpisodeSpec(
         name=episode_id(environment.id, scheme, seed),
@@ -184,12 +184,13 @@ def _topology(
 
 
 def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
-    """Return LINK (two a cable), and the RATE, DELAY and OPPORTUNITY arrays they point into."""
+    """Return LINK (two a cable), the RATE, DELAY and OPPORTUNITY arrays they point into, and LOSS."""
     directions = [link for cable in cables for link in (cable.towards_b, cable.towards_a)]
     array = np.zeros(len(directions), wire.LINK)
     rates: list[tuple[int, int]] = []
     delays: list[tuple[int, int]] = []
     opportunities: list[int] = []
+    losses: list[tuple[int, int, int]] = []
     for index, (record, link) in enumerate(zip(array, directions, strict=True)):
         record["first_rate"], record["rates"] = len(rates), len(link.rates)
         record["first_delay"], record["delays"] = len(delays), 1 + len(link.delays)
@@ -207,12 +208,24 @@ def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
         interval_ms = INTERVAL_MS.get(link.discipline, 0) if link.interval_ms is None else link.interval_ms
         record["target_ns"], record["interval_ns"] = _ms_to_ns(target_ms), _ms_to_ns(interval_ms)
         record["jitter_ns"], record["grain_ns"] = _ms_to_ns(link.jitter_ms), _ms_to_ns(link.grain_ms)
-        record["loss"] = min(round(link.loss * wire.LOSS_ONE), wire.LOSS_ONE - 1)
+        record["loss"] = _share(link.loss)
+        losses += [(_ns(step.t_s), index, _share(step.loss)) for step in link.losses]
         record["discipline"] = wire.DISCIPLINES.index(link.discipline)
-        record["reorder"] = link.jitter_reorders
-        random = link.loss or link.jitter_ms or link.discipline == "pie"
+        record["reorder"] = link.jitter_reorders or link.delay_reorders
+        random = link.loss or link.losses or link.jitter_ms or link.discipline == "pie"
         record["seed"] = link_seed(seed, index) if random else 0
-    return array, np.array(rates, wire.RATE), np.array(delays, wire.DELAY), np.array(opportunities, wire.OPPORTUNITY)
+    return (
+        array,
+        np.array(rates, wire.RATE),
+        np.array(delays, wire.DELAY),
+        np.array(opportunities, wire.OPPORTUNITY),
+        np.array(losses, wire.LOSS),
+    )
+
+
+def _share(loss: float) -> int:
+    """Return a probability as a share of LOSS_ONE that 32 bits hold."""
+    return min(round(loss * wire.LOSS_ONE), wire.LOSS_ONE - 1)
 
 
 def _in_flight_bytes(environment: Environment, flow: Flow) -> float:

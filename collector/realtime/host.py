@@ -31,7 +31,6 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime.endpoint import Specification
 from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import (
-    Ints,
     LinkLog,
     check_host_scheme,
     lives_s,
@@ -41,6 +40,7 @@ from sagecc.collector.realtime.record import (
     send_buffer_bytes,
     unsupported,
 )
+from sagecc.common.arrays import Ints
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.environment import MTU_BYTES, Environment, episode_id
 from sagecc.schemas.raw import TICK_S

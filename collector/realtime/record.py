@@ -16,12 +16,11 @@ import pyarrow as pa
 from sagecc.collector.lab.episode import Episode, FlowSummary, Received, shared_jain_index
 from sagecc.collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
 from sagecc.collector.realtime.limits import limits
+from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, Link, bdp_bytes
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 from sagecc.schemas.schemes import POLICY_PREFIX
-
-Ints = npt.NDArray[np.int64]
 
 _FIELDS = (
     ("ca_state", "u1", 1),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import pickle
@@ -18,6 +17,7 @@ from typing import Protocol
 
 from sagecc.collector.run.task import Result, Task, attempt
 from sagecc.common.errors import SageccError
+from sagecc.common.processes import end_with_parent
 
 WORTH_S = 1.0
 """CPU time of episodes that pays for a process of its own, which takes about 0.4 s to start."""
@@ -27,7 +27,6 @@ WORKER_KILLED = "a worker was killed; finished episodes are kept: start again to
 ASK = "which?"
 """A worker's question for its next task."""
 
-PR_SET_PDEATHSIG = 1
 
 Results = Generator[tuple[Task, Result], None, None]
 
@@ -154,7 +153,7 @@ def _asked(end: Connection) -> Iterator[int]:
 
 def _die_with_parent() -> None:
     """A worker whose collector was killed, or has been just now, must not go on: nobody would wait for it."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():
         os._exit(1)

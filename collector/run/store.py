@@ -3,42 +3,46 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.common.errors import SageccError
-from sagecc.common.files import naming, sync, write_atomically
+from sagecc.common.files import sync, write_atomically
+from sagecc.common.locks import lock
+from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 24 * ROW_GROUP_ROWS
 """Near 100 MB a file."""
 
+_PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "write_page_checksum": True,
+        "use_dictionary": ["episode_id"],
+        "column_encoding": dict.fromkeys((*(name for name, *_ in COUNTERS), "step"), "DELTA_BINARY_PACKED")
+        | {"t_s": "BYTE_STREAM_SPLIT"},
+    }
+)
+
 SPOOL = ".spool"
-EPISODES = "episodes.parquet"
 SUMMARY = b"sagecc.episode"
 KERNEL = b"sagecc.kernel"
 """The identity of the kernel that ran the episodes (collector.kernel.identity)."""
-
-
-def partition(out: Path, set_name: str, scheme: str) -> Path:
-    """Return the folder of one set and scheme; a policy's path becomes one plain name."""
-    return out / f"set={set_name}" / f"scheme={scheme.replace('/', '_')}"
 
 
 def pack(episode: Episode, kernel: str) -> bytes:
@@ -55,7 +59,7 @@ class Partition:
     """The episodes of one set and scheme, all run by kernels of one identity; held by one collector at a time."""
 
     def __init__(self, out: Path, set_name: str, scheme: str, kernel: str) -> None:
-        self._folder = partition(out, set_name, scheme)
+        self._folder = out / partition(set_name, scheme)
         self._spool = out / SPOOL / self._folder.relative_to(out)
         self._fresh = self._folder.with_name(f".tmp-{self._folder.name}")
         self._kernel = kernel.encode()
@@ -69,20 +73,14 @@ class Partition:
         while True:
             self._spool.mkdir(parents=True, exist_ok=True)
             try:
-                handle = os.open(self._spool, os.O_RDONLY)
+                handle = lock(self._spool)
             except FileNotFoundError:  # another collector has just tidied up
                 continue
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
+            with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), self._spool.stat()):
                     return handle
-            except BlockingIOError:
-                os.close(handle)
-                raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
-            except FileNotFoundError:
-                pass
-            except OSError:  # a file system without locks
-                return handle
             os.close(handle)
 
     def __exit__(self, *_: object) -> None:
@@ -94,9 +92,9 @@ class Partition:
     @cached_property
     def _stored(self) -> dict[str, dict[str, Any]]:
         """The summaries of the partition's files by episode id; none if they are of another kernel."""
-        if not self._folder.exists() and (self._fresh / EPISODES).exists():
+        if not self._folder.exists() and (self._fresh / EPISODES_FILE).exists():
             self._fresh.rename(self._folder)  # killed between the two renames of assemble()
-        path = self._folder / EPISODES
+        path = self._folder / EPISODES_FILE
         if not path.exists():
             return {}
         table = read_table(path)
@@ -171,13 +169,18 @@ class Partition:
         self._fresh.mkdir(parents=True)
         old = _old_rows(self._folder) if self._stored else iter(())
         summaries = []
-        with _Parts(self._fresh, self._kernel) as parts:
+        meta = {KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()}
+        with PartWriter(
+            self._fresh, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
+        ) as parts:
             for name in ids:
                 summary, rows = self._read_spooled(name) or (self._stored.get(name), self._find(old, name))
                 summaries.append(summary)
+                if parts.rows + rows.num_rows > FILE_ROWS:  # an episode never spans two files
+                    parts.end_file()
                 parts.write(rows)
-        schema = EPISODE_SCHEMA.with_metadata({KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()})
-        with write_atomically(self._fresh / EPISODES) as beside:
+        schema = EPISODE_SCHEMA.with_metadata(meta)
+        with write_atomically(self._fresh / EPISODES_FILE) as beside:
             summary = pa.Table.from_pylist(summaries, schema=schema)
             pq.write_table(summary, beside, compression="zstd", write_page_checksum=True)
 
@@ -200,93 +203,22 @@ class Partition:
 def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
     """Yield (id, rows) of each episode in a partition's files; holds no more than two row groups."""
     for path in sorted(folder.glob("part-*.parquet")):
-        rest = RAW_SCHEMA.empty_table()
         with reading(path, RAW_SCHEMA) as file:
-            for index in range(file.num_row_groups):
-                rest = pa.concat_tables([rest, file.read_row_group(index, RAW_SCHEMA.names).cast(RAW_SCHEMA)])
-                *whole, rest = _split(rest)
-                for rows in whole:
-                    yield rows["episode_id"][0].as_py(), rows
-        if len(rest):
-            yield rest["episode_id"][0].as_py(), rest
-
-
-def _split(table: pa.Table) -> list[pa.Table]:
-    """Split rows where the episode changes."""
-    ids = table["episode_id"].combine_chunks()
-    changes = pc.indices_nonzero(pc.not_equal(ids[1:], ids[:-1])).to_pylist()
-    starts = [0, *(index + 1 for index in changes), len(ids)]
-    return [table.slice(start, end - start) for start, end in pairwise(starts)]
-
-
-class _Parts:
-    """Writes rows into part-NNN.parquet files of full row groups."""
-
-    def __init__(self, folder: Path, kernel: bytes) -> None:
-        meta = {KERNEL: kernel, b"sagecc.raw_version": RAW_VERSION.encode()}
-        self._folder, self._schema = folder, RAW_SCHEMA.with_metadata(meta)
-        self._pending: list[pa.Table] = []
-        self._rows = 0
-        self._in_file = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._files = 0
-        self._path = folder
-
-    def __enter__(self) -> _Parts:
-        return self
-
-    def write(self, rows: pa.Table) -> None:
-        """Append one episode; an episode never spans two files."""
-        if self._in_file + rows.num_rows > FILE_ROWS:
-            self._close()
-        self._pending.append(rows)
-        self._rows += rows.num_rows
-        self._in_file += rows.num_rows
-        if self._rows >= ROW_GROUP_ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        if self._writer is None:
-            integers = {name: "DELTA_BINARY_PACKED" for name, *_ in COUNTERS} | {"step": "DELTA_BINARY_PACKED"}
-            self._path = self._folder / f"part-{self._files:03}.parquet"
-            self._writer = pq.ParquetWriter(
-                self._path,
-                self._schema,
-                compression="zstd",
-                write_page_checksum=True,
-                use_dictionary=["episode_id"],
-                column_encoding=integers | {"t_s": "BYTE_STREAM_SPLIT"},
+            groups = (
+                file.read_row_group(index, RAW_SCHEMA.names).cast(RAW_SCHEMA) for index in range(file.num_row_groups)
             )
-        table = pa.concat_tables(self._pending).cast(self._schema)
-        with naming(self._path):
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        self._pending, self._rows = [], 0
-
-    def _close(self) -> None:
-        self._flush()
-        if self._writer is not None:
-            with naming(self._path):
-                self._writer.close()
-                sync(self._path)
-            self._writer, self._files, self._in_file = None, self._files + 1, 0
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._close()
-        elif self._writer is not None:
-            self._writer.close()
+            for rows in whole_runs(groups, "episode_id"):
+                yield from Runs(rows["episode_id"]).slices(rows)
 
 
 def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
-    """Read a partition's EPISODES, or some of its columns; a damaged one is a SageccError that names it."""
+    """Read a partition's EPISODES_FILE, or some of its columns; a damaged one is a SageccError that names it."""
     with reading(path, chosen(EPISODE_SCHEMA, columns)) as file:
         return checked_episodes(path, file.read(columns), columns)
 
 
 def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
-    """Return the table of EPISODES at `path`; SageccError where it lacks a column or a value that it must have."""
+    """Return the table of EPISODES_FILE at `path`; SageccError where it lacks a column or a value that it must have."""
     fault = column_fault(table.schema, chosen(EPISODE_SCHEMA, columns))
     fault = fault or next((f"misses values of '{name}'" for name in columns if table[name].null_count), None)
     if fault:

@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.execution.agent.window import CongestionWindows, Doubles, Ints, pacing_rates
+from sagecc.common.arrays import Doubles, Ints
+from sagecc.execution.agent.window import CongestionWindows, pacing_rates
 from sagecc.policy import exact
 from sagecc.policy.artefact import Control
 

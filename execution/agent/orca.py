@@ -26,13 +26,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.orca import HISTORY, OBSERVATIONS, STATISTICS
-from sagecc.policy.scaling import Floats
 
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 HEADER_BYTES = 52

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.collector.lab.spec import Drive
+from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import OWN_WINDOW, Starting, action_of
 from sagecc.execution.agent.sources import source_of
-from sagecc.execution.agent.window import Ints
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.raw import TICK_S

@@ -9,15 +9,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.orca import OrcaReports
 from sagecc.policy import orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE, PolicyArtefact
-from sagecc.policy.scaling import Floats
 from sagecc.pool.features import FeatureTracker, Windows
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 

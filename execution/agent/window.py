@@ -10,10 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.machine_code import compiled
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 
 UNLIMITED = 0
 """Pacing rate of a flow that has no RTT sample yet."""

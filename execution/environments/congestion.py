@@ -10,14 +10,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.execution.environments.flows import (
-    Floats,
-    Flows,
-    action_space,
-    checked,
-    counters,
-    last_tick_ns,
-)
+from sagecc.common.arrays import Floats
+from sagecc.execution.environments.flows import Flows, action_space, checked, counters, last_tick_ns
 from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
 from sagecc.pool.spaces import observation_space

@@ -7,11 +7,11 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
+from sagecc.common.arrays import Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.window import CongestionWindows, Doubles, Ints
+from sagecc.execution.agent.window import CongestionWindows
 from sagecc.execution.environments.lab import Samples
 from sagecc.policy import exact
 from sagecc.policy.artefact import Control
@@ -20,8 +20,6 @@ from sagecc.pool.reward import friendliness, power
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow
 from sagecc.schemas.raw import COUNTERS, TICK_S
-
-Floats = npt.NDArray[np.float32]
 
 COUNTER_NAMES = tuple(name for name, *_ in COUNTERS)
 

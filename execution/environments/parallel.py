@@ -14,15 +14,9 @@ from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
 
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.execution.environments.flows import (
-    Floats,
-    Flows,
-    action_space,
-    checked,
-    counters,
-    last_tick_ns,
-)
+from sagecc.execution.environments.flows import Flows, action_space, checked, counters, last_tick_ns
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import Networks, draw, networks
 from sagecc.pool.spaces import observation_space

@@ -18,16 +18,9 @@ from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sagecc.common.arrays import Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.window import Doubles, Ints
-from sagecc.execution.environments.flows import (
-    COUNTER_NAMES,
-    Floats,
-    Flows,
-    action_space,
-    checked,
-    last_tick_ns,
-)
+from sagecc.execution.environments.flows import COUNTER_NAMES, Flows, action_space, checked, last_tick_ns
 from sagecc.execution.environments.lab import Lab, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Networks, chosen, draw, networks
 from sagecc.pool.spaces import observation_space

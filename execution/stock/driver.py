@@ -23,17 +23,19 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
+from sagecc.common.processes import end_with_parent
 from sagecc.execution.agent.actions import OWN_WINDOW
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.stock.shared import ROW, STALL_NS, Descriptors, Ints, Shared
+from sagecc.execution.stock.shared import ROW, STALL_NS, Descriptors, Shared
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.raw import TICK_S
 
 TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+PR_SET_NO_NEW_PRIVS = 38
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 AUTO, LITERT = "auto", "litert"
@@ -227,7 +229,7 @@ def main() -> int:
     """Run the agent; return the exit status."""
     parent = os.getppid()
     drop_privileges()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent()
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: signals.append(number))

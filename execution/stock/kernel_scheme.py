@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import platform
 import re
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.common.locks import lock
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
 
@@ -241,12 +241,12 @@ def pinned(folder: Path) -> Descriptors:
 @contextmanager
 def only_agent(folder: Path) -> Iterator[None]:
     """Be the only agent of what is pinned under `folder`; raises SageccError where there is one."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        handle = lock(folder)
     except BlockingIOError:
         raise SageccError(f"another agent drives the flows of {folder}: end it first") from None
+    try:
+        yield
     finally:
         os.close(handle)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common.arrays import Ints
 from sagecc.execution.stock import libbpf
 
 STALL_NS = 200_000_000
@@ -64,7 +65,6 @@ COUNTS = np.dtype([(name, "<u8") for name in ("flows", "ended", "without_slot", 
 """Since the programs were loaded. fell_back: from the policy to Reno's rules; resumed: from them to the policy."""
 
 Structured = npt.NDArray[np.void]
-Ints = npt.NDArray[np.int64]
 
 
 class Descriptors(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from sagecc.collector.kernel.identity import join_identities
-from sagecc.collector.run.store import EPISODES, read_episodes
+from sagecc.collector.run.store import read_episodes
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
@@ -23,6 +23,7 @@ from sagecc.leagues.report.contents import Analysis, Contents, in_order, trainin
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import Episode, find_episodes
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import LISTINGS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 TABLES = ("scores", "breakdown")
@@ -74,7 +75,7 @@ def _environments(roots: Iterable[Path], ids: set[str]) -> list[Environment]:
     """Return the environments of these ids that have an episode under one of the roots."""
     found: dict[str, Environment] = {}
     for root in roots:
-        for path in sorted(root.glob(f"set=*/scheme=*/{EPISODES}")):
+        for path in sorted(root.glob(LISTINGS)):
             table = read_episodes(path, ["environment_id", "environment"])
             for row in table.to_pylist():
                 if row["environment_id"] in ids and row["environment_id"] not in found:

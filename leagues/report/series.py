@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.common.tables import first_line
 from sagecc.leagues.plots import bin_width
@@ -33,8 +33,6 @@ MOST_TRAJECTORIES = 1500
 _COUNTERS = ("received_bytes", "link_capacity_bytes", "link_packets", "link_delay_ns", "link_drops")
 _SLACK = 1e-6  # of a bin: ticks are whole nanoseconds, bins' edges decimal fractions of a second
 
-Floats = npt.NDArray[np.float64]
-
 
 def choose(environments: Sequence[Environment], count: int, named: Sequence[str] = ()) -> list[Environment]:
     """Return the environments named and others, `count` in all, in the order given: spread evenly over each set.
@@ -50,14 +48,14 @@ def choose(environments: Sequence[Environment], count: int, named: Sequence[str]
     return [e for e in environments if e.id in chosen]
 
 
-def binned(environments: Sequence[Environment], episodes: Mapping[tuple[str, str], Episode]) -> dict[str, Floats]:
+def binned(environments: Sequence[Environment], episodes: Mapping[tuple[str, str], Episode]) -> dict[str, Doubles]:
     """Return each episode's QUANTITIES and the link's capacity (Mbps) in bins of time: [5, bins], by episode id.
 
     Bin i of an environment ends at (first + i + 1) times its width (`grid`); NaN where no tick or no packet fell.
     """
     by_id = {e.id: e for e in environments}
     wanted = [e for (environment, _), e in episodes.items() if environment in by_id]
-    found: dict[str, Floats] = {}
+    found: dict[str, Doubles] = {}
     for folder in sorted({e.folder for e in wanted}):
         here = [episode for episode in wanted if episode.folder == folder]
         ticks = scan(folder, here, ["episode_id", "t_s", "cwnd_pkts", *_COUNTERS])
@@ -90,7 +88,7 @@ def _bins(folder: Path, ticks: pl.LazyFrame, ids: Sequence[str], width: float) -
         raise SageccError(f"{folder}: {why}; collect them again") from error
 
 
-def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Floats]:
+def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Doubles]:
     """Turn bins into rates: what a counter grew by between the last ticks of two bins, over the time between them."""
 
     def grown(name: str) -> pl.Expr:
@@ -114,7 +112,7 @@ def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Floats]:
     return found
 
 
-def pack(series: Sequence[Floats]) -> tuple[list[float], str]:
+def pack(series: Sequence[Doubles]) -> tuple[list[float], str]:
     """Return each series' largest value, and all of them as levels of it in base64 (see the module)."""
     tops, levels = [], []
     for values in series:

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.parts import Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, chosen, column_fault, first_line
+from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
-    EPISODES_FILE,
     FEATURE_NAMES,
     INPUT_KEY,
     POOL_EPISODE_SCHEMA,
@@ -27,10 +28,7 @@ from sagecc.schemas.pool import (
     VERSION_KEY,
     WINDOWS_KEY,
     check_version,
-    partition,
 )
-
-Floats = npt.NDArray[np.float32]
 
 ACTIONS = {
     "log2": "log2(cwnd_(t+1) / cwnd_t), as the lab's Gymnasium environment takes it",
@@ -104,41 +102,28 @@ class Source:
     def _partition(self, folder: Path, wanted: Sequence[Mapping[str, Any]]) -> Iterator[Episode]:
         expected = iter(wanted)
         about = next(expected, None)
-        pieces: list[pa.Table] = []
-        for name, piece in self._runs(folder):
-            if about is None:
-                return
-            if name != about["episode_id"]:
-                if pieces or name > about["episode_id"]:
-                    break
-                continue
-            pieces.append(piece)
-            rows = sum(len(part) for part in pieces)
-            if rows > about["rows"]:
-                break
-            if rows == about["rows"]:
-                yield self._episode(folder, about, pa.concat_tables(pieces))
-                about, pieces = next(expected, None), []
+        for table in whole_runs(self._groups(folder), "episode_id"):
+            for name, rows in Runs(table["episode_id"]).slices(table):
+                if about is None:
+                    return
+                if name < about["episode_id"]:  # not asked for
+                    continue
+                if name != about["episode_id"] or len(rows) != about["rows"]:
+                    raise _rows_missing(folder, about)
+                yield self._episode(folder, about, rows)
+                about = next(expected, None)
         if about is not None:
-            raise SageccError(
-                f"{folder}: the {about['rows']} rows of episode {about['episode_id']} are not there as"
-                f" {EPISODES_FILE} says; look with 'sagecc pool check'"
-            )
+            raise _rows_missing(folder, about)
 
-    def _runs(self, folder: Path) -> Iterator[tuple[str, pa.Table]]:
-        """Yield runs of rows of one episode each; an episode may come in several, one after another."""
+    def _groups(self, folder: Path) -> Iterator[pa.Table]:
+        """Yield the row groups of a partition's files."""
         for path in sorted(folder.glob("part-*.parquet")):
             try:
                 file = pq.ParquetFile(path, page_checksum_verification=True)
                 check_version(path, (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode())
                 _refuse_columns(path, file.schema_arrow, chosen(POOL_SCHEMA, _READ))
                 for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=list(_READ))
-                    runs = pc.run_end_encode(table["episode_id"].combine_chunks())
-                    begin = 0
-                    for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-                        yield name, table.slice(begin, end - begin)
-                        begin = end
+                    yield file.read_row_group(group, columns=list(_READ)).replace_schema_metadata(None)
             except UNREADABLE as error:
                 raise SageccError(
                     f"{path} cannot be read ({first_line(error)}); look with 'sagecc pool check'"
@@ -185,6 +170,13 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> Source:
     keys = (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, INPUT_KEY)
     about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode(errors="replace") for key in keys}
     return Source(pool, action, about, chosen)
+
+
+def _rows_missing(folder: Path, about: Mapping[str, Any]) -> SageccError:
+    return SageccError(
+        f"{folder}: the {about['rows']} rows of episode {about['episode_id']} are not there as {EPISODES_FILE} says;"
+        " look with 'sagecc pool check'"
+    )
 
 
 def _refuse_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:

@@ -7,9 +7,9 @@ Configurations: `transitions` (a row a tick, the default), one for each set alon
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from sagecc.common.files import naming
 from sagecc.common.optional import library
+from sagecc.common.parts import PartWriter
 from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
 from sagecc.pool.exports.episodes import Episode, Source
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
@@ -47,15 +47,29 @@ EPISODE_SCHEMA = pa.schema([pa.field(column.name, column.dtype) for column in EP
 _FLOATS = ("t_s", "observation.list.element", "action", "reward")
 
 
+_PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {"use_dictionary": ["episode_id", "set", "scheme"], "use_byte_stream_split": list(_FLOATS)}
+)
+
+
 def write(folder: Path, source: Source, advance: Callable[[int], object]) -> str:
     """Write the files and the card; return how to read them."""
     datasets = library("datasets", "huggingface")
-    files: Counter[str] = Counter()
+    written: dict[str, int] = {}  # files of each stem: two schemes may have one plain name
     for (set_name, scheme), batches in _by_partition(source, advance):
         stem = f"{plain(set_name)}/{plain(scheme)}"
-        with _Files(folder / "transitions", stem, files, _annotated(datasets, SCHEMA)) as out:
+        with PartWriter(
+            folder / "transitions",
+            _annotated(datasets, SCHEMA),
+            ROW_GROUP_ROWS,
+            _PARQUET_OPTIONS,
+            stem=stem,
+            first=written.get(stem, 0),
+            file_rows=FILE_ROWS,
+        ) as out:
             for batch in batches:
                 out.write(batch)
+        written[stem] = out.next_number
     table = pa.Table.from_pylist(list(source.listing), schema=EPISODE_SCHEMA)
     pq.write_table(table.cast(_annotated(datasets, EPISODE_SCHEMA)), folder / "episodes.parquet", compression="zstd")
     (folder / "README.md").write_text(card(source))
@@ -101,60 +115,6 @@ def _table(episode: Episode) -> pa.Table:
         },
         schema=SCHEMA,
     )
-
-
-class _Files:
-    """Writes `stem`-NNN.parquet of full row groups. files: how many there are of each stem, from earlier ones on."""
-
-    def __init__(self, folder: Path, stem: str, files: Counter[str], schema: pa.Schema) -> None:
-        self._folder, self._stem, self._files, self._schema = folder, stem, files, schema
-        self._pending: list[pa.Table] = []
-        self._rows = self._written = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._path = folder
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows."""
-        self._pending.append(table)
-        self._rows += len(table)
-        while self._rows >= ROW_GROUP_ROWS:
-            self._flush(ROW_GROUP_ROWS)
-
-    def _flush(self, rows: int) -> None:
-        table = pa.concat_tables(self._pending)
-        self._pending = [table.slice(rows)]
-        self._rows -= rows
-        if self._writer is None:
-            self._path = self._folder / f"{self._stem}-{self._files[self._stem]:03}.parquet"
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._files[self._stem] += 1
-            self._written = 0
-            self._writer = pq.ParquetWriter(
-                self._path,
-                self._schema,
-                compression="zstd",
-                use_dictionary=["episode_id", "set", "scheme"],
-                use_byte_stream_split=list(_FLOATS),
-            )
-        with naming(self._path):
-            self._writer.write_table(table.slice(0, rows).cast(self._schema))
-        self._written += rows
-        if self._written >= FILE_ROWS:
-            self._close()
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            with naming(self._path):
-                self._writer.close()
-        self._writer = None
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None and self._rows:
-            self._flush(self._rows)
-        self._close()
 
 
 def size_category(rows: int) -> str:

@@ -38,8 +38,8 @@ def command(policy: Path | None, runtime: str, flows: int, load_only: bool, owne
     """Put a policy in charge of every socket that uses the scheme sagecc_pure on this machine's own kernel.
 
     Loads the scheme where it is not loaded yet (as root), then drives until it is ended. Without an agent the
-    sockets follow Reno's rules; `sagecc detach` removes the scheme. docs/guide/deploy.md says what is safe and
-    what is not.
+    sockets follow Reno's rules; `sagecc detach` removes the scheme. docs/guide/deploy.md says what is safe and what is
+    not.
     """
     log_to_stderr()
     if load_only == (policy is not None) or (owner and not load_only):

@@ -46,7 +46,8 @@ from sagecc.schemas.schemes import POLICY_PREFIX
     type=click.Choice(["score", "rate"]),
     default="rate",
     show_default=True,
-    help="What the margin means in Set II: on the distance from the fair share, or the rate (docs/method/leagues.md).",
+    help="What the margin means in Set II: on the distance from the fair share, or on the rate"
+    " (docs/method/leagues.md).",
 )
 @click.option(
     "--jobs",

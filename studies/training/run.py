@@ -8,14 +8,14 @@ side: each takes the runs that no other is at.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_environments
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
 from sagecc.leagues.league import League, lab_runner, play, save
 from sagecc.leagues.report.files import write_beside
@@ -172,19 +173,6 @@ def is_done(path: Path, fingerprint: str) -> bool:
     return bool(result.get("fingerprint") == fingerprint and "failure" not in result)
 
 
-@contextmanager
-def held(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock that dies with its holder. Yields False where another has it and `wait` is off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-
-
 def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
     """Do the chosen runs that are not done; return the names of those whose training failed."""
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
@@ -197,8 +185,11 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
         pool = pools[run.pool].select(run.config.data)
         fingerprint = run.fingerprint(pool.identity, identity, plan.leagues)
         target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
-        with held(folder / ".lock", wait=False) as ours:
-            if not ours:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(locked(folder / ".lock"))
+            except BlockingIOError:
                 _say(f"{run.name}: another process is at it")
                 continue
             if is_done(target, fingerprint):
@@ -217,7 +208,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
 
 
 def _collect_heuristics(plan: Plan, kernel: Path, jobs: int) -> None:
-    with held(ARTEFACTS / ".lock-heuristics", wait=True):
+    with locked(ARTEFACTS / ".lock-heuristics", wait_s=math.inf):
         for profile, raw in plan.leagues.items():
             collect(profile_environments(profile), tuple(SCHEMES), raw, kernel, local(jobs))
 

@@ -7,21 +7,21 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from sagecc.collector.run.grid import profile_environments
+from sagecc.common import code
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import Config, load
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1
 
-RUN_VERSION = 2
-"""Raised by hand when the same run would train another policy: here bytes decide, not code, for a run takes hours."""
+CODE = ("sagecc.learner.train", "sagecc.leagues.candidate")
+"""What trains a policy and what scores it: the code that decides a result (common.code)."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,18 @@ class Run:
     keep_best: KeepBest | None = None
 
     def fingerprint(self, pool_identity: str, kernel_identity: str, leagues: Mapping[str, Path]) -> str:
-        """Return what two runs share if the later one need not be done: policy, kernel and leagues are the same.
-
-        Fields at their default are left out, so that a new option whose default changes nothing repeats nothing.
-        """
-        config = _differing(asdict(self.config), _defaults())
+        """Return what two runs share where the later one need not be done: policy, code, kernel and leagues."""
         played = {profile: [e.id for e in profile_environments(profile)] for profile in leagues}
         chosen = [asdict(self.keep_best)] if self.keep_best else []
-        decides = [RUN_VERSION, config, self.seed, pool_identity, kernel_identity, played, *chosen]
+        decides = [
+            code.identity(*CODE),
+            asdict(self.config),
+            self.seed,
+            pool_identity,
+            kernel_identity,
+            played,
+            *chosen,
+        ]
         text = json.dumps(decides, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -77,11 +81,9 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = parse(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise SageccError(f"{path}: there is no such file of runs") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SageccError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "runs": dict})
     if lacking := [name for name in ("base", "pool", "leagues", "runs") if not values.get(name)]:
         raise SageccError(f"{path}: '{lacking[0]}' is missing or empty")
@@ -137,15 +139,6 @@ def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, 
         if type(value) is not kinds[name]:
             raise SageccError(f"{where}: '{name}' must be of type {kinds[name].__name__}, not {value!r}")
     return values
-
-
-def _defaults() -> dict[str, Any]:
-    """Return a configuration's fields that have a default, as asdict gives them."""
-    return {
-        field.name: asdict(field.default) if field.name == "data" else field.default
-        for field in fields(Config)
-        if field.default is not MISSING
-    }
 
 
 def _differing(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

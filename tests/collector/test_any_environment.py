@@ -38,7 +38,7 @@ def test_any_environment_runs(kernel: Path, environment: Environment) -> None:
 
 def delays_ms(recording: Recording, flow: int) -> npt.NDArray[np.float64]:
     mine = recording.packets["delay"][recording.packets["flow"] == flow]
-    return mine * (wire.DELAY_UNIT_NS / 1e6)
+    return np.asarray(mine * (wire.DELAY_UNIT_NS / 1e6), np.float64)
 
 
 def check(environment: Environment, flow: Flow, samples: npt.NDArray[np.void], delays: npt.NDArray[np.float64]) -> None:
@@ -47,7 +47,7 @@ def check(environment: Environment, flow: Flow, samples: npt.NDArray[np.void], d
     assert t_s[-1] <= environment.stop_of(flow) + 1e-9
     for counter in RISING:
         assert np.all(np.diff(samples[counter].astype(np.int64)) >= 0), counter
-    last = {name: int(samples[-1][name]) for name in samples.dtype.names}
+    last = {name: int(samples[-1][name]) for name in samples.dtype.names or ()}
     assert last["received_bytes"] <= last["link_bytes"] <= last["link_packets"] * wire.OPPORTUNITY_BYTES
     assert last["link_bytes"] <= last["link_capacity_bytes"] + wire.OPPORTUNITY_BYTES
     path = [environment.links[index] for index in environment.path(flow)]

@@ -17,8 +17,8 @@ import pytest
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
-
-from .conftest import Play, Run, network
+from tests.collector.conftest import Play, Run
+from tests.helpers.networks import network
 
 MARGIN = 0.99
 PAYLOAD = 1448 / 1500

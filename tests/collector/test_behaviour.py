@@ -18,9 +18,8 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.collector.run.grid import set_two
 from sagecc.schemas.environment import Environment, RateStep
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-
-from .conftest import Play
-from .conftest import network as dumbbell_of
+from tests.collector.conftest import Play
+from tests.helpers.networks import network as dumbbell_of
 
 CWR, RECOVERY = 2, 3
 """icsk_ca_state: CWR is a reduction without a loss."""

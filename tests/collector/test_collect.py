@@ -30,23 +30,19 @@ from sagecc.collector.run import engines, store
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.grid import set_one
-from sagecc.collector.run.store import SPOOL, Partition, pack, partition, read_table
+from sagecc.collector.run.store import SPOOL, Partition, pack, read_table
 from sagecc.collector.run.task import Finished, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.common.files import sha256_file
 from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
-
-from .conftest import network
+from tests.helpers.files import hashes
+from tests.helpers.networks import network
+from tests.helpers.policies import broken_policy
 
 ENVIRONMENTS = tuple(network(mbps, 20, 1, 3) for mbps in (12, 24, 36))
 SCHEMES = ("cubic", "bbr")
-
-
-def hashes(out: Path) -> dict[str, str]:
-    files = sorted(path for path in out.rglob("*") if path.is_file())
-    return {str(path.relative_to(out)): sha256_file(path) for path in files}
 
 
 def constant_window(scheme: str) -> Controller:
@@ -80,7 +76,7 @@ def test_same_files_in_any_order_with_any_number_of_processes(kernel: Path, tmp_
 
 def test_what_is_stored(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
-    folder = partition(tmp_path, "custom", "cubic")
+    folder = tmp_path / partition("custom", "cubic")
     table = read_table(folder / "part-000.parquet")
     assert table.schema.equals(RAW_SCHEMA)
     names = table["episode_id"].to_pylist()
@@ -141,7 +137,7 @@ def test_a_killed_collector_goes_on_where_it_was(kernel: Path, tmp_path: Path) -
 
 def test_killed_between_the_two_renames(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    folder = partition(tmp_path, "custom", "cubic")
+    folder = tmp_path / partition("custom", "cubic")
     before = hashes(tmp_path)
     folder.rename(folder.with_name(f".tmp-{folder.name}"))
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
@@ -162,14 +158,10 @@ def test_a_failed_episode_is_named_and_the_others_are_kept(kernel: Path, tmp_pat
     assert [path.parent.name for path in tmp_path.rglob("episodes.parquet")] == ["scheme=cubic"]
 
 
-def broken_policy(scheme: str) -> Controller:
-    raise SageccError(f"{scheme}: cannot be loaded")
-
-
 def test_policies_are_collected_too(kernel: Path, tmp_path: Path) -> None:
     names = ("policy:models/a",)
     collect(ENVIRONMENTS[:2], names, tmp_path, kernel, local(2), progress=False, controllers=constant_window)
-    table = read_table(tmp_path / "set=custom" / "scheme=policy:models_a" / "part-000.parquet")
+    table = read_table(tmp_path / "set=custom" / "scheme=policy:models%2Fa" / "part-000.parquet")
     assert set(table["cwnd_pkts"].to_pylist()) <= {10, 20}
     again = Partition(tmp_path, "custom", names[0], identity_of_source("pure")).stored()
     assert set(again) == {f"{e.id}.policy:models/a.0" for e in ENVIRONMENTS[:2]}
@@ -335,7 +327,7 @@ def synthetic_episode(environment: Environment, length: int) -> Episode:
 def test_an_episode_of_another_specification_is_run_again(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(2), progress=False)
     before = hashes(tmp_path)
-    path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
+    path = tmp_path / partition("custom", "cubic") / "episodes.parquet"
     table = pq.read_table(path)
     digests = table["spec_sha256"].to_pylist()
     assert len(set(digests)) == len(ENVIRONMENTS)
@@ -372,7 +364,7 @@ def test_a_full_disk_stops_with_the_file_named_and_leaves_no_half_file(kernel: P
 
 def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    path = partition(tmp_path, "custom", "cubic") / "episodes.parquet"
+    path = tmp_path / partition("custom", "cubic") / "episodes.parquet"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(
         SageccError, match=r"episodes\.parquet cannot be read .* remove its folder and collect it again"
@@ -382,7 +374,7 @@ def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
 
 def test_raw_of_another_version_is_refused(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
-    path = partition(tmp_path, "custom", "cubic") / "part-000.parquet"
+    path = tmp_path / partition("custom", "cubic") / "part-000.parquet"
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({"sagecc.raw_version": "9.0"}), path)
     with pytest.raises(SageccError, match=r"has raw version 9\.0, this program reads 1\.0"):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sagecc.collector.lab.episode import Received, jain_index, shared_jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
-
-from .conftest import network
+from tests.helpers.networks import network
 
 
 def steady(mbps: float, start_s: float, stop_s: float) -> Received:

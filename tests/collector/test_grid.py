@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -49,12 +50,13 @@ def test_held_out_environments_share_nothing_with_the_others() -> None:
     others = [e for profile in PROFILES if profile != "heldout" for e in profile_environments(profile)]
     assert [sum(e.set == name for e in held_out) for name in ("I", "II")] == [24, 12]
     assert len({e.id for e in held_out}) == 36
-    for of in (
+    kinds: tuple[Callable[[Environment], float | None], ...] = (
         lambda e: e.bandwidth_mbps,
         lambda e: e.min_rtt_ms,
         lambda e: round(e.queue_bdp, 2),
         lambda e: e.step if e.step != 1 else None,
-    ):
+    )
+    for of in kinds:
         ours, theirs = ({of(e) for e in environments} - {None} for environments in (held_out, others))
         assert ours
         assert not ours & theirs

@@ -24,8 +24,9 @@ from sagecc.collector.lab.spec import Drive, episode_spec
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-
-from .conftest import Run, network
+from tests.collector.conftest import Run
+from tests.helpers.networks import network
+from tests.helpers.processes import alive, guests
 
 
 def burn(seconds: float) -> None:
@@ -228,36 +229,6 @@ def test_unprivileged_user_runs_an_episode(kernel: Path) -> None:
         binary.unlink()
 
 
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def guests(runner: int) -> set[int]:
-    """The guest that `runner` started and its processes; other runners' guests are none of our business."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and b"time-travel=inf-cpu" in (entry / "cmdline").read_bytes():
-                pid = int(entry.name)
-                if runner in (parent(pid), parent(parent(pid))):
-                    found.add(pid)
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def alive(pids: set[int]) -> set[int]:
-    """Those that still run; one that has ended may wait for its new parent to take note (state Z)."""
-    found = set()
-    for pid in pids:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                found.add(pid)
-        except OSError:
-            continue
-    return found
-
-
 def test_a_killed_guest_is_named_and_leaves_nothing(kernel: Path) -> None:
     seen: set[int] = set()
 
@@ -294,7 +265,7 @@ def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
 def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
     code = (
         "from pathlib import Path\nimport time\n"
-        "from sagecc.collector.lab.boot import run_guest\nfrom collector.lab.spec import EpisodeSpec\n"
+        "from sagecc.collector.lab.boot import run_guest\nfrom sagecc.collector.lab.spec import EpisodeSpec\n"
         "def forever(sample):\n    print('up', flush=True)\n    time.sleep(60)\n"
         "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, {{0: forever}})\n"
     )

@@ -20,12 +20,14 @@ import pytest
 
 from sagecc.collector.lab.boot import run_guest
 from sagecc.collector.lab.episode import run_episode
-from sagecc.collector.lab.spec import episode_spec
+from sagecc.collector.lab.spec import episode_spec, link_seed
 from sagecc.schemas import wire
-from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace
+from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, LossStep, RateStep, Trace
 from sagecc.schemas.trace_file import read_trace
+from tests.conftest import ROOT
+from tests.helpers.networks import rate
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
+TRACES = ROOT.parent / "shared" / "traces"
 TOLERANCE_MS = 0.01
 START_MS = 100
 """Of flows whose every moment counts: in a guest's first millisecond its timers still wait for a tick."""
@@ -85,10 +87,6 @@ def play(kernel: Path) -> Play:
         return Played(recording.samples[recording.samples["flow"] == 0], own["delay"] * to_ms)
 
     return run
-
-
-def rate(mbps: float, **rest: object) -> Link:
-    return Link((RateStep(0, mbps),), **rest)  # type: ignore[arg-type]
 
 
 def left_on_trace(moments_ms: Floats, first: int, t_ms: Floats) -> Floats:
@@ -304,6 +302,35 @@ def test_random_loss_is_binomial_and_seeded(play: Play) -> None:
     assert not np.array_equal(one["link_drops"][:200], other["link_drops"][:200])
 
 
+def prandom(seed: int, count: int) -> npt.NDArray[np.uint32]:
+    """The first numbers of prandom_u32_state after prandom_seed_state (linux, lib/random32.c and prandom.h)."""
+    first = ((seed >> 32) ^ (seed << 10) ^ seed) & 0xFFFFFFFF
+    state = [first + least if first < least else first for least in (2, 8, 16, 128)]
+    shifts = ((6, 13, ~1, 18), (2, 27, ~7, 2), (13, 21, ~15, 7), (3, 12, ~127, 13))
+    numbers = []
+    for _ in range(count):
+        state = [
+            (((s & mask) << d) & 0xFFFFFFFF) ^ ((((s << a) & 0xFFFFFFFF) ^ s) >> b)
+            for s, (a, b, mask, d) in zip(state, shifts, strict=True)
+        ]
+        numbers.append(state[0] ^ state[1] ^ state[2] ^ state[3])
+    return np.array(numbers, np.uint32)
+
+
+def test_a_schedule_of_losses_is_drawn_packet_by_packet(play: Play) -> None:
+    """None is lost for half a second, then 10 %, then 40 %, then none: which ones, the kernel's numbers say."""
+    link = rate(12, delay_ms=5, losses=(LossStep(0.5, 0.1), LossStep(1, 0.4), LossStep(1.5, 0)))
+    got = play(link, window=400, packets_s=500, duration_s=2, seed=3)
+    entered = got["link_packets"] + got["link_drops"] + got["link_queue_bytes"] // FULL
+    before = [int(entered[got.t_ms <= ms][-1]) for ms in (500, 1000, 1500)]
+    draws = prandom(link_seed(3, 0), before[2] - before[0])
+    share = np.where(np.arange(len(draws)) < before[1] - before[0], 0.1, 0.4)
+    lost = np.concatenate([[0], np.cumsum(draws < share * 2**32)])
+    expected = lost[np.clip(entered - before[0], 0, len(draws)).astype(int)]
+    assert np.array_equal(got["link_drops"], expected)
+    assert expected[-1] > 40
+
+
 def test_lost_acks_are_no_drops(play: Play) -> None:
     """Of four ACKs a third is lost: sometimes all of a window are, and the sender sends again what had arrived."""
     got = play(rate(12), window=4, back=Link(delay_ms=5, loss=0.33), duration_s=5)
@@ -329,6 +356,18 @@ def test_a_schedule_of_propagation_delays(play: Play) -> None:
     assert after[0] == pytest.approx(50, abs=1.1)
     assert after[21:] == pytest.approx(10 + 1, abs=TOLERANCE_MS)
     assert got["retrans_total_pkts"][-1] == 0
+
+
+def test_packets_may_overtake_where_the_delay_falls(play: Play) -> None:
+    """From 50 ms to 10 ms: the 20 packets on the way are overtaken, as behind netem; the receiver says so."""
+    link = rate(12, delay_ms=50, delays=(DelayStep(1, 10),))
+    kept = play(link, **STEADY, duration_s=1.5)
+    mixed = play(replace(link, delay_reorders=True), **STEADY, duration_s=1.5)
+    assert mixed.delays_between(100, 1000) == pytest.approx(50 + 1, abs=TOLERANCE_MS)
+    assert mixed.delays_between(1010, 1500) == pytest.approx(10 + 1, abs=TOLERANCE_MS)
+    assert kept.delays_between(1010, 1500)[0] > 30
+    assert kept["sacked_pkts"].max() == 0
+    assert mixed["sacked_pkts"].max() > 15
 
 
 def uniform(values: Floats, low: float, high: float) -> bool:

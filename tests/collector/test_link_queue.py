@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagecc.schemas import wire
+from tests.conftest import ROOT
 
-MODULES = Path(__file__).parents[2] / "collector" / "kernel" / "modules"
+MODULES = ROOT / "collector" / "kernel" / "modules"
 HARNESS = Path(__file__).parent / "link_queue_harness.c"
 KERNEL_HEADERS = ("linux/prandom.h", "linux/math64.h", "net/pkt_sched.h")
 MTU = 1500

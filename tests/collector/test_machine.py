@@ -15,8 +15,8 @@ import pytest
 
 from sagecc.collector.kernel.machine import check_machine, memory_folder
 from sagecc.common.errors import SageccError
-from tests.helpers import seccomp
-from tests.helpers.seccomp import DOCKER_RULES, PERSONALITY, PTRACE, PTRACE_SETREGSET
+from tests.helpers.mounts import mounted
+from tests.helpers.seccomp import DOCKER_RULES, PERSONALITY, PTRACE, PTRACE_SETREGSET, SECCOMP
 
 EPISODE = """
 import sys
@@ -43,8 +43,6 @@ for _ in range(int(sys.argv[2])):
     print(hashlib.sha256(boot.run_guest(Path(sys.argv[1]), spec).samples.tobytes()).hexdigest())
 """
 
-SECCOMP = (sys.executable, str(Path(seccomp.__file__)))
-
 
 def episode(kernel: Path, *prefix: str, code: str = EPISODE, times: int = 1, **environment: str) -> str:
     done = subprocess.run(
@@ -55,14 +53,6 @@ def episode(kernel: Path, *prefix: str, code: str = EPISODE, times: int = 1, **e
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def mounted(*mounts: str) -> tuple[str, ...]:
-    """Return what runs a command with these mounts, seen by nobody else."""
-    if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
-        pytest.skip("only root may mount")
-    script = " && ".join((*(f"mount -t tmpfs {mount}" for mount in mounts), 'exec "$@"'))
-    return "unshare", "-m", "sh", "-c", script, "sh"
 
 
 @pytest.fixture

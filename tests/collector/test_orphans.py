@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .test_lab import alive
+from tests.helpers.processes import alive
 
 TRACEME, CONT, DETACH, SETOPTIONS, GETEVENTMSG = 0, 7, 17, 0x4200, 0x4201
 TRACE_FORKS, EVENT_FORK = 0x2, 1

@@ -6,10 +6,10 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import time
 
 import pytest
 
-from sagecc.collector.run import progress
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.progress import Progress
 from sagecc.collector.run.task import Task
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at it takes a second, and every episode two or three looks."""
     seconds = itertools.count()
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
 
 
 def count_all() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.collector.lab.boot import Controller
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.ray_engine import on_ray
@@ -25,9 +24,9 @@ from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from tests.conftest import ROOT
-
-from .conftest import network
-from .test_collect import hashes
+from tests.helpers.files import hashes
+from tests.helpers.networks import network
+from tests.helpers.policies import broken_policy
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
@@ -143,10 +142,6 @@ def wait_for_busy_workers(cluster: Cluster) -> list[int]:
         assert time.monotonic() < deadline, "no worker is busy"
         time.sleep(0.01)
     return found
-
-
-def broken_policy(scheme: str) -> Controller:
-    raise SageccError(f"{scheme}: cannot be loaded")
 
 
 def test_a_failed_episode_is_named_and_the_others_are_kept(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,15 +32,15 @@ from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateS
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
 from tests.helpers import mahimahi_standin
-
-from .conftest import network
+from tests.helpers.networks import network
+from tests.helpers.processes import alive
 
 STANDIN = Path(mahimahi_standin.__file__)
 HERE = why_not()
 on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))
 
 
-def link(environment: Environment, **fields: object) -> Environment:
+def link(environment: Environment, **fields: Any) -> Environment:
     return replace(environment, links=(replace(environment.links[0], **fields),))
 
 
@@ -133,7 +134,9 @@ def test_a_damaged_log_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_packets_of_two_flows_are_told_apart() -> None:
-    ints = lambda *values: np.array(values, np.int64)  # noqa: E731
+    def ints(*values: int) -> npt.NDArray[np.int64]:
+        return np.array(values, np.int64)
+
     log = LinkLog(
         flow=ints(0, 1, 0),
         bytes=ints(1500, 1500, 40),
@@ -302,7 +305,7 @@ def through_a_real_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 def test_an_episode_through_a_link_that_follows_mahimahis_rules(through_a_real_link: Callable[..., Any]) -> None:
     """12 Mbps, a queue of 20 packets; the stand-in's link is real, its delay is not: the RTT is the queue's."""
     goodput_mbps, delay_mean_ms, lost, notice, last = through_a_real_link(
-        "import json; from tests.collector.conftest import network;"
+        "import json; from tests.helpers.networks import network;"
         "from sagecc.collector.realtime.mahimahi import run_mahimahi;"
         "e = run_mahimahi(network(12, 20, 1, duration_s=4), 'reno');"
         "f, last = e.flows[0], e.rows.slice(e.rows.num_rows - 1).to_pylist()[0];"
@@ -426,7 +429,7 @@ def test_two_flows_and_a_step_on_the_hosts_kernel() -> None:
 
 @on_host
 def test_a_killed_run_leaves_no_process_and_no_namespace(tmp_path: Path) -> None:
-    code = "from tests.collector.conftest import network; from sagecc.collector.realtime.host import run_on_host;"
+    code = "from tests.helpers.networks import network; from sagecc.collector.realtime.host import run_on_host;"
     code += "run_on_host(network(12, 20, 1, duration_s=60), 'cubic')"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
@@ -438,20 +441,13 @@ def test_a_killed_run_leaves_no_process_and_no_namespace(tmp_path: Path) -> None
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    while any(map(alive, started)) and time.monotonic() < until:
+    while alive(started) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(alive, started))
+    assert not alive(started)
 
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_as_another_user_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

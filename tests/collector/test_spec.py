@@ -19,9 +19,8 @@ from sagecc.collector.lab.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec,
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from tests.helpers.networks import network
 from tests.helpers.strategies import chain, environments
-
-from .conftest import network
 
 ARRAYS = (
     ("cables", wire.CABLE),
@@ -54,6 +53,7 @@ class Layout:
     opportunities: npt.NDArray[np.void]
     routes: npt.NDArray[np.void]
     flows: npt.NDArray[np.void]
+    losses: npt.NDArray[np.void]
 
     @classmethod
     def of(cls, spec: EpisodeSpec) -> Layout:
@@ -63,8 +63,9 @@ class Layout:
             count = 2 * int(head["cables"]) if name == "links" else int(head[name])
             arrays[name] = np.frombuffer(spec.wire, dtype, count, at)
             at += arrays[name].nbytes
-        assert at == len(spec.wire) == head["bytes"]
-        return cls(head, **arrays)
+        losses = np.frombuffer(spec.wire, wire.LOSS, offset=at)
+        assert at + losses.nbytes == len(spec.wire) == head["bytes"]
+        return cls(head, **arrays, losses=losses)
 
     def walk(self, source: int, destination: int) -> list[int]:
         """Follow the routes; return the cables crossed."""
@@ -206,9 +207,9 @@ def test_every_feature_of_a_link() -> None:
         (0, 2, 4, 1, 3, 0, 0),
         (2, 1, 6, 1, 3, 0, 0),
     ]
-    names = ("limit_bytes", "limit_packets", "discipline", "target_ns", "interval_ns", "loss", "jitter_ns", "reorder")
+    queues = ("limit_bytes", "limit_packets", "discipline", "target_ns", "interval_ns", "loss", "jitter_ns", "reorder")
     none = wire.NO_LIMIT
-    assert rows(found.links, *names)[::2] == [
+    assert rows(found.links, *queues)[::2] == [
         (none, 50, 3, 15 * MS, 15 * MS, 2**30, 500_000, 1),
         (3000, none, 2, 2_500_000, 100 * MS, 0, 0, 0),
         (none, none, 4, 20 * MS, 0, 0, 0, 0),

@@ -17,10 +17,10 @@ from sagecc.collector.lab.boot import Recording, run_guest
 from sagecc.collector.lab.episode import jain_index, run_episode
 from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
-from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
+from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-
-from .conftest import Play
+from tests.collector.conftest import Play
+from tests.helpers.networks import rate
 
 FULL, PAYLOAD = 1500, 1448
 TOLERANCE_MS = 0.01
@@ -28,10 +28,6 @@ FIRST = 12
 """A SYN, an ACK and the ten packets that any flow sends before its first tick come before a window of one's own."""
 
 Record = Callable[..., Recording]
-
-
-def rate(mbps: float, **rest: object) -> Link:
-    return Link((RateStep(0, mbps),), **rest)  # type: ignore[arg-type]
 
 
 def network(

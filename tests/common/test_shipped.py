@@ -14,6 +14,7 @@ from sagecc.cli import main
 from sagecc.collector.kernel import build
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
+from sagecc.common.files import sha256_file
 from sagecc.common.optional import brought_by, library
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.environment_file import load_environment
@@ -26,7 +27,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site-packages" / "sagecc" / "shipped"
     folder.mkdir(parents=True)
     (folder / "sagecc-linux").write_bytes(b"a kernel")
-    known = {"sha256": build.sha256_file(folder / "sagecc-linux"), "source": "6.12.1", "libc": "2"}
+    known = {"sha256": sha256_file(folder / "sagecc-linux"), "source": "6.12.1", "libc": "2"}
     (folder / "kernel.json").write_text(json.dumps({**known, "identity": ""}))
     monkeypatch.setattr(shipped, "FOLDER", folder)
     monkeypatch.setattr(shipped, "INSTALLED", True)

@@ -13,24 +13,14 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
-from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact, write
-from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Scaling
+from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
+from tests.helpers.policies import save_policy
 from tests.helpers.raw_episodes import samples, trajectory
 
 Floats = npt.NDArray[np.float32]
-
-
-def save_policy(folder: Path, seed: int = 0, provenance: dict[str, Any] | None = None) -> Path:
-    sizes = NetworkSizes(inputs=len(FEATURE_NAMES), width=8, gru=6, residual_blocks=1, mixture=3, min_scale=0.01)
-    random = np.random.default_rng(seed)
-    weights = {name: random.normal(0, 0.3, shape).astype(np.float32) for name, shape in sizes.shapes().items()}
-    ones = np.ones(len(FEATURE_NAMES), np.float32)
-    write(folder, weights, sizes, Scaling("none", 0 * ones, ones, 10.0), FEATURE_NAMES, provenance or {})
-    return folder
 
 
 @pytest.fixture

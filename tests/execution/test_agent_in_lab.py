@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.agent.sources import PoolFeatures
 from sagecc.pool.features import derive
-from tests.collector.conftest import network
-
-from .test_agent import save_policy
+from tests.helpers.networks import network
+from tests.helpers.policies import save_policy
 
 
 class Watched:
@@ -24,13 +24,15 @@ class Watched:
         self.agent = agent
         self.features: list[npt.NDArray[np.float32]] = []
         self.given: list[tuple[int, int]] = []
-        update = agent._source.tracker.update_flows
+        assert isinstance(agent._source, PoolFeatures)
+        tracker = agent._source.tracker
+        update = tracker.update_flows
 
         def keep(*args: Any) -> npt.NDArray[np.float32]:
             self.features.append(update(*args))
             return self.features[-1]
 
-        agent._source.tracker.update_flows = keep  # type: ignore[assignment,method-assign]
+        tracker.update_flows = keep  # type: ignore[assignment,method-assign]
 
     def __call__(self, sample: np.void) -> tuple[int, int]:
         self.given.append(self.agent(sample))

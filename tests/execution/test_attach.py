@@ -27,15 +27,17 @@ from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
+from tests.helpers.policies import save_still_policy
 from tests.helpers.stock import (
     ENVIRONMENT,
+    NAME,
     SAGECC,
     Network,
     Transfer,
     bpf_filesystem,
+    connection,
     in_namespaces,
     on_stock_kernel,
-    save_still_policy,
     scheme_in_use,
 )
 
@@ -68,7 +70,7 @@ class Attached:
     """`sagecc attach` as a process; its log line by line."""
 
     def __init__(self, policy: Path, pins: Path, *more: str, before: Sequence[str] = ()) -> None:
-        command = [*before, *SAGECC, "attach", "--policy", policy, "--pins", pins, "--flows", "8", *more]
+        command = [*before, *SAGECC, "attach", "--policy", str(policy), "--pins", str(pins), "--flows", "8", *more]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         self.agent = int(self.wait_for("drives every socket").split("(process ")[1].split(")")[0])
 
@@ -78,7 +80,7 @@ class Attached:
         seen = []
         for line in self.process.stderr:
             if words in line:
-                return line
+                return str(line)
             seen.append(line)
         raise AssertionError(f"no '{words}' in {seen}")
 
@@ -163,7 +165,7 @@ def test_what_fell_back_unseen_is_said_by_the_next(tmp_path: Path, pins: Path, n
         first.process.wait()
         os.kill(first.agent, signal.SIGKILL)
         time.sleep(0.5)
-        command = [*SAGECC, "attach", "--policy", policy, "--pins", pins]
+        command = [*SAGECC, "attach", "--policy", str(policy), "--pins", str(pins)]
         with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as second:
             assert second.stderr is not None
             assert any(
@@ -266,7 +268,7 @@ def test_a_policy_that_cannot_run_changes_nothing(damage: object, tmp_path: Path
     policy = save_still_policy(tmp_path / "policy")
     words = damage(policy)
     before = list(libbpf.map_ids())
-    command = [*SAGECC, "attach", "--policy", policy, "--pins", pins]
+    command = [*SAGECC, "attach", "--policy", str(policy), "--pins", str(pins)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert words in done.stderr and done.stderr.count("\n") == 1
@@ -278,7 +280,7 @@ def test_a_scheme_that_cannot_be_pinned_changes_nothing(tmp_path: Path) -> None:
     """The agent is ready by then: it ends at once."""
     policy = save_still_policy(tmp_path / "policy")
     before = list(libbpf.map_ids())
-    command = [*SAGECC, "attach", "--policy", policy, "--flows", "8", "--pins", tmp_path / "pins"]
+    command = [*SAGECC, "attach", "--policy", str(policy), "--flows", "8", "--pins", str(tmp_path / "pins")]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"sagecc: {tmp_path} is no BPF file system: mount one with" in done.stderr.splitlines()[-1]
@@ -305,8 +307,6 @@ class Counting:
 
 @on_stock_kernel
 def test_a_driver_meets_new_flows_and_starts_anew_after_a_pause() -> None:
-    from .test_kernel_scheme import NAME, connection
-
     scheme = Scheme(8, NAME)
     scheme.register()
     try:

@@ -21,7 +21,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
-from pettingzoo.test import parallel_api_test
+from pettingzoo.test.parallel_test import parallel_api_test
 
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import profile_environments
@@ -38,10 +38,9 @@ from sagecc.pool.reward import friendliness, power
 from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from sagecc.schemas.pool import FEATURE_NAMES
-from tests.collector.conftest import network
-from tests.collector.test_lab import alive, guests
-
-from .test_agent import save_policy
+from tests.helpers.networks import network
+from tests.helpers.policies import save_policy
+from tests.helpers.processes import alive, guests
 
 Actions = npt.NDArray[np.float64]
 
@@ -74,7 +73,7 @@ def play(env: gymnasium.Env[Any, Any], seed: int, actions: Iterator[Actions] | N
     while not over:
         observation, reward, ended, over, info = env.step(next(actions) if actions else HOLD)
         assert not ended
-        seen.append((observation, reward, info))
+        seen.append((observation, float(reward), info))
     return seen
 
 
@@ -298,7 +297,7 @@ def test_no_kernel_outlives_its_episode(how: str) -> None:
 
 def test_no_kernel_outlives_a_process_that_never_closes() -> None:
     code = (
-        "import os, gymnasium, execution.environments\nfrom tests.collector.test_lab import guests\n"
+        "import os, gymnasium, sagecc.execution.environments\nfrom tests.helpers.processes import guests\n"
         "envs = gymnasium.make_vec('sagecc/Congestion-v0', num_envs=2)\nenvs.reset(seed=0)\n"
         "print(*guests(os.getpid()))\n"
     )
@@ -322,7 +321,8 @@ def test_a_vector_is_what_its_environments_are_one_by_one() -> None:
     assert together.observation_space == one_by_one.observation_space
     assert together.action_space == one_by_one.action_space
     alone, vector = DictInfoToList(one_by_one), DictInfoToList(together)
-    expected, got = alone.reset(seed=11), vector.reset(seed=11)
+    expected: tuple[Any, ...] = alone.reset(seed=11)
+    got: tuple[Any, ...] = vector.reset(seed=11)
     random, ends = np.random.default_rng(0), 0
     for _ in range(300):
         for one, other in zip(expected[:-1], got[:-1], strict=True):

@@ -18,7 +18,8 @@ from sagecc.common.errors import SEE_DOCTOR
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.cgroup import PREFIX
 from tests.conftest import ROOT
-from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel, save_still_policy
+from tests.helpers.policies import save_still_policy
+from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
 
 pytestmark = on_stock_kernel
 
@@ -86,7 +87,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def run(policy: Path, *command: object, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    line = [*SAGECC, "exec", "--policy", policy, "--flows", "8", *options, "--", *map(str, command)]
+    line = [*SAGECC, "exec", "--policy", str(policy), "--flows", "8", *options, "--", *map(str, command)]
     return subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
 
 
@@ -102,7 +103,7 @@ def test_every_connection_of_a_program_and_its_children(policy: Path, talk: Path
 
 def test_two_at_once_have_a_scheme_each_and_signals_reach_the_program(policy: Path, talk: Path) -> None:
     script = f"{talk}; trap 'echo told; exit 5' TERM; echo waiting; while :; do sleep 0.1; done"
-    line = [*SAGECC, "exec", "--policy", policy, "--flows", "8", "--", "sh", "-c", script]
+    line = [*SAGECC, "exec", "--policy", str(policy), "--flows", "8", "--", "sh", "-c", script]
     runs = [subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     seen = []
     for process in runs:
@@ -144,7 +145,7 @@ def test_what_cannot_run_is_one_line(policy: Path, options: tuple[str, ...], pro
 
 
 def test_a_killed_exec_is_cleaned_up_by_detach(policy: Path) -> None:
-    line = [*SAGECC, "exec", "--policy", policy, "--flows", "8", "--", "sh", "-c", "echo running; exec sleep 60"]
+    line = [*SAGECC, "exec", "--policy", str(policy), "--flows", "8", "--", "sh", "-c", "echo running; exec sleep 60"]
     process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "running\n"
     groups = [*Path("/sys/fs/cgroup").rglob(f"{PREFIX}{process.pid}")]
@@ -160,7 +161,7 @@ def test_a_killed_exec_is_cleaned_up_by_detach(policy: Path) -> None:
 
 
 def test_without_privilege_it_says_what_it_needs(policy: Path) -> None:
-    line = [*SAGECC, "exec", "--policy", policy, "--", "true"]
+    line = [*SAGECC, "exec", "--policy", str(policy), "--", "true"]
     powerless = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
     done = subprocess.run([*powerless, *line], env=ENVIRONMENT, capture_output=True, text=True)
     reason = "loading the scheme needs CAP_BPF and CAP_PERFMON and CAP_NET_ADMIN: run it as root"

@@ -12,7 +12,7 @@ import pytest
 
 from sagecc.execution.environments.networks import DEFAULT
 from tests.conftest import ROOT
-from tests.test_project import code_behind, imported
+from tests.helpers.modules import code_behind, imported
 
 PAGE = (ROOT / "docs/guide/your-own-scheme.md").read_text()
 SNIPPETS = [

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import re
 import shutil
@@ -14,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +26,19 @@ from sagecc.execution.stock import kernel_scheme, libbpf, shared
 from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.stock.shared import MODES, STALL_NS, Shared
 from sagecc.schemas.raw import COUNTERS
-from tests.collector.conftest import network as lab_network
 from tests.conftest import ROOT
-from tests.helpers.stock import ENVIRONMENT, bpf_filesystem, on_stock_kernel, scheme_in_use, tcp_info, with_libbpf
+from tests.helpers.networks import network as lab_network
+from tests.helpers.stock import (
+    ENVIRONMENT,
+    NAME,
+    bpf_filesystem,
+    connection,
+    on_stock_kernel,
+    scheme_in_use,
+    tcp_info,
+    with_libbpf,
+)
 
-NAME = f"sagecc_t{os.getpid()}"
 NEW, POLICY, RENO = range(3)
 
 
@@ -50,18 +57,6 @@ def scheme() -> Iterator[Scheme]:
 def memory(scheme: Scheme) -> Iterator[Shared]:
     with closing(Shared(scheme.descriptors)) as mapped:
         yield mapped
-
-
-@contextmanager
-def connection(name: str = NAME) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield the two ends of a connection over loopback whose first end uses the scheme."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
-        sock.connect(listener.getsockname())
-        other, _ = listener.accept()
-        with other:
-            yield sock, other
 
 
 def exchange(sock: socket.socket, other: socket.socket, size: int = 20_000) -> None:
@@ -215,7 +210,7 @@ def test_without_a_good_order_a_flow_goes_on_from_its_window_by_reno(memory: Sha
         exchange(sock, other)
         order(memory, 50)
         exchange(sock, other)
-        assert (tcp_info(sock)["cwnd_pkts"], mode(memory)) == (50, POLICY)
+        assert (int(tcp_info(sock)["cwnd_pkts"]), mode(memory)) == (50, POLICY)
         if silence == "stale":
             order(memory, 80, age_ns=STALL_NS)
         elif silence == "withdrawn":
@@ -234,7 +229,7 @@ def test_without_a_good_order_a_flow_goes_on_from_its_window_by_reno(memory: Sha
         assert 50 <= tcp_info(sock)["cwnd_pkts"] <= 54  # no slow start: at most a packet a round trip
         order(memory, 90)
         exchange(sock, other)
-        assert (tcp_info(sock)["cwnd_pkts"], mode(memory), memory.count("resumed")) == (90, POLICY, 2)
+        assert (int(tcp_info(sock)["cwnd_pkts"]), mode(memory), memory.count("resumed")) == (90, POLICY, 2)
 
 
 @on_stock_kernel
@@ -258,7 +253,7 @@ def test_a_new_flow_waits_for_a_living_agent(memory: Shared) -> None:
     memory.agent["beat_ns"] = time.monotonic_ns()
     with connection() as (sock, other):
         exchange(sock, other)
-        assert (tcp_info(sock)["cwnd_pkts"], mode(memory)) == (10, NEW)
+        assert (int(tcp_info(sock)["cwnd_pkts"]), mode(memory)) == (10, NEW)
 
 
 @on_stock_kernel

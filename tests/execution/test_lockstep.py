@@ -26,11 +26,10 @@ from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, 
 from sagecc.execution.lab import lockstep as module
 from sagecc.execution.lab.lockstep import Table, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
-from tests.collector.conftest import network
-from tests.collector.test_collect import hashes
-from tests.collector.test_lab import alive, guests
-
-from .test_agent import save_policy
+from tests.helpers.files import hashes
+from tests.helpers.networks import network
+from tests.helpers.policies import save_policy
+from tests.helpers.processes import alive, guests
 
 ENVIRONMENTS = (
     network(12, 20, 1, 1),

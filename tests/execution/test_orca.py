@@ -15,7 +15,7 @@ import pytest
 import sagecc.cli as entry
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive
-from sagecc.collector.run.store import partition, read_table
+from sagecc.collector.run.store import read_table
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller, policy_drive
 from sagecc.leagues.league import lab_runner
@@ -26,8 +26,9 @@ from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas import wire
-from tests.collector.conftest import network
+from sagecc.schemas.partitions import EPISODES_FILE, partition
 from tests.helpers.checkpoints import PUBLISHED, needs_published
+from tests.helpers.networks import network
 
 Floats = npt.NDArray[np.float32]
 Answer = Callable[[Floats], npt.NDArray[np.floating[Any]]]
@@ -195,9 +196,9 @@ def flow(seed: int, ticks: int = 60) -> npt.NDArray[np.void]:
     lost = np.cumsum(random.integers(0, 3, ticks))
     rows = []
     for tick in range(ticks):
-        changes = {"srtt_us": random.integers(40_000, 90_000), "cwnd_pkts": random.integers(4, 300)}
-        rate = random.integers(1, 6_000_000)
-        counts = {"delivered_pkts": delivered[tick], "lost_total_pkts": lost[tick], "ssthresh_pkts": 150}
+        changes = {"srtt_us": int(random.integers(40_000, 90_000)), "cwnd_pkts": int(random.integers(4, 300))}
+        rate = int(random.integers(1, 6_000_000))
+        counts = {"delivered_pkts": int(delivered[tick]), "lost_total_pkts": int(lost[tick]), "ssthresh_pkts": 150}
         rows.append(row(tick, delivery_rate_bytes_s=rate, **counts, **changes))
     return np.concatenate(rows)
 
@@ -289,7 +290,7 @@ def test_a_league_lets_it_drive_on_top_of_cubic(kernel: Path, tmp_path: Path) ->
     scheme = f"policy:{save_orca(tmp_path / 'orca', gain=0.1)}"
     environment = network(duration_s=3)
     lab_runner(kernel, 1)([environment], [scheme], tmp_path / "raw")
-    (found,) = read_table(partition(tmp_path / "raw", environment.set, scheme) / "episodes.parquet").to_pylist()
+    (found,) = read_table(tmp_path / "raw" / partition(environment.set, scheme) / EPISODES_FILE).to_pylist()
     alone = run_episode(kernel, environment, scheme, 0, policy_controller(scheme), drive=policy_drive(scheme))
     assert found["spec_sha256"] == alone.spec_sha256
     assert found["goodput_mbps"] == alone.flows[0].goodput_mbps

@@ -13,8 +13,8 @@ from sagecc.collector.lab.episode import run_episode
 from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
-from tests.collector.conftest import network
 from tests.conftest import ROOT
+from tests.helpers.networks import network
 from tests.helpers.raw_episodes import samples, trajectory
 
 POLICY = ROOT / "models" / "sagecc-1"

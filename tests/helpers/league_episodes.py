@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sagecc.collector.run.store import partition
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 KERNEL = "ab" * 32
@@ -91,7 +91,7 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
     metadata = {b"sagecc.raw_version": RAW_VERSION.encode(), b"sagecc.kernel": kernel.encode()}
     folders: dict[Path, list[tuple[Environment, str, pa.Table]]] = {}
     for (environment, scheme), table in trajectories.items():
-        folders.setdefault(partition(root, environment.set, scheme), []).append((environment, scheme, table))
+        folders.setdefault(root / partition(environment.set, scheme), []).append((environment, scheme, table))
     for folder, episodes in folders.items():
         folder.mkdir(parents=True)
         for part in (0, 1):
@@ -114,3 +114,16 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         ]
         schema = EPISODE_SCHEMA.with_metadata(metadata)
         pq.write_table(pa.Table.from_pylist(summaries, schema=schema), folder / "episodes.parquet")
+
+
+class Lab:
+    """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
+
+    def __init__(self, mbps: float = 8, delay_ms: float = 11) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.figures = [mbps, mbps], [delay_ms, delay_ms]
+
+    def __call__(self, environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
+        self.calls.append(tuple(policies))
+        todo = {(e, p) for e in environments for p in policies if not (out / partition(e.set, p)).exists()}
+        write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})

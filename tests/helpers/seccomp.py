@@ -24,6 +24,9 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 PTRACE, PERSONALITY = 101, 135
 PTRACE_SETREGSET = 0x4205
 
+SECCOMP = (sys.executable, __file__)
+"""Before rules, `--` and a command: runs it under them."""
+
 DOCKER = (
     *(134, 135, 136, 139, 153, 155, 156, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176),
     *(177, 178, 179, 180, 103, 212, 227, 237, 238, 239, 246, 248, 249, 250, 256, 272, 279, 298, 300, 304, 308, 312),

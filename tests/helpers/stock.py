@@ -25,10 +25,6 @@ from sagecc.collector.realtime.record import SAMPLES
 from sagecc.common.errors import SageccError
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.kernel_scheme import SCHEME, why_not
-from sagecc.policy.artefact import Control, write
-from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Scaling
-from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 
 HERE = why_not("CAP_NET_ADMIN")
@@ -61,6 +57,9 @@ in_namespaces = pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK
 
 SAGECC = [sys.executable, "-m", "sagecc"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+NAME = f"sagecc_t{os.getpid()}"
+"""Of a scheme that a test registers for itself."""
+
 PORT = 5000
 TCP_INFO_BYTES = 280
 
@@ -113,16 +112,6 @@ print(got, digest.hexdigest(), flush=True)
 """
 
 
-def save_still_policy(folder: Path, log2_ratio: float = 0.0) -> Path:
-    """Write a policy that multiplies the window by the same ratio at each tick: 1, unless told."""
-    sizes = NetworkSizes(inputs=len(FEATURE_NAMES), width=4, gru=4, residual_blocks=1, mixture=1, min_scale=0.01)
-    weights = {name: np.zeros(shape, np.float32) for name, shape in sizes.shapes().items()}
-    weights["head.loc.b"][:] = log2_ratio
-    ones = np.ones(len(FEATURE_NAMES), np.float32)
-    write(folder, weights, sizes, Scaling("none", 0 * ones, ones, 10.0), FEATURE_NAMES, {}, control=Control())
-    return folder
-
-
 def scheme_in_use(name: str = SCHEME) -> bool:
     """Tell whether the kernel offers the scheme."""
     with socket.socket() as probe:
@@ -131,6 +120,18 @@ def scheme_in_use(name: str = SCHEME) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def connection(name: str = NAME) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield the two ends of a connection over loopback whose first end uses the scheme."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+        sock.connect(listener.getsockname())
+        other, _ = listener.accept()
+        with other:
+            yield sock, other
 
 
 def tcp_info(sock: socket.socket) -> npt.NDArray[np.void]:

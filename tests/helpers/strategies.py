@@ -16,6 +16,7 @@ from sagecc.schemas.environment import (
     Environment,
     Flow,
     Link,
+    LossStep,
     RateStep,
     Trace,
 )
@@ -60,16 +61,21 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
     if fields["discipline"] in INTERVAL_MS:
         fields["interval_ms"] = draw(st.none() | st.integers(1, 200))
     jitter_ms = draw(st.sampled_from((0.0, 0.5, 3)))
+    jitter_reorders = draw(st.booleans()) and jitter_ms > 0
+    delays = tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s(duration_s))))
+    losses = st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))
     return Link(
         rates=tuple(RateStep(t, draw(rates_mbps)) for t in (0, *later)) if kind == "rates" else (),
         trace=draw(traces()) if kind == "trace" else None,
         delay_ms=draw(delays_ms),
-        delays=tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s(duration_s)))),
+        delays=delays,
         queue_bytes=draw(st.none() | st.integers(1500, 10**9)),
         queue_packets=draw(st.none() | st.integers(1, 10**6)),
-        loss=draw(st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))),
+        loss=draw(losses),
+        losses=tuple(LossStep(t, draw(losses)) for t in draw(increasing(moments_s(duration_s)))),
         jitter_ms=jitter_ms,
-        jitter_reorders=draw(st.booleans()) and jitter_ms > 0,
+        jitter_reorders=jitter_reorders,
+        delay_reorders=draw(st.booleans()) and bool(delays) and (jitter_reorders or not jitter_ms),
         grain_ms=draw(st.sampled_from((0, 1, 0.25))),
         **fields,
     )

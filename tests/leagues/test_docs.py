@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pages say of a league's rules and tables is what the code has."""
 
+from __future__ import annotations
+
 import re
 
 import pytest
@@ -22,7 +24,7 @@ PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("method/leagues
 TEXT = " ".join(PAGE.split())
 
 
-def described(file):
+def described(file: str) -> list[str]:
     """Return what the page has in backticks about a file."""
     line = next(part for part in re.split(r"\n(?=[-|] ?`)|\n\n", PAGE) if re.match(rf"[-|] ?`{file}`[,| ]+an? ", part))
     return re.findall(r"`([a-z_]+)`", line.split("`", 2)[2])
@@ -38,15 +40,15 @@ def described(file):
         ("tsne/tsne.parquet", list(MAP_SCHEMA)),
     ],
 )
-def test_columns(file, columns):
+def test_columns(file: str, columns: list[str]) -> None:
     assert [name for name in described(file) if name in columns] == columns
 
 
-def test_classes():
+def test_classes() -> None:
     assert set(CLASSES) <= set(described("breakdown.parquet"))
 
 
-def test_rules():
+def test_rules() -> None:
     for figure in (
         f"({BOOTSTRAP_DRAWS:,} draws, percentile method",
         f"the {CONFIDENCE:.0%}".replace("%", " %"),
@@ -61,7 +63,7 @@ def test_rules():
         assert figure in TEXT, figure
 
 
-def test_distance():
+def test_distance() -> None:
     for figure in (
         f"a transition is u = (s_t, a_t, s_{{t+1}}): {STATE} features",
         f"clipped at {LIMIT:g} deviations",
@@ -74,7 +76,7 @@ def test_distance():
         assert figure.lower() in TEXT.lower(), figure
 
 
-def test_presets():
+def test_presets() -> None:
     rows = {
         name: row for name, row in re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE) if name in PRESETS
     }

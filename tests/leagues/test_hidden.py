@@ -13,18 +13,20 @@ from click.testing import CliRunner
 import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
 from sagecc.collector.lab.episode import run_episode
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent, policy_controller
 from sagecc.leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
+from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
-from tests.collector.conftest import network
 from tests.conftest import ROOT
 from tests.helpers.league_episodes import set_two, write
 from tests.helpers.lively import lively
+from tests.helpers.networks import network
 
 POLICY = ROOT / "models" / "sagecc-1"
 
@@ -39,7 +41,9 @@ def test_the_policy_decides_again_what_it_decided(kernel: Path) -> None:
     period_s = PolicyArtefact.load(POLICY).control.period_ms / 1000
     assert np.diff(t_s) == pytest.approx(period_s, abs=1e-6)
     assert len(t_s) == -(-raw.num_rows // round(period_s * 100))
-    assert values.shape == (len(t_s), PolicyArtefact.load(POLICY).sizes.width)
+    sizes = PolicyArtefact.load(POLICY).sizes
+    assert isinstance(sizes, NetworkSizes)
+    assert values.shape == (len(t_s), sizes.width)
 
 
 def test_it_is_what_the_head_turns_into_the_answer() -> None:
@@ -47,9 +51,9 @@ def test_it_is_what_the_head_turns_into_the_answer() -> None:
     policy = PolicyArtefact.load(POLICY)
     raw = lively(set_two(), f"policy:{POLICY}", 200, 0)
     _, values, _ = last_hidden(POLICY, raw)
-    answers = []
+    answers: list[tuple[Floats, Floats]] = []
 
-    def step(observation: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, ...]:
+    def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         answer = policy.step(observation, hidden)
         answers.append(answer[:2])
         return answer
@@ -73,7 +77,7 @@ def test_another_kind_of_network_has_no_such_layer(tmp_path: Path) -> None:
 
 def layer(name: str, centre: float, count: int, seed: int) -> Layer:
     values = np.random.default_rng(seed).normal(centre, 1, (count, 5)).astype(np.float32)
-    return Layer("II", name, np.arange(count) * 0.05, values)
+    return Layer("II", name, np.arange(count, dtype=np.float64) * np.float64(0.05), values)
 
 
 def test_layers_that_tell_networks_apart_and_such_as_do_not() -> None:

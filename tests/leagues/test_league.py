@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import json
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -8,12 +13,14 @@ from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
 from sagecc.collector.run.collect import EpisodesFailedError
-from sagecc.collector.run.store import SPOOL, partition
+from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
 from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save, summary
 from sagecc.leagues.report.files import write_beside
-from tests.helpers.league_episodes import rows, set_one, set_two, write
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import partition
+from tests.helpers.league_episodes import Lab, rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SCHEMES = ("cubic", "vegas")
@@ -21,37 +28,24 @@ RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
 
 
 @pytest.fixture
-def raw(tmp_path):
+def raw(tmp_path: Path) -> Path:
     write(tmp_path / "raw", {(e, s): rows(e, s, *RATES[s]) for e in ENVIRONMENTS for s in SCHEMES})
     return tmp_path / "raw"
 
 
 @pytest.fixture
-def policy(tmp_path, monkeypatch):
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models/sage").mkdir(parents=True)
     (tmp_path / "models/sage/weights").write_text("1")
     return "policy:models/sage"
 
 
-class Lab:
-    """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
-
-    def __init__(self, mbps=8, delay_ms=11):
-        self.calls = []
-        self.figures = [mbps, mbps], [delay_ms, delay_ms]
-
-    def __call__(self, environments, policies, out):
-        self.calls.append(tuple(policies))
-        todo = {(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()}
-        write(out, {(e, p): rows(e, p, *self.figures) for e in environments for p in policies if (e, p) in todo})
-
-
-def no_lab(environments, policies, out):
+def no_lab(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
     raise AssertionError("a league of heuristics needs no lab")
 
 
-def test_league_by_hand(raw, tmp_path):
+def test_league_by_hand(raw: Path, tmp_path: Path) -> None:
     # Set I: 81/50 against 49/22: vegas alone wins. Set II (share 6): |6 - 9| against |6 - 7|: vegas alone wins.
     league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab)
     table = {(r["set"], r["scheme"]): (r["wins"], r["windows"]) for r in league.standings.to_dicts()}
@@ -59,7 +53,7 @@ def test_league_by_hand(raw, tmp_path):
     assert league.ranking.rows() == [(1, "vegas", 1.0), (2, "cubic", 0.0)]
 
 
-def test_policy_plays_in_the_lab_and_wins(raw, tmp_path, policy):
+def test_policy_plays_in_the_lab_and_wins(raw: Path, tmp_path: Path, policy: str) -> None:
     lab = Lab()
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
     assert lab.calls == [(policy,)]
@@ -68,7 +62,7 @@ def test_policy_plays_in_the_lab_and_wins(raw, tmp_path, policy):
     assert league.policies == {policy: policy_sha256(policy)}
 
 
-def test_retrained_policy_is_run_again(raw, tmp_path, policy):
+def test_retrained_policy_is_run_again(raw: Path, tmp_path: Path, policy: str) -> None:
     lab, better = Lab(), Lab(mbps=6)
     games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
     play("smoke", *games, lab)
@@ -79,11 +73,11 @@ def test_retrained_policy_is_run_again(raw, tmp_path, policy):
     assert fresh.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1] == 2
 
 
-def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path):
-    def left(policies):
+def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path: Path) -> None:
+    def left(policies: dict[str, str]) -> list[str]:
         for name in ("policy:a", "policy:b", "policy:c"):
-            partition(tmp_path, "I", name).mkdir(parents=True, exist_ok=True)
-            partition(tmp_path / SPOOL, "I", name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / partition("I", name)).mkdir(parents=True, exist_ok=True)
+            (tmp_path / SPOOL / partition("I", name)).mkdir(parents=True, exist_ok=True)
         forget_changed_policies(tmp_path, policies)
         assert json.loads((tmp_path / "policies.json").read_text()) == policies
         return sorted(path.name for path in tmp_path.rglob("scheme=*"))
@@ -92,7 +86,7 @@ def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path):
     assert left({"policy:a": "2", "policy:b": "1"}) == ["scheme=policy:b"] * 2
 
 
-def test_other_terms_are_other_trajectories(raw, tmp_path, policy):
+def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: str) -> None:
     games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
     won = []
     for terms, mbps in ((Terms(), 8), (Terms(5), 6), (Terms(5), 8), (Terms(5, sample=True), 8), (Terms(), 6)):
@@ -106,18 +100,18 @@ def test_other_terms_are_other_trajectories(raw, tmp_path, policy):
     assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
 
 
-def test_missing_policy(raw, tmp_path):
+def test_missing_policy(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"no policy at .*nowhere"):
         play("smoke", ENVIRONMENTS, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", Lab())
 
 
-def test_missing_heuristic_says_what_to_do(raw, tmp_path):
+def test_missing_heuristic_says_what_to_do(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"3 of 9 episodes.*sagecc collect --profile smoke --schemes bic"):
         play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
 
 
-def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
-    shutil.rmtree(partition(raw, "II", "vegas"))
+def test_missing_heuristic_can_count_as_lost(raw: Path, tmp_path: Path) -> None:
+    shutil.rmtree(raw / partition("II", "vegas"))
     league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
     assert league.missing == {"vegas": [ENVIRONMENTS[2].id]}
     lost = league.standings.filter((pl.col("set") == "II") & (pl.col("scheme") == "vegas")).to_dicts()[0]
@@ -129,18 +123,18 @@ def test_missing_heuristic_can_count_as_lost(raw, tmp_path):
 class FailingLab(Lab):
     """A lab in which some of the policy's episodes fail; like the collector, it then puts nothing in place."""
 
-    def __init__(self, failing):
+    def __init__(self, failing: Sequence[Environment]) -> None:
         super().__init__()
         self.failing = {environment.id for environment in failing}
 
-    def __call__(self, environments, policies, out):
+    def __call__(self, environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         failures = {f"{e.id}.{p}.0": f"{e.id}: nan" for e in environments for p in policies if e.id in self.failing}
         if failures:
             raise EpisodesFailedError(failures)
         super().__call__(environments, policies, out)
 
 
-def test_a_policy_that_fails_loses_there_and_is_listed(raw, tmp_path, policy):
+def test_a_policy_that_fails_loses_there_and_is_listed(raw: Path, tmp_path: Path, policy: str) -> None:
     lab = FailingLab(ENVIRONMENTS[1:2])
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
     own = league.standings.filter(pl.col("scheme") == policy).to_dicts()
@@ -162,12 +156,12 @@ def test_a_policy_that_fails_loses_there_and_is_listed(raw, tmp_path, policy):
     assert f"lost unplayed: {policy} in 1 environments, such as {failed}: {failed}: nan" in table.text(summary(league))
 
 
-def test_a_policy_that_fails_everywhere_is_an_error(raw, tmp_path, policy):
+def test_a_policy_that_fails_everywhere_is_an_error(raw: Path, tmp_path: Path, policy: str) -> None:
     with pytest.raises(EpisodesFailedError, match=r"nan \(and 2 more\)"):
         play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", FailingLab(ENVIRONMENTS))
 
 
-def test_two_kernels_are_refused(raw, tmp_path):
+def test_two_kernels_are_refused(raw: Path, tmp_path: Path) -> None:
     write(raw, {(e, "bic"): rows(e, "bic", [5, 5], [20, 20]) for e in ENVIRONMENTS}, kernel="cd" * 32)
     with pytest.raises(SageccError, match=r"different kernels \(cubic on abab.*bic on cdcd"):
         play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
@@ -177,12 +171,12 @@ def test_two_kernels_are_refused(raw, tmp_path):
     "rules",
     [{"alpha": 0}, {"alpha": -1}, {"alpha": float("inf")}, {"alpha": float("nan")}, {"margin": 1}, {"margin": -0.1}],
 )
-def test_bad_rules(rules):
+def test_bad_rules(rules: dict[str, Any]) -> None:
     with pytest.raises(SageccError):
         Rules(**rules)
 
 
-def test_saved_files(raw, tmp_path, policy):
+def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
     out = tmp_path / "out"
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab())
     save(league, out)
@@ -221,7 +215,7 @@ def test_saved_files(raw, tmp_path, policy):
     assert scores.filter("win")["scheme"].value_counts().sort("scheme").rows() == [(policy, 4), ("vegas", 2)]
 
 
-def test_no_set_two(raw, tmp_path):
+def test_no_set_two(raw: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     save(play("smoke", ENVIRONMENTS, SCHEMES, raw, out, no_lab), out)
     write_beside(out, raw)
@@ -234,7 +228,7 @@ def test_no_set_two(raw, tmp_path):
     assert not (out / "example-II.png").exists()
 
 
-def test_command(raw, tmp_path, policy, monkeypatch):
+def test_command(raw: Path, tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: Lab())
     options = [

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import (
@@ -24,7 +32,7 @@ POLICY = "policy:models/sage"
 
 
 @pytest.fixture
-def wins(tmp_path):
+def wins(tmp_path: Path) -> pl.DataFrame:
     environments = [set_one(12), set_one(24), set_one(48), set_two(12), set_two(24), set_two(48)]
     games = {
         (e, scheme): rows(e, scheme, [rate + i / 10, rate], [delay + i, delay])
@@ -36,70 +44,80 @@ def wins(tmp_path):
     return mark_winners(score(environments, schemes, find_episodes([tmp_path / "raw"], environments, schemes)))
 
 
-def test_standings_bars_are_the_rates(wins):
+def test_standings_bars_are_the_rates(wins: pl.DataFrame) -> None:
     table = standings(wins)
     figure = standings_figure(table)
     for axes, set_name in zip(figure.axes, ("I", "II"), strict=True):
         own = [row for row in table.to_dicts() if row["set"] == set_name]
-        bars = [patch.get_width() for patch in axes.patches]
+        bars = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
         assert bars == pytest.approx([row["winning_rate"] for row in own])
         assert [t.get_text() for t in axes.get_yticklabels()] == [label(row["scheme"]) for row in own]
 
 
-def test_one_set_only(wins):
+def test_one_set_only(wins: pl.DataFrame) -> None:
     only = wins.filter(wins["set"] == "II")
     assert len(standings_figure(standings(only)).axes) == 1
     assert len(plane_figure(only).axes) == 1
 
 
-def test_plane_points(wins):
+def offsets(axes: Axes) -> dict[str, npt.NDArray[np.float64]]:
+    """Where each labelled point lies."""
+    return {str(c.get_label()): np.asarray(c.get_offsets(), np.float64)[0] for c in axes.collections}
+
+
+def drawn(line: Line2D) -> npt.NDArray[np.float64]:
+    """A line's abscissas and ordinates."""
+    return np.asarray(line.get_data(), np.float64)
+
+
+def test_plane_points(wins: pl.DataFrame) -> None:
     one, two = plane_figure(wins).axes
-    points = {c.get_label(): c.get_offsets()[0] for c in one.collections}
+    points = offsets(one)
     assert points["cubic"][1] == pytest.approx(1, abs=1e-6)  # the highest goodput everywhere
     assert points["vegas"][0] == pytest.approx(0, abs=1e-6)  # log2 of the smallest delay over itself
     assert points[POLICY][0] > 0
-    share = {c.get_label(): c.get_offsets()[0] for c in two.collections}
+    share = offsets(two)
     # set II environments: goodput 7 (and 7 + i/10) of fair shares 6, 12, 24
     expected = np.mean([(7 + i / 10 + 7) / 2 / f for i, f in zip((3, 4, 5), (6, 12, 24), strict=True)])
     assert share["vegas"][1] == pytest.approx(expected, rel=1e-3)
 
 
-def test_trajectory_lines(tmp_path):
+def test_trajectory_lines(tmp_path: Path) -> None:
     env = set_one(24, step=2)
     figure = trajectory_figure([Track("goodput", rows(env, "cubic", [6, 9], [20, 40]), "#000000")], "title")
     rate, delay, cwnd = figure.axes
     goodput = next(line for line in rate.lines if line.get_label() == "goodput")
-    t, mbps = goodput.get_data()
+    t, mbps = drawn(goodput)
     assert mbps[(t > 1.05) & (t < 1.95)] == pytest.approx(6, rel=0.01)
     assert mbps[(t > 2.15)] == pytest.approx(9, rel=0.01)
-    capacity = next(line for line in rate.lines if line.get_label() == "capacity").get_data()[1]
+    _, capacity = drawn(next(line for line in rate.lines if line.get_label() == "capacity"))
     assert (capacity[0], capacity[-1]) == pytest.approx((24, 48), rel=0.01)
-    t, ms = delay.lines[0].get_data()
+    t, ms = drawn(delay.lines[0])
     assert ms[(t > 2.15)] == pytest.approx(40, rel=0.01)
-    assert cwnd.lines[0].get_data()[1] == pytest.approx(10)
+    assert drawn(cwnd.lines[0])[1] == pytest.approx(10)
     assert [a.get_ylabel() for a in figure.axes] == ["rate (Mbps)", "one-way delay (ms)", "cwnd (packets)"]
 
 
-def test_plot_episode_writes_a_png(tmp_path):
+def test_plot_episode_writes_a_png(tmp_path: Path) -> None:
     path = tmp_path / "episode.png"
     plot_episode(rows(set_two(), "cubic", [6, 3], [20, 40]), path)
     assert matplotlib.image.imread(path).shape[:2] == (990, 1350)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_one_row_cannot_be_drawn(tmp_path):
+def test_one_row_cannot_be_drawn(tmp_path: Path) -> None:
     path = tmp_path / "episode.png"
     with pytest.raises(SageccError, match="1 rows cannot be drawn"):
         plot_episode(rows(set_one(), "cubic", [6, 3], [20, 40]).slice(0, 1), path)
     assert not path.exists()
 
 
-def test_svg_is_inline_and_repeatable(wins):
+def test_svg_is_inline_and_repeatable(wins: pl.DataFrame) -> None:
     first, second = (to_svg(plane_figure(wins), "plane") for _ in range(2))
     assert first == second
     assert INK not in first
     root = ElementTree.fromstring(first)
-    ids = [e.get("id") for e in root.iter() if e.get("id")]
+    ids = [identifier for e in root.iter() if (identifier := e.get("id"))]
     assert all(i.startswith("plane-") for i in ids)
     assert len(ids) == len(set(ids))
     used = {a.split("#")[1].rstrip(")") for e in root.iter() for a in e.attrib.values() if "#plane" in a}
@@ -107,6 +125,6 @@ def test_svg_is_inline_and_repeatable(wins):
     assert "“sage”" in "".join(root.itertext())
 
 
-def test_names():
+def test_names() -> None:
     assert label("cubic") == "cubic"
     assert label("policy:models/sage/") == "“sage”"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -8,14 +12,15 @@ import sagecc.commands.league as league_command
 from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from tests.helpers.league_episodes import rows, set_one, set_two, write
-from tests.leagues.test_league import Lab
+from tests.helpers.league_episodes import Lab, rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_two(12))
 
+Play = Callable[..., set[str]]
+
 
 @pytest.fixture
-def league(tmp_path, monkeypatch):
+def league(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
@@ -25,7 +30,7 @@ def league(tmp_path, monkeypatch):
         (tmp_path / "models" / name / "weights").write_text(name)
     write(tmp_path / "raw", {(e, s): rows(e, s, [7, 7], [12, 12]) for e in ENVIRONMENTS for s in (*SCHEMES, "nv")})
 
-    def run(*options):
+    def run(*options: str) -> set[str]:
         result = CliRunner().invoke(league_command.command, [*options, "--raw", "raw", "--out", "out"])
         if result.exception:
             raise result.exception
@@ -34,12 +39,12 @@ def league(tmp_path, monkeypatch):
     return run
 
 
-def test_presets_name_kernel_schemes():
+def test_presets_name_kernel_schemes() -> None:
     assert all(set(preset.schemes) <= {*SCHEMES, *OTHERS} for preset in PRESETS.values())
     assert PRESETS["heuristics"].schemes == tuple(SCHEMES)
 
 
-def test_who_plays(league):
+def test_who_plays(league: Play) -> None:
     delay = {"bbr2", "vegas", "cdg"}
     assert league("--preset", "heuristics") == set(SCHEMES)
     assert league("--preset", "delay-based", "--policy", "models/sage") == delay | {"policy:models/sage"}
@@ -49,7 +54,7 @@ def test_who_plays(league):
     assert league() == set(SCHEMES)
 
 
-def test_a_league_of_policies_needs_two(league):
+def test_a_league_of_policies_needs_two(league: Play) -> None:
     assert preset_schemes("ml-based", ["policy:a", "policy:b"]) == ()
     with pytest.raises(SageccError, match="2 or more with --policy"):
         league("--preset", "ml-based", "--policy", "models/sage")

@@ -11,24 +11,29 @@ import re
 import shutil
 import subprocess
 import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sagecc.commands.report import command
 from sagecc.common.errors import SageccError
-from sagecc.leagues.league import play, save
-from sagecc.leagues.report.contents import in_order
+from sagecc.leagues.league import League, play, save
+from sagecc.leagues.report.contents import Contents, in_order
 from sagecc.leagues.report.files import write_beside
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, training_figure
 from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
 from sagecc.leagues.scores import find_episodes
+from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 from tests.helpers.lively import lively
 
@@ -37,16 +42,20 @@ POLICY = "policy:models/<b>sage"
 FIGURES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12]), POLICY: ([8, 6], [11, 20])}
 SCHEMES = tuple(FIGURES)
 
+Place = tuple[Path, League]
+Change = Callable[[Path], object]
+Browse = Callable[..., tuple[str, list[str]]]
+
 CHROMIUM = shutil.which("chromium")
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 
-def lab(environments, policies, out):
+def lab(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
     write(out, {(e, p): rows(e, p, *FIGURES[p]) for e in environments for p in policies})
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with a league in `out`, its trajectories in `raw`, and the policy's files."""
     folder = tmp_path_factory.mktemp("league")
     with pytest.MonkeyPatch.context() as patch:
@@ -63,26 +72,34 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def league(place, monkeypatch):
+def league(place: Place, monkeypatch: pytest.MonkeyPatch) -> League:
     monkeypatch.chdir(place[0])
     return place[1]
 
 
 @pytest.fixture
-def contents(league):
+def contents(league: League) -> Contents:
     return load_it()
 
 
-def load_it(league="out", raw="raw", analysis="analysis"):
+def load_it(league: str | Path = "out", raw: str | Path = "raw", analysis: str | Path = "analysis") -> Contents:
     return load(Path(league), Path(raw), Path(analysis))
 
 
-def series(text):
+def first(pattern: str, text: str) -> str:
+    """What a pattern's group holds where it is found first."""
+    found = re.search(pattern, text, re.DOTALL)
+    assert found, pattern
+    return found[1]
+
+
+def series(text: str) -> dict[str, Any]:
     """The data of a page's charts."""
-    return json.loads(re.search(r'<script type="application/json" id="series">(.*?)</script>', text)[1])
+    found: dict[str, Any] = json.loads(first(r'<script type="application/json" id="series">(.*?)</script>', text))
+    return found
 
 
-def unpacked(environment):
+def unpacked(environment: dict[str, Any]) -> npt.NDArray[np.float64]:
     """The numbers behind an environment's levels, [series, bins]: the format as the page's documentation has it."""
     flat = np.frombuffer(zlib.decompress(base64.b64decode(environment["data"])), np.uint8).reshape(2, -1)
     differences = (flat[0] + 256 * flat[1].astype(np.int64)).reshape(-1, environment["count"])
@@ -93,7 +110,7 @@ def unpacked(environment):
 # What the page is made of
 
 
-def test_bins_are_differences_of_counters(tmp_path):
+def test_bins_are_differences_of_counters(tmp_path: Path) -> None:
     environment = set_two()
     raw = {(environment, s): lively(environment, s, 300, seed) for seed, s in enumerate(("cubic", "vegas", "bic"))}
     write(tmp_path, raw)
@@ -109,8 +126,8 @@ def test_bins_are_differences_of_counters(tmp_path):
             inside = np.flatnonzero((tick["t_s"] > end - width + 1e-9) & (tick["t_s"] <= end + 1e-9))
             last, before = inside[-1], max(inside[0] - 1, 0)
 
-            def grew(name, last=last, before=before, tick=tick):
-                return tick[name][last] - tick[name][before]
+            def grew(name: str, last: np.int64 = last, before: np.int64 = before, tick: dict[str, Any] = tick) -> float:
+                return float(tick[name][last] - tick[name][before])
 
             seconds = grew("t_s")
             assert values[0, i] == pytest.approx(grew("received_bytes") / seconds / 125_000)
@@ -120,7 +137,7 @@ def test_bins_are_differences_of_counters(tmp_path):
             assert values[4, i] == pytest.approx(grew("link_capacity_bytes") / seconds / 125_000)
 
 
-def test_a_late_trajectory_leaves_bins_empty(tmp_path):
+def test_a_late_trajectory_leaves_bins_empty(tmp_path: Path) -> None:
     environment = set_one()
     write(tmp_path, {(environment, "cubic"): rows(environment, "cubic", [6, 6], [20, 20], 1.0, 2.0)})
     episodes = find_episodes([tmp_path], [environment], ["cubic"])
@@ -131,7 +148,7 @@ def test_a_late_trajectory_leaves_bins_empty(tmp_path):
     assert values[0, there] == pytest.approx(6, rel=0.01)
 
 
-def test_levels_read_back():
+def test_levels_read_back() -> None:
     random = np.random.default_rng(0)
     made = [random.random(50) * 1000, np.full(50, np.nan), np.zeros(50), np.append(random.random(49), np.nan)]
     tops, data = pack(made)
@@ -141,7 +158,7 @@ def test_levels_read_back():
         assert np.nan_to_num(read) == pytest.approx(np.nan_to_num(values), abs=0.51 * top / LEVELS)
 
 
-def test_a_sample_has_those_named_and_its_share_of_each_set():
+def test_a_sample_has_those_named_and_its_share_of_each_set() -> None:
     ones = [set_one(mbps, rtt_ms=rtt) for mbps in (12, 24, 48) for rtt in (10, 20, 40, 80)]
     twos = [set_two(mbps) for mbps in (12, 24, 48, 96)]
     everything = in_order([*twos, *ones])
@@ -155,7 +172,7 @@ def test_a_sample_has_those_named_and_its_share_of_each_set():
     assert choose(everything, 100) == everything
 
 
-def test_friendliness_by_hand(contents):
+def test_friendliness_by_hand(contents: Contents) -> None:
     # Set II's fair share is 6 Mbps: cubic 9 and 9, vegas 7 and 7, the policy 8 and 6
     table = {row["scheme"]: row for row in friendliness(contents.wins).to_dicts()}
     assert [row["windows"] for row in table.values()] == [2, 2, 2]
@@ -166,20 +183,22 @@ def test_friendliness_by_hand(contents):
     assert list(table) == [POLICY, "vegas", "cubic"] or list(table) == ["vegas", POLICY, "cubic"]
 
 
-def test_the_example_shows_the_policy_on_a_changing_link(contents, tmp_path):
+def test_the_example_shows_the_policy_on_a_changing_link(contents: Contents, tmp_path: Path) -> None:
     assert example(contents, "I") == (ENVIRONMENTS[1], POLICY, "vegas")
     save(play("smoke", ENVIRONMENTS, ("cubic",), Path("raw"), tmp_path, lab), tmp_path)
     assert example(load_it(tmp_path), "I") is None
 
 
-def test_training_curves_are_the_files(contents):
-    loss, q = training_figure(contents.curves).axes
+def test_training_curves_are_the_files(contents: Contents) -> None:
+    figure = training_figure(contents.curves)
+    assert figure
+    loss, q = figure.axes
     assert np.array(loss.lines[0].get_data()).tolist() == [[100, 200, 300], [4.5, 3.5, 3]]
     assert np.array(q.lines[0].get_data()).tolist() == [[100, 200, 300], [10, 12, 11]]
     assert training_figure({}) is None
 
 
-def test_curves_of_a_policy_that_was_trained_again_are_left_out(contents, place):
+def test_curves_of_a_policy_that_was_trained_again_are_left_out(contents: Contents, place: Place) -> None:
     weights = place[0] / POLICY.removeprefix("policy:") / "weights"
     assert list(contents.curves) == [POLICY]
     weights.write_text("2")
@@ -195,12 +214,16 @@ class _Page(HTMLParser):
 
     void = frozenset(("meta", "br", "img", "link", "use", "path", "rect", "input", "image"))
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.open, self.faults, self.counts, self.ids, self.references = [], [], {}, [], []
+        self.counts: Counter[str] = Counter()
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.ids: list[str | None] = []
+        self.references: list[str] = []
 
-    def handle_starttag(self, tag, attrs):
-        self.counts[tag] = self.counts.get(tag, 0) + 1
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.counts[tag] += 1
         if tag not in self.void:
             self.open.append(tag)
         values = dict(attrs)
@@ -211,30 +234,30 @@ class _Page(HTMLParser):
         if tag in ("link", "iframe", "object") or any(k in ("src", "srcset") for k in values):
             self.faults.append(f"loads something: {tag}")
         for name in ("href", "xlink:href"):
-            if not values.get(name, "#").startswith(("#", "data:")):
+            if not (values.get(name) or "#").startswith(("#", "data:")):
                 self.faults.append(f"leads elsewhere: {values[name]}")
         if tag == "a":
-            self.references.append(values["href"])
+            self.references.append(values["href"] or "")
         if tag == "label" and "for" in values:
             self.references.append(f"#{values['for']}")
 
-    def handle_startendtag(self, tag, attrs):
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
         if tag not in self.void:
             self.open.pop()
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag not in self.void and self.open.pop() != tag:
             self.faults.append(f"unbalanced {tag}")
 
 
 @pytest.fixture
-def text(place):
+def text(place: Place) -> str:
     """The page beside the league's tables."""
     return (place[0] / "out/report.html").read_text()
 
 
-def test_the_page_is_sound_and_loads_nothing(text):
+def test_the_page_is_sound_and_loads_nothing(text: str) -> None:
     page = _Page()
     page.feed(text)
     assert page.faults == []
@@ -247,20 +270,20 @@ def test_the_page_is_sound_and_loads_nothing(text):
     assert "<b>sage" not in text.replace("\\u003cb>sage", "")
 
 
-def test_only_its_own_script_may_run(text):
-    policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1])
+def test_only_its_own_script_may_run(text: str) -> None:
+    policy = html.unescape(first(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text))
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     assert [f"sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}" for s in scripts] == [
-        re.search(r"script-src '([^']*)'", policy)[1]
+        first(r"script-src '([^']*)'", policy)
     ]
 
 
-def test_the_league_and_the_command_write_the_same_page(contents, text):
+def test_the_league_and_the_command_write_the_same_page(contents: Contents, text: str) -> None:
     assert render(contents) == text
 
 
-def test_its_charts_are_the_trajectories(contents, text):
+def test_its_charts_are_the_trajectories(contents: Contents, text: str) -> None:
     data = series(text)
     assert set(data["environments"]) == {e.id for e in ENVIRONMENTS}
     for environment in ENVIRONMENTS:
@@ -277,7 +300,7 @@ def test_its_charts_are_the_trajectories(contents, text):
         assert values[0, middle] == pytest.approx(environment.bottleneck.rates[-1].rate_mbps, rel=0.01)
 
 
-def test_a_large_league_is_sampled_and_says_so(contents, text):
+def test_a_large_league_is_sampled_and_says_so(contents: Contents, text: str) -> None:
     sampled = render(contents, [], trajectories=6)  # two environments: the examples
     assert set(series(sampled)["environments"]) == {ENVIRONMENTS[1].id, ENVIRONMENTS[2].id}
     assert "2 of the league's 3 environments" in sampled
@@ -285,14 +308,14 @@ def test_a_large_league_is_sampled_and_says_so(contents, text):
     assert "of the league's" not in text
 
 
-def test_what_was_not_measured_says_how_to(text):
+def test_what_was_not_measured_says_how_to(text: str) -> None:
     text = html.unescape(text)
     assert f"sagecc distance --policy {POLICY.removeprefix('policy:')} --schemes vegas" in text
     assert "sagecc similarity --scheme policy:" in text
     assert "sagecc tsne" in text
 
 
-def analyses(folder, environment):
+def analyses(folder: Path, environment: Environment) -> None:
     """Write the tables of sagecc distance and similarity, as small as they get."""
     titles = {environment.id: "here"}
     keys = {"environment_id": [environment.id] * 4}
@@ -320,12 +343,12 @@ def analyses(folder, environment):
         (folder / name / f"{name}.json").write_text(json.dumps({"version": "1.3", "environments": titles, **summary}))
 
 
-def test_what_was_measured_is_drawn(league, tmp_path):
+def test_what_was_measured_is_drawn(league: League, tmp_path: Path) -> None:
     analyses(tmp_path, ENVIRONMENTS[0])
     found = load_it(analysis=tmp_path)
     assert set(found.analyses) == {"distance", "similarity"}
     (axes,) = analysis_picture("distance", found.analyses["distance"]).figure.axes
-    assert sorted(axes.lines[0].get_xdata()) == pytest.approx([0.1, 0.2])
+    assert sorted(np.asarray(axes.lines[0].get_xdata())) == pytest.approx([0.1, 0.2])
     text = render(found, [])
     assert "1,000 of its 2,000 transitions" in text
     assert "sagecc similarity --scheme" not in text
@@ -338,11 +361,11 @@ def test_what_was_measured_is_drawn(league, tmp_path):
 # The command
 
 
-def run(*options):
+def run(*options: object) -> Result:
     return CliRunner().invoke(command, [*map(str, options)], catch_exceptions=False)
 
 
-def test_command(league, tmp_path):
+def test_command(league: League, tmp_path: Path) -> None:
     out = tmp_path / "new/report.html"
     result = run("--league", "out", "--raw", "raw", "--analysis", "nowhere", "--out", out)
     assert result.exit_code == 0
@@ -355,8 +378,8 @@ def test_command(league, tmp_path):
     assert all((tmp_path / "drawn" / name).read_bytes() == (Path("out") / name).read_bytes() for name in names)
 
 
-def as_text(change):
-    def spoil(folder):
+def as_text(change: Callable[[str], str]) -> Change:
+    def spoil(folder: Path) -> None:
         path = folder / "league.json"
         path.write_text(change(path.read_text()))
 
@@ -374,17 +397,15 @@ def as_text(change):
         ),
     ],
 )
-def test_a_league_that_is_not_as_it_was_written_is_refused(league, place, tmp_path, change, says):
+def test_a_league_that_is_not_as_it_was_written_is_refused(
+    league: League, place: Place, tmp_path: Path, change: Change, says: str
+) -> None:
     """A bit, or tables of one league beside another's summary, as a kill between them leaves them."""
     folder = tmp_path / "out"
     shutil.copytree(place[0] / "out", folder)
     change(folder)
     with pytest.raises(SageccError, match=re.escape(says)):
         load(folder, place[0] / "raw", tmp_path / "analysis")
-
-
-def spoil(folder, name, text):
-    (folder / name).write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +421,9 @@ def spoil(folder, name, text):
         ("breakdown.parquet", None, "breakdown.parquet: is not the file that"),
     ],
 )
-def test_a_damaged_league_is_one_line(league, place, tmp_path, name, text, says):
+def test_a_damaged_league_is_one_line(
+    league: League, place: Place, tmp_path: Path, name: str, text: str | None, says: str
+) -> None:
     folder = tmp_path / "out"
     shutil.copytree(place[0] / "out", folder)
     (folder / name).unlink()
@@ -410,27 +433,27 @@ def test_a_damaged_league_is_one_line(league, place, tmp_path, name, text, says)
         load_it(folder)
 
 
-def test_trajectories_of_another_kernel_are_refused(league, tmp_path):
+def test_trajectories_of_another_kernel_are_refused(league: League, tmp_path: Path) -> None:
     write(tmp_path, {(e, "cubic"): rows(e, "cubic", [9, 9], [40, 40]) for e in ENVIRONMENTS}, kernel="cd" * 32)
     with pytest.raises(SageccError, match="not of the kernel that the league was played on"):
         load_it(raw=tmp_path)
 
 
-def test_a_damaged_analysis_is_named(league, tmp_path):
+def test_a_damaged_analysis_is_named(league: League, tmp_path: Path) -> None:
     analyses(tmp_path, ENVIRONMENTS[0])
     (tmp_path / "distance/distance.json").write_text('{"version": "2.0"}')
     with pytest.raises(SageccError, match=r"version is 2\.0.*'sagecc distance' again, or remove"):
         load_it(analysis=tmp_path)
 
 
-def test_an_unknown_environment_leaves_no_file(league, tmp_path):
+def test_an_unknown_environment_leaves_no_file(league: League, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     with pytest.raises(SageccError, match="--environment I-nowhere"):
         run("--league", "out", "--raw", "raw", "--out", out, "--environment", "I-nowhere")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_league_without_trajectories_still_has_its_tables(league, tmp_path):
+def test_a_league_without_trajectories_still_has_its_tables(league: League, tmp_path: Path) -> None:
     bare = load_it(raw=tmp_path, league="out")
     assert {scheme for _, scheme in bare.episodes} == {POLICY}
     assert "Standings" in render(bare, [])
@@ -440,24 +463,24 @@ def test_a_league_without_trajectories_still_has_its_tables(league, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def browse(place, tmp_path_factory):
+def browse(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Browse:
     """Open the page at an address' hash in headless Chromium: what it made of it, and what its console said."""
     folder = tmp_path_factory.mktemp("chromium")
 
-    def browse(at=""):
+    def browse(at: str = "") -> tuple[str, list[str]]:
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--no-first-run")
         budget = ("--virtual-time-budget=5000", "--window-size=1100,900", f"--user-data-dir={folder}", "--dump-dom")
         address = f"file://{place[0]}/out/report.html{at}"
-        done = subprocess.run([CHROMIUM, *options, *budget, address], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([str(CHROMIUM), *options, *budget, address], capture_output=True, text=True, timeout=120)
         console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
         return done.stdout, console
 
     return browse
 
 
-def cells(dom, name):
+def cells(dom: str, name: str) -> list[list[str]]:
     """The rows of a table's body, as text."""
-    body = re.search(rf'<tbody id="{name}">(.*?)</tbody>', dom, re.DOTALL)[1]
+    body = first(rf'<tbody id="{name}">(.*?)</tbody>', dom)
     return [
         [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
         for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
@@ -465,10 +488,10 @@ def cells(dom, name):
 
 
 @in_browser
-def test_it_opens_with_the_example_drawn(browse):
+def test_it_opens_with_the_example_drawn(browse: Browse) -> None:
     dom, console = browse()
     assert console == []
-    assert re.search(r'<div id="explorer"[^>]*>', dom)[0].count("hidden") == 0
+    assert "hidden" not in first(r'(<div id="explorer"[^>]*>)', dom)
     assert f'<code id="name" class="soft">{ENVIRONMENTS[1].id}</code>' in dom
     drawn = [html.unescape(name) for name in re.findall(r'class="series slot\d" data-scheme="([^"]*)"', dom)]
     assert sorted(set(drawn)) == [POLICY, "vegas"]
@@ -476,7 +499,7 @@ def test_it_opens_with_the_example_drawn(browse):
 
 
 @in_browser
-def test_what_is_asked_for_is_drawn(browse):
+def test_what_is_asked_for_is_drawn(browse: Browse) -> None:
     environment = ENVIRONMENTS[2]
     dom, console = browse(f"#env={environment.id}&schemes=cubic,vegas&at=3")
     assert console == []
@@ -498,7 +521,7 @@ def test_what_is_asked_for_is_drawn(browse):
 
 
 @in_browser
-def test_what_the_page_does_not_have_is_said(browse):
+def test_what_the_page_does_not_have_is_said(browse: Browse) -> None:
     dom, console = browse("#env=I-nowhere&schemes=cubic")
     assert console == []
     assert "This page has no environment I-nowhere" in dom

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -11,18 +15,19 @@ from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import SCORE_SCHEMA, find_episodes, read_rows, score
+from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 
-def scored(root, environments, schemes, alpha=2.0):
+def scored(root: Path, environments: Sequence[Environment], schemes: Sequence[str], alpha: float = 2.0) -> pl.DataFrame:
     return score(environments, schemes, find_episodes([root], environments, schemes), alpha)
 
 
-def row(table, **keys):
+def row(table: pl.DataFrame, **keys: object) -> dict[str, Any]:
     return table.filter(*(pl.col(k) == v for k, v in keys.items())).to_dicts()[0]
 
 
-def test_set_one_by_hand(tmp_path):
+def test_set_one_by_hand(tmp_path: Path) -> None:
     # 12 Mbps, 10 ms each way. Window 0: 6 Mbps at 20 ms one way: S_p = 6^2 / (20 + 10). Window 1: 9^2 / (40 + 10).
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
@@ -36,7 +41,7 @@ def test_set_one_by_hand(tmp_path):
     assert second["score"] == pytest.approx(81 / 50, rel=1e-6)
 
 
-def test_alpha(tmp_path):
+def test_alpha(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
     assert scored(tmp_path, [env], ["reno"], alpha=3)["score"].to_list() == pytest.approx(
@@ -44,7 +49,7 @@ def test_alpha(tmp_path):
     )
 
 
-def test_set_two_by_hand(tmp_path):
+def test_set_two_by_hand(tmp_path: Path) -> None:
     # Fair share of 12 Mbps between two flows: 6. The flow begins with the first window and has no tick at its edge.
     env = set_two()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [2, 7], [20, 40])})
@@ -55,13 +60,13 @@ def test_set_two_by_hand(tmp_path):
     assert second["score"] == pytest.approx(1, rel=1e-6)
 
 
-def test_fair_share_follows_the_rate(tmp_path):
+def test_fair_share_follows_the_rate(tmp_path: Path) -> None:
     env = set_one(step=2)  # 12 Mbps until 2 s, then 24
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
     assert scored(tmp_path, [env], ["reno"])["capacity_mbps"].to_list() == pytest.approx([12, 24], rel=1e-6)
 
 
-def test_missing_episode_loses(tmp_path):
+def test_missing_episode_loses(tmp_path: Path) -> None:
     one, two = set_one(), set_two()
     write(tmp_path, {(one, "reno"): rows(one, "reno", [6, 9], [20, 40])})
     table = scored(tmp_path, [one, two], ["reno", "cubic"])
@@ -72,20 +77,20 @@ def test_missing_episode_loses(tmp_path):
 
 
 @pytest.mark.parametrize("env", [set_one(), set_two()])
-def test_window_without_packets_loses(tmp_path, env):
+def test_window_without_packets_loses(tmp_path: Path, env: Environment) -> None:
     write(tmp_path, {(env, "reno"): rows(env, "reno", [5, 0], [20, 20])})
     first, second = scored(tmp_path, [env], ["reno"]).to_dicts()
     assert first["status"] == "ok"
     assert (second["status"], second["score"]) == ("silent", 0.0 if env.set == "I" else math.inf)
 
 
-def test_rows_that_stop_early_lose(tmp_path):
+def test_rows_that_stop_early_lose(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 6], [20, 20], last_tick_s=3.5)})
     assert scored(tmp_path, [env], ["reno"])["status"].to_list() == ["ok", "silent"]
 
 
-def test_last_tick_just_before_the_end_is_whole(tmp_path):
+def test_last_tick_just_before_the_end_is_whole(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 6], [20, 20], last_tick_s=3.99)})
     table = scored(tmp_path, [env], ["reno"])
@@ -93,13 +98,13 @@ def test_last_tick_just_before_the_end_is_whole(tmp_path):
     assert table["goodput_mbps"].to_list() == pytest.approx([6, 6], rel=1e-6)
 
 
-def test_flow_that_starts_after_a_window_lost_it(tmp_path):
+def test_flow_that_starts_after_a_window_lost_it(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 6], [20, 20], first_tick_s=2.5)})
     assert scored(tmp_path, [env], ["reno"])["status"].to_list() == ["silent", "ok"]
 
 
-def test_many_episodes_in_several_parts(tmp_path):
+def test_many_episodes_in_several_parts(tmp_path: Path) -> None:
     envs = [set_one(mbps) for mbps in (12, 24, 48)]
     write(tmp_path, {(e, s): rows(e, s, [i + 1, i + 2], [20, 20]) for i, e in enumerate(envs) for s in ("reno", "bic")})
     table = scored(tmp_path, envs, ["reno", "bic"])
@@ -109,7 +114,7 @@ def test_many_episodes_in_several_parts(tmp_path):
             assert own["goodput_mbps"].to_list() == pytest.approx([i + 1, i + 2], rel=1e-4)
 
 
-def test_read_rows_gives_one_episode(tmp_path):
+def test_read_rows_gives_one_episode(tmp_path: Path) -> None:
     envs = [set_one(12), set_one(24)]
     write(tmp_path, {(e, "reno"): rows(e, "reno", [6, 6], [20, 20]) for e in envs})
     episode = find_episodes([tmp_path], envs, ["reno"])[envs[1].id, "reno"]
@@ -118,7 +123,7 @@ def test_read_rows_gives_one_episode(tmp_path):
     assert table["step"].to_pylist() == list(range(table.num_rows))
 
 
-def test_policy_with_a_path_is_found(tmp_path):
+def test_policy_with_a_path_is_found(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "policy:models/sage"): rows(env, "policy:models/sage", [6, 9], [20, 40])})
     assert scored(tmp_path, [env], ["policy:models/sage"])["status"].to_list() == ["ok", "ok"]
@@ -130,7 +135,7 @@ def test_policy_with_a_path_is_found(tmp_path):
     delay=st.lists(st.floats(5, 500), min_size=2, max_size=2),
     alpha=st.floats(0.5, 3),
 )
-def test_score_is_the_formula(mbps, delay, alpha):
+def test_score_is_the_formula(mbps: list[float], delay: list[float], alpha: float) -> None:
     env = set_one(96.0)
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), {(env, "reno"): rows(env, "reno", mbps, delay)})
@@ -141,7 +146,7 @@ def test_score_is_the_formula(mbps, delay, alpha):
     assert table["goodput_mbps"].to_list() == pytest.approx(mbps, rel=1e-4)
 
 
-def test_corrupt_part_is_named(tmp_path):
+def test_corrupt_part_is_named(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
     part = next(tmp_path.rglob("part-000.parquet"))
@@ -150,7 +155,7 @@ def test_corrupt_part_is_named(tmp_path):
         scored(tmp_path, [env], ["reno"])
 
 
-def test_lost_part_is_named(tmp_path):
+def test_lost_part_is_named(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
     next(tmp_path.rglob("part-000.parquet")).unlink()
@@ -158,7 +163,7 @@ def test_lost_part_is_named(tmp_path):
         scored(tmp_path, [env], ["reno"])
 
 
-def test_other_major_version_is_refused(tmp_path):
+def test_other_major_version_is_refused(tmp_path: Path) -> None:
     env = set_one()
     write(tmp_path, {(env, "reno"): rows(env, "reno", [6, 9], [20, 40])})
     path = next(tmp_path.rglob("episodes.parquet"))
@@ -168,6 +173,6 @@ def test_other_major_version_is_refused(tmp_path):
         find_episodes([tmp_path], [env], ["reno"])
 
 
-def test_nothing_to_score():
+def test_nothing_to_score() -> None:
     with pytest.raises(SageccError, match="no scoring window"):
         score([], ["reno"], {})

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -17,17 +23,19 @@ from sagecc.leagues.transitions import unit
 from tests.helpers.league_episodes import set_one, set_two
 from tests.helpers.lively import lively, make_pool
 
+Vectors = list[list[float]]
 
-def trajectory(vectors, t_s):
+
+def trajectory(vectors: Vectors, t_s: npt.ArrayLike) -> Query:
     return Query("I", "e", "s", np.array(t_s), unit(np.array(vectors, np.float32)))
 
 
-def compare(own, others):
+def compare(own: Query, others: Mapping[str, Query]) -> pl.DataFrame:
     trajectories = {("e", "own"): own} | {("e", name): other for name, other in others.items()}
     return similarities(trajectories, "own", list(others), ["e"])
 
 
-def test_by_hand():
+def test_by_hand() -> None:
     own = trajectory([[1, 0], [0, 1], [3, 4]], [0.01, 0.02, 0.03])
     other = trajectory([[0, 1], [2, 0], [4, 3]], [0.01, 0.02, 0.03])
     # At the same tick 0, 0 and 24/25; the nearest of each are 1, 1 and 24/25.
@@ -37,7 +45,7 @@ def test_by_hand():
     assert (row["transitions"], row["ticks"]) == (3, 3)
 
 
-def test_ticks_are_paired_by_time():
+def test_ticks_are_paired_by_time() -> None:
     own = trajectory([[1, 0], [0, 1], [1, 1]], [0.05, 0.06, 0.0700001])
     late = trajectory([[0, 1], [1, 1], [1, 0]], [0.06, 0.07, 0.08])
     never = trajectory([[0, 1]], [9.0])
@@ -48,7 +56,7 @@ def test_ticks_are_paired_by_time():
     assert rows["never"]["nearest"] == pytest.approx((0 + 1 + 0.5**0.5) / 3, abs=1e-6)
 
 
-def test_missing_trajectories_have_no_row():
+def test_missing_trajectories_have_no_row() -> None:
     own = trajectory([[1, 0]], [0.01])
     table = similarities({("e", "own"): own, ("f", "other"): own}, "own", ["other"], ["e", "f"])
     assert table.is_empty()
@@ -63,7 +71,7 @@ VECTORS = st.lists(
 
 
 @given(VECTORS, VECTORS)
-def test_bounds(mine, theirs):
+def test_bounds(mine: Vectors, theirs: Vectors) -> None:
     own, other = (trajectory(v, 0.01 * np.arange(1, len(v) + 1)) for v in (mine, theirs))
     row, itself = compare(own, {"other": other, "itself": own}).to_dicts()
     assert -1 - 1e-6 <= row["index"] <= 1 + 1e-6
@@ -73,7 +81,7 @@ def test_bounds(mine, theirs):
         assert row["nearest"] >= row["index"] - 1e-5
 
 
-def test_environments_are_drawn_by_seed():
+def test_environments_are_drawn_by_seed() -> None:
     environments = [set_one(mbps) for mbps in (12, 24, 48, 96)] + [set_two(mbps) for mbps in (12, 24)]
     drawn = choose(environments, [], 3, 0)
     assert len(set(drawn)) == 3
@@ -87,7 +95,7 @@ def test_environments_are_drawn_by_seed():
         choose(environments, [], 3, 0, "III")
 
 
-def test_command(tmp_path, monkeypatch):
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environments = (set_one(12), set_one(24), set_two(12))
     games = {(e, s): lively(e, s, 120, 7 * i + j) for i, e in enumerate(environments)
              for j, s in enumerate(("cubic", "vegas", "bic"))}  # fmt: skip
@@ -96,7 +104,7 @@ def test_command(tmp_path, monkeypatch):
     options = ["--scheme", "cubic", "--schemes", "vegas,bic,cubic", "--count", "2", "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path / "cache"), "--league", str(tmp_path / "none")]
 
-    def run(name):
+    def run(name: str) -> dict[str, bytes]:
         result = CliRunner().invoke(
             similarity_command.command, [*options, "--out", str(tmp_path / name)], catch_exceptions=False
         )

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,8 +15,10 @@ from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
 from tests.helpers.league_episodes import set_one, set_two
 
+Games = Mapping[tuple[str, int], Mapping[str, float | None]]
 
-def league(scores, metric="power", fair=None, set_name="I"):
+
+def league(scores: Games, metric: str = "power", fair: float | None = None, set_name: str = "I") -> pl.DataFrame:
     """Build a score table from {(environment, window): {scheme: score}}; a score of None is a missing episode.
 
     With `fair` the figures are goodputs in Mbps and the score is the distance from it.
@@ -20,8 +26,10 @@ def league(scores, metric="power", fair=None, set_name="I"):
     table = []
     for (environment, window), by_scheme in scores.items():
         for scheme, figure in by_scheme.items():
-            lost = figure is None
-            score = (0.0 if metric == "power" else math.inf) if lost else abs(fair - figure) if fair else figure
+            if figure is None:
+                score = 0.0 if metric == "power" else math.inf
+            else:
+                score = abs(fair - figure) if fair else figure
             table.append(
                 dict.fromkeys(SCORE_SCHEMA)
                 | {
@@ -29,7 +37,7 @@ def league(scores, metric="power", fair=None, set_name="I"):
                     "environment_id": environment,
                     "window": window,
                     "scheme": scheme,
-                    "status": "missing" if lost else "ok",
+                    "status": "missing" if figure is None else "ok",
                     "metric": metric,
                     "goodput_mbps": figure if fair else None,
                     "fair_share_mbps": fair,
@@ -39,11 +47,11 @@ def league(scores, metric="power", fair=None, set_name="I"):
     return pl.DataFrame(table, schema=SCORE_SCHEMA)
 
 
-def winners(table, **options):
+def winners(table: pl.DataFrame, **options: Any) -> set[str]:
     return set(mark_winners(table, **options).filter("win")["scheme"])
 
 
-def test_power_within_ten_percent_wins():
+def test_power_within_ten_percent_wins() -> None:
     table = league({("e", 0): {"a": 10.0, "b": 9.0, "c": 8.99, "d": None}})
     assert winners(table) == {"a", "b"}
     assert winners(table, margin=0.05) == {"a"}
@@ -51,20 +59,20 @@ def test_power_within_ten_percent_wins():
     assert mark_winners(table)["best"].unique().to_list() == [10.0]
 
 
-def test_friendliness_at_most_best_over_nine_tenths_wins():
+def test_friendliness_at_most_best_over_nine_tenths_wins() -> None:
     table = league({("e", 0): {"a": 0.9, "b": 1.0, "c": 1.01, "d": None}}, "friendliness")
     assert winners(table, friendly_margin="score") == {"a", "b"}
     assert winners(table, margin=0.05, friendly_margin="score") == {"a"}
 
 
-def test_friendliness_margin_on_the_rate():
+def test_friendliness_margin_on_the_rate() -> None:
     # f = 24, best distance 1: rates from 0.9 * 23 = 20.7 to 1.1 * 25 = 27.5 win.
     table = league({("e", 0): {"a": 23.0, "b": 20.7, "c": 20.6, "d": 27.5, "e": 27.6, "f": None}}, "friendliness", 24.0)
     assert winners(table) == {"a", "b", "d"}
     assert winners(table, friendly_margin="score") == {"a"}
 
 
-def test_ties_all_win():
+def test_ties_all_win() -> None:
     assert winners(league({("e", 0): {"a": 5.0, "b": 5.0}})) == {"a", "b"}
     assert winners(league({("e", 0): {"a": 0.0, "b": 0.0, "c": 0.1}}, "friendliness"), friendly_margin="score") == {
         "a",
@@ -73,12 +81,12 @@ def test_ties_all_win():
 
 
 @pytest.mark.parametrize("metric", ["power", "friendliness"])
-def test_nobody_wins_where_all_are_missing(metric):
+def test_nobody_wins_where_all_are_missing(metric: str) -> None:
     assert winners(league({("e", 0): {"a": None, "b": None}}, metric)) == set()
 
 
 @pytest.mark.parametrize("margin", [-0.1, 1.0, math.nan])
-def test_bad_margin(margin):
+def test_bad_margin(margin: float) -> None:
     with pytest.raises(SageccError, match="margin"):
         mark_winners(league({("e", 0): {"a": 1.0}}), margin)
 
@@ -93,7 +101,7 @@ GOLDEN = league(
 )
 
 
-def test_winning_rates_by_hand():
+def test_winning_rates_by_hand() -> None:
     table = standings(mark_winners(GOLDEN))
     columns = ["set", "rank", "scheme", "wins", "windows", "winning_rate", "environments", "missing"]
     assert table.select(columns).rows() == [
@@ -104,7 +112,7 @@ def test_winning_rates_by_hand():
     assert missing(GOLDEN) == {"c": ["e2"]}
 
 
-def test_interval_by_hand():
+def test_interval_by_hand() -> None:
     # a wins 2 of 2 windows in e1 and 1 of 2 in e2: a draw of two environments gives 1/2, 3/4 or 1,
     # with chances 1/4, 1/2, 1/4; the 2.5 % and 97.5 % points are 1/2 and 1. c never wins.
     table = standings(mark_winners(GOLDEN))
@@ -112,23 +120,23 @@ def test_interval_by_hand():
     assert table.filter(pl.col("scheme") == "c").select("low", "high").row(0) == (0.0, 0.0)
 
 
-def test_interval_narrows_with_environments():
-    def width(count):
+def test_interval_narrows_with_environments() -> None:
+    def width(count: int) -> float:
         table = league({(f"e{i}", 0): {"a": 10.0 if i % 2 else 1.0, "b": 5.0} for i in range(count)})
         row = standings(mark_winners(table)).filter(pl.col("scheme") == "a").to_dicts()[0]
         assert row["low"] < 0.5 < row["high"]
-        return row["high"] - row["low"]
+        return float(row["high"] - row["low"])
 
     # 1.96 standard errors of a share of a half on each side
     assert width(400) == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.15)
     assert width(25) > width(100) > width(400)
 
 
-def test_same_seed_same_table():
+def test_same_seed_same_table() -> None:
     assert standings(mark_winners(GOLDEN), 1).equals(standings(mark_winners(GOLDEN), 1))
 
 
-def test_overall_is_the_mean_over_sets():
+def test_overall_is_the_mean_over_sets() -> None:
     both = pl.concat(
         [
             GOLDEN,
@@ -140,7 +148,7 @@ def test_overall_is_the_mean_over_sets():
     assert overall(table).rows() == [(1, "a", 0.875), (2, "c", 0.5), (3, "b", 0.375)]
 
 
-def test_breakdown_by_hand():
+def test_breakdown_by_hand() -> None:
     one, other = set_one(12.0), set_one(24.0, step=2, rtt_ms=40)
     table = league(
         {
@@ -162,7 +170,7 @@ def test_breakdown_by_hand():
     assert classes.filter((pl.col("class") == "step") & (pl.col("value") == 2.0))["windows"].to_list() == [2, 2]
 
 
-def test_breakdown_has_intervals_over_the_class_s_environments():
+def test_breakdown_has_intervals_over_the_class_s_environments() -> None:
     one, other, third = set_one(12.0), set_one(24.0), set_one(24.0, rtt_ms=40)
     table = league({(e.id, 0): {"a": 10.0 if e is other else 1.0, "b": 5.0} for e in (one, other, third)})
     classes = breakdown(mark_winners(table), [one, other, third]).filter(pl.col("scheme") == "a")
@@ -172,7 +180,7 @@ def test_breakdown_has_intervals_over_the_class_s_environments():
     assert row["min_rtt_ms", 40.0] == (0.0, 0.0, 0.0)
 
 
-def test_lost_windows_are_listed():
+def test_lost_windows_are_listed() -> None:
     table = league({("e1", 0): {"a": 1.0, "b": None}, ("e1", 1): {"a": 0.0, "b": None}})
     table = table.with_columns(
         status=pl.when((pl.col("scheme") == "a") & (pl.col("window") == 1)).then(pl.lit("silent")).otherwise("status")
@@ -180,7 +188,9 @@ def test_lost_windows_are_listed():
     assert lost(table).rows() == [("I", "e1", "a", "silent", 1), ("I", "e1", "b", "missing", 2)]
 
 
-def rates(games, set_name="I", fair=None):
+def rates(
+    games: Mapping[tuple[str, int], Mapping[str, tuple[float, float]]], set_name: str = "I", fair: float | None = None
+) -> pl.DataFrame:
     """Build a score table from {(environment, window): {scheme: (goodput in Mbps, delay in ms)}}, scores left out."""
     rows = [
         dict.fromkeys(SCORE_SCHEMA)
@@ -201,7 +211,7 @@ def rates(games, set_name="I", fair=None):
     return pl.DataFrame(rows, schema=SCORE_SCHEMA)
 
 
-def test_the_four_rules_by_hand():
+def test_the_four_rules_by_hand() -> None:
     # Window 0: r^2/d is 1, 0.955, 0.920; r^3/d is 10, 7.64, 8.28.
     # Window 1: r^2/d is 0.5, 0.8, 0.545; r^3/d is 2.5, 3.2, 3.27.
     games = {
@@ -227,7 +237,7 @@ def test_the_four_rules_by_hand():
     assert tight.select("scheme", "rank", "overall").rows() == [("b", 1, 1), ("a", 2, 2), ("c", 3, 3)]
 
 
-def test_own_rules_are_among_them():
+def test_own_rules_are_among_them() -> None:
     table = robustness(rates({("e", 0): {"a": (10, 100), "b": (8, 67)}}), own=(1.0, 0.2))
     rules = table.select("alpha", "margin").unique(maintain_order=True).rows()
     assert rules == [(1.0, 0.2), (2.0, 0.1), (2.0, 0.05), (3.0, 0.1), (3.0, 0.05)]
@@ -238,7 +248,7 @@ METRICS = st.sampled_from(["power", "friendliness"])
 
 
 @given(SCORES, METRICS, st.floats(0, 0.5))
-def test_the_best_always_wins_and_no_loser_beats_a_winner(scores, metric, margin):
+def test_the_best_always_wins_and_no_loser_beats_a_winner(scores: list[float], metric: str, margin: float) -> None:
     table = mark_winners(league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric), margin, "score")
     won = table.filter("win")["score"].to_list()
     lost = table.filter(~pl.col("win"))["score"].to_list()
@@ -247,7 +257,7 @@ def test_the_best_always_wins_and_no_loser_beats_a_winner(scores, metric, margin
 
 
 @given(SCORES, METRICS, st.floats(0, 0.5), st.floats(0, 0.4))
-def test_a_wider_margin_never_has_fewer_winners(scores, metric, margin, more):
+def test_a_wider_margin_never_has_fewer_winners(scores: list[float], metric: str, margin: float, more: float) -> None:
     table = league({("e", 0): {f"s{i}": s for i, s in enumerate(scores)}}, metric)
     assert winners(table, margin=margin, friendly_margin="score") <= winners(
         table, margin=margin + more, friendly_margin="score"
@@ -256,7 +266,7 @@ def test_a_wider_margin_never_has_fewer_winners(scores, metric, margin, more):
 
 @given(st.lists(st.floats(0, 48), min_size=1, max_size=8), st.floats(0, 0.5))
 @example([1e-9], 0.0)
-def test_the_rate_nearest_the_fair_share_always_wins(rates, margin):
+def test_the_rate_nearest_the_fair_share_always_wins(rates: list[float], margin: float) -> None:
     table = league({("e", 0): {f"s{i}": rate for i, rate in enumerate(rates)}}, "friendliness", 24.0)
     nearest = min(rates, key=lambda rate: abs(24.0 - rate))
     won = winners(table, margin=margin)
@@ -264,7 +274,7 @@ def test_the_rate_nearest_the_fair_share_always_wins(rates, margin):
 
 
 @given(SCORES, METRICS, st.integers(-8, 8))
-def test_winners_do_not_depend_on_the_unit(scores, metric, power):
+def test_winners_do_not_depend_on_the_unit(scores: list[float], metric: str, power: int) -> None:
     # a power of two scales a float exactly
     plain, scaled = (
         league({("e", 0): {f"s{i}": s * unit for i, s in enumerate(scores)}}, metric) for unit in (1.0, 2.0**power)
@@ -273,7 +283,7 @@ def test_winners_do_not_depend_on_the_unit(scores, metric, power):
 
 
 @given(st.lists(SCORES.filter(lambda s: len(s) >= 3).map(lambda s: s[:3]), min_size=1, max_size=6))
-def test_rates_and_intervals_are_shares(games):
+def test_rates_and_intervals_are_shares(games: list[list[float]]) -> None:
     table = league({(f"e{i}", 0): dict(zip("abc", g, strict=True)) for i, g in enumerate(games)})
     result = standings(mark_winners(table))
     for row in result.to_dicts():
@@ -281,5 +291,5 @@ def test_rates_and_intervals_are_shares(games):
     assert result["wins"].sum() >= len(games)
 
 
-def test_set_two_environment_is_scored_by_friendliness():
+def test_set_two_environment_is_scored_by_friendliness() -> None:
     assert set_two().reward == "friendliness"

@@ -13,6 +13,17 @@ import pytest
 
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
 
+SMALLEST = {
+    "width": 8,
+    "gru": 8,
+    "batch": 2,
+    "window": 4,
+    "steps": 1,
+    "policy_rate": "1e-3",
+    "critic_rate": 1e-3,
+}
+"""A configuration's fields that have no default."""
+
 GOOD, BAD = 0.5, -0.5
 """log2 of the two actions in the pool where srtt is low; where it is high they change places."""
 
@@ -56,6 +67,18 @@ def write_part(path: Path, tables: list[pa.Table], version: str = POOL_VERSION, 
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.concat_tables(tables).replace_schema_metadata({VERSION_KEY: version, WINDOWS_KEY: windows.encode()})
     pq.write_table(table, path, compression="zstd", row_group_size=300)
+    return path
+
+
+def scores(path: Path, wins: list[tuple[str, str, int, int]]) -> Path:
+    """(environment, scheme, windows won, windows played), seed 0."""
+    rows = [
+        {"environment_id": environment, "scheme": scheme, "seed": 0, "window": i, "win": i < won}
+        for environment, scheme, won, played in wins
+        for i in range(played)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 

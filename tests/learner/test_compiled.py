@@ -248,7 +248,7 @@ def test_a_full_disk_is_said_before_it_is_full(
     make_pool: PoolMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100_000))
     with pytest.raises(SageccError, match=r"has 0\.0 GB left, the compiled pool takes 0\.0 GB: make room or"):
         compile_pool(make_pool(), tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []

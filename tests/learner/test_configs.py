@@ -18,10 +18,9 @@ from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.crr import METRICS, Crr
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.loop import _selecting
-from tests.learner.conftest import episode, write_part
-from tests.learner.test_selection import scores
+from tests.conftest import ROOT
+from tests.learner.conftest import episode, scores, write_part
 
-ROOT = Path(__file__).parents[2]
 SCHEMES = tuple(yaml.safe_load((ROOT / "params.yaml").read_text())["schemes"])
 EVERYTHING = {(set_, scheme) for set_ in ("I", "II") for scheme in SCHEMES}
 WINNERS = {("I", "cubic"), ("II", "vegas"), ("II", "reno")}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
@@ -20,10 +21,10 @@ from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.train import CURVE_ROWS, _claim, thinned, train
 from sagecc.policy.artefact import PolicyArtefact, write
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
+from tests.conftest import ROOT
 from tests.learner.conftest import PoolMaker
 
-ROOT = Path(__file__).parents[2]
 CONFIG = Config(width=8, gru=8, batch=8, window=6, steps=60, policy_rate=1e-3, critic_rate=1e-3, atoms=11)
 SIZES = NetworkSizes(1, 4, 0, 0, 1, 0.01)
 SCALING = Scaling("none", np.zeros(1, np.float32), np.ones(1, np.float32), 0.0)

@@ -13,6 +13,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import METRICS
 from sagecc.learner.journal import Journal
+from tests.conftest import ROOT
 
 
 class Steps:
@@ -85,8 +86,8 @@ def test_an_evaluations_time_is_not_the_steps(tmp_path: Path) -> None:
 
 
 def test_dvc_draws_every_metric_once() -> None:
-    drawn = []
-    for plot in yaml.safe_load((Path(__file__).parents[2] / "dvc.yaml").read_text())["plots"]:
+    drawn: list[str] = []
+    for plot in yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]:
         ((title, fields),) = plot.items()
         assert "'" not in title  # DVC puts it into a page's script between such
         columns = fields["y"].get("models/repro/curves.csv", [])

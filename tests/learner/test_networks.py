@@ -4,13 +4,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
+from sagecc.common.arrays import Floats
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner import config, networks
+from sagecc.learner.data import ALL, WindowSampler
 from sagecc.learner.gru import Gru
 from sagecc.learner.loop import _selecting
 from sagecc.policy import artefact
@@ -68,12 +71,18 @@ def test_samples_follow_the_mixture_and_its_seed() -> None:
     assert drawn.mean() == pytest.approx(0.7 * -1 + 0.3 * 2, abs=0.05)
 
 
-VARIANTS = ({}, {"gru": 0}, {"second_encoder": False}, {"gru": 0, "second_encoder": False}, {"mixture": 1})
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"gru": 0},
+    {"second_encoder": False},
+    {"gru": 0, "second_encoder": False},
+    {"mixture": 1},
+)
 
 
 @pytest.mark.parametrize("change", VARIANTS)
-def test_policy_has_the_papers_layers_and_no_others(change: dict[str, int]) -> None:
-    config = replace(SMALL, **change)  # type: ignore[arg-type]
+def test_policy_has_the_papers_layers_and_no_others(change: dict[str, Any]) -> None:
+    config = replace(SMALL, **change)
     policy = networks.Policy(69, config)
     shapes = {name: tuple(v.shape) for name, v in policy.weights().items()}
     assert shapes == config.sizes(69).shapes()
@@ -82,8 +91,8 @@ def test_policy_has_the_papers_layers_and_no_others(change: dict[str, int]) -> N
 
 
 @pytest.mark.parametrize("change", VARIANTS)
-def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[str, int]) -> None:
-    config = replace(SMALL, inputs=("rttvar", "dr", "srtt"), **change)  # type: ignore[arg-type]
+def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[str, Any]) -> None:
+    config = replace(SMALL, inputs=("rttvar", "dr", "srtt"), **change)
     policy, sizes = networks.Policy(3, config), config.sizes(3)
     for i, variable in enumerate(policy.trainable_variables):
         variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.3))
@@ -101,18 +110,25 @@ def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[
             np.testing.assert_allclose(mine, other[t], atol=1e-5)
 
 
-class _Sampler:
-    def batch(self, step: int, part: slice) -> tuple[np.ndarray, ...]:
+class _Sampler(WindowSampler):
+    def __init__(self) -> None:
+        """It needs no pool."""
+
+    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
         """Every feature holds its row of Table 1."""
-        return np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)), np.full((6, 3), step), np.ones((6, 3))
+        return (
+            np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)),
+            np.full((6, 3), step, np.float32),
+            np.ones((6, 3), np.float32),
+        )
 
 
 def test_a_batch_holds_the_selected_inputs_in_their_order() -> None:
     config = replace(SMALL, inputs=("dr_max", "srtt", "rtt_l.max"))
-    observation, action, _ = _selecting(_Sampler(), config)(4)  # type: ignore[arg-type]
+    observation, action, _ = _selecting(_Sampler(), config)(4)
     np.testing.assert_array_equal(observation, np.broadcast_to([67, 1, 13], (6, 3, 3)))
     assert (action == 4).all()
-    assert _selecting(_Sampler(), SMALL)(4)[0].shape == (6, 3, 69)  # type: ignore[arg-type]
+    assert _selecting(_Sampler(), SMALL)(4)[0].shape == (6, 3, 69)
 
 
 def test_same_shaped_layers_start_different() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import from_dict
 from sagecc.learner.selection import Selection, Trajectories, weights
-from tests.learner.test_config import SMALLEST
+from tests.learner.conftest import SMALLEST, scores
 
 NAMES = [
     ("I-0.5bdp", "cubic", 2.0),
@@ -27,18 +27,6 @@ POOL = Trajectories(
     np.array([scheme for _, scheme, _ in NAMES]),
     np.array([reward for _, _, reward in NAMES]),
 )
-
-
-def scores(path: Path, wins: list[tuple[str, str, int, int]]) -> Path:
-    """(environment, scheme, windows won, windows played), seed 0."""
-    rows = [
-        {"environment_id": environment, "scheme": scheme, "seed": 0, "window": i, "win": i < won}
-        for environment, scheme, won, played in wins
-        for i in range(played)
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return path
 
 
 def test_everything_by_default() -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from sagecc.learner.signals import HeldSignals
+from tests.helpers.processes import sigint
 
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell starts what runs in its background with SIGINT ignored; here it is as at a terminal."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with sigint():
+        yield
 
 
 def send(number: signal.Signals) -> None:
@@ -55,13 +54,9 @@ def test_released_they_are_obeyed_at_once() -> None:
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with HeldSignals() as held:
-            send(signal.SIGINT)
-            assert held.noted is None
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with sigint(ignored=True), HeldSignals() as held:
+        send(signal.SIGINT)
+        assert held.noted is None
 
 
 def test_other_threads_take_no_signals() -> None:

@@ -11,6 +11,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,11 +30,12 @@ from sagecc.learner.strategy import (
     expand_hosts,
     expand_tasks,
 )
+from tests.conftest import ROOT
+from tests.helpers.training import command, curve
 from tests.learner.conftest import episode, write_part
-from tests.learner.test_train import ROOT, command, curve
 
 STEPS = 100
-SMALLER = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}
+SMALLER: dict[str, Any] = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}
 ONE_STEP = Config(
     width=8, gru=8, batch=4, window=4, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=11, residual_blocks=0
 )
@@ -155,7 +157,7 @@ def test_workers_of_slurm_with_different_configurations_write_nothing(alone: Pat
     job = (free_ports(1)[0] % SLURM_PORT_BLOCKS) + SLURM_PORT_BLOCKS
     slurm = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_TASKS_PER_NODE": "2"}
     arguments = [*smaller(tmp_path, alone / "pool"), "--strategy", "workers"]
-    seeds = ([], ["--seed", "1"])
+    seeds: tuple[list[str], ...] = ([], ["--seed", "1"])
     for found in ended([start([*arguments, *seeds[i]], {**slurm, "SLURM_PROCID": str(i)}) for i in range(2)]):
         assert found[0] == 2, found
         assert "worker 1 of 2 has another configuration, seed or pool" in found[2]

@@ -9,43 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.numpy import load_file
 
-from sagecc.learner.crr import METRICS
 from sagecc.policy import exact
 from sagecc.policy.artefact import Control, PolicyArtefact
+from tests.conftest import ROOT
+from tests.helpers.processes import sigint
+from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
-
-ROOT = Path(__file__).parents[2]
-CONFIG = {
-    "width": 16,
-    "gru": 16,
-    "batch": 16,
-    "window": 8,
-    "steps": 60,
-    "policy_rate": 1e-3,
-    "critic_rate": 1e-3,
-    "atoms": 21,
-    "target_period": 5,
-    "input_transform": "symlog",
-    "input_limit": 5,
-    "action_scale": 0.01,
-    "average": 0.9,
-}
-
-
-def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 0, **changes: Any) -> list[str]:
-    config = folder / f"{name}.yaml"
-    config.write_text(yaml.safe_dump({**CONFIG, **changes}))
-    places = {"pool": pool, "out": folder / "models" / name, "logs": folder / "logs" / name, "cache": folder / "cache"}
-    options = [text for key, value in places.items() for text in (f"--{key}", str(value))]
-    start = [sys.executable, "-m", "sagecc", "train", "--config", str(config)]
-    return [*start, *options, "--checkpoint-every", str(checkpoint_every)]
 
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -54,11 +28,6 @@ def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
 
 def digest(folder: Path, name: str = "a") -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (folder / "models" / name).iterdir()}
-
-
-def curve(folder: Path, name: str = "a") -> list[list[float]]:
-    lines = (folder / "logs" / name / "metrics.jsonl").read_text().splitlines()
-    return [[json.loads(line)[key] for key in ("step", *METRICS)] for line in lines]
 
 
 def steps_logged(folder: Path) -> int:
@@ -130,7 +99,7 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
 
 
 SIGNALLING = """
-import os, signal, sys
+import os, sys
 import sagecc.cli
 from sagecc.learner.journal import Journal
 
@@ -142,7 +111,6 @@ def add_and_signal(journal, step, *rest):
         os.kill(os.getpid(), number)
     add(journal, step, *rest)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background's shell has it ignored
 Journal.add = add_and_signal
 sagecc.cli.main(sys.argv[1:])
 """
@@ -158,7 +126,8 @@ def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(make_pool:
 
     arguments = command(stopped, pool, checkpoint_every=3600)
     for step, number in ((25, signal.SIGTERM), (38, signal.SIGINT)):
-        done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
+        with sigint():
+            done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
         assert done.returncode == 128 + number, done.stderr
         # Workers agree on a stop within a step, so a signal after it ends the next one.
         assert done.stderr.startswith(f"stopped at step {step + 1} of 60; the same command goes on from there\n")
@@ -258,7 +227,7 @@ import json, sys
 from pathlib import Path
 from sagecc.learner.config import from_dict
 from sagecc.learner.train import train
-from sagecc.schemas import code
+from sagecc.common import code
 
 config, *places = json.loads(sys.argv[1])
 if len(sys.argv) > 2:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import subprocess
@@ -14,34 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.policy import exact
-from sagecc.policy.exact import ExactOps
-from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Floats, Scaling
+from sagecc.policy.scaling import Scaling
+from tests.helpers.exact_bits import digest, network
 
 BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
 """Of all that `network` computes; trajectories of policies that are kept or published hang on it."""
-
-SIZES = NetworkSizes(inputs=69, width=50, gru=131, residual_blocks=2, mixture=5, min_scale=0.01)
-
-
-def network(flows: int) -> tuple[Floats, Floats]:
-    """Run 20 ticks; return the head and the hidden states after each."""
-    random = np.random.default_rng(0)
-    weights = {name: random.normal(0, 0.3, shape).astype(np.float32) for name, shape in SIZES.shapes().items()}
-    shift, scale = random.uniform(0.5, 2, (2, 69)).astype(np.float32)
-    scaling = Scaling("symlog", shift, scale, 5.0)
-    ops, hidden = ExactOps(), np.zeros((flows, 131), np.float32)
-    heads, states = [], []
-    for x in random.lognormal(0, 3, (20, 7, 69)).astype(np.float32)[:, :flows]:
-        logits, loc, scale, hidden = SIZES.forward(weights, ops, exact.scaled(scaling, x), hidden)
-        ratio = exact.power(2.0, exact.mean(logits, loc)).astype(np.float32)
-        heads.append(np.concatenate([logits, loc, scale, ratio[:, None]], axis=1))
-        states.append(hidden)
-    return np.stack(heads), np.stack(states)
-
-
-def digest() -> str:
-    return hashlib.sha256(b"".join(part.tobytes() for part in network(7))).hexdigest()
 
 
 def test_bits_are_what_they_were() -> None:
@@ -65,7 +41,7 @@ def test_another_processor_gives_the_same_bits(tmp_path: Path) -> None:
         "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512_SKX",
         "OPENBLAS_CORETYPE": "Prescott",
     }
-    code = "from tests.policy.test_exact import digest; print(digest())"
+    code = "from tests.helpers.exact_bits import digest; print(digest())"
     run = [sys.executable, "-W", "ignore", "-c", code]
     other = subprocess.run(run, env={**os.environ, **older}, capture_output=True, text=True, check=True)
     assert other.stdout.strip() == digest()

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sagecc.common.arrays import Floats
 from sagecc.policy.matrix import COLUMNS, Layer, product
-from sagecc.policy.scaling import Floats
 
 
 def in_order(x: Floats, w: Floats, b: Floats) -> Floats:

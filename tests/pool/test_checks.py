@@ -325,7 +325,7 @@ def test_a_newer_minor_version_with_more_columns_is_checked_and_sound(pool: Path
         table = pq.read_table(path, partitioning=None)
         table = table.append_column("more", pa.array(np.zeros(len(table))))
         pq.write_table(table.replace_schema_metadata(table.schema.metadata | {VERSION_KEY: b"1.9"}), path)
-    about = Manifest.read(pool).about | {"pool_version": "1.9"}
+    about = {**Manifest.read(pool).about, "pool_version": "1.9"}
     Manifest(about, {}).write(pool)
     bless(pool)
     assert lines(pool) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,31 +15,23 @@ import pytest
 
 from sagecc.common import code
 from sagecc.common.errors import SageccError
-from sagecc.common.files import sha256_file
 from sagecc.common.manifest import NOTES, Manifest
 from sagecc.pool import derivation as pool_module
 from sagecc.pool.derivation import PoolOptions, PoolResult, build_pool
 from sagecc.pool.features import Windows, derive
+from sagecc.pool.notes import write_note
 from sagecc.pool.reward import friendliness, power
-from sagecc.schemas.pool import (
-    FEATURE_NAMES,
-    POOL_COLUMNS,
-    POOL_EPISODE_SCHEMA,
-    POOL_SCHEMA,
-    POOL_VERSION,
-    partition_of,
-)
+from sagecc.schemas.partitions import partition_of
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_COLUMNS, POOL_EPISODE_SCHEMA, POOL_SCHEMA, POOL_VERSION
 from sagecc.schemas.raw import RAW_SCHEMA
+from tests.helpers import files
 from tests.helpers.raw_episodes import META, write_partition
+
+hashes = partial(files.hashes, aside=NOTES)
 
 
 def build(raw: Path, out: Path, options: PoolOptions | None = None, jobs: int = 2) -> PoolResult:
     return build_pool(raw, out, options, jobs, progress=False)
-
-
-def hashes(out: Path) -> dict[str, str]:
-    files = [path for path in sorted(out.rglob("*")) if path.is_file() and NOTES not in path.parts]
-    return {str(path.relative_to(out)): sha256_file(path) for path in files}
 
 
 @pytest.fixture
@@ -244,7 +237,7 @@ def test_a_listing_of_other_code_is_written_again_after_a_kill(
     before = hashes(out)
     monkeypatch.setattr(code, "identity", lambda *modules: "other code")
     written: list[Path] = []
-    keep, listing = pool_module.write_note, pool_module._write_episodes
+    keep, listing = write_note, pool_module._write_episodes
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

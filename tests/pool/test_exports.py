@@ -27,8 +27,10 @@ from sagecc.pool.derivation import build_pool
 from sagecc.pool.exports import to_huggingface
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
-from sagecc.schemas.pool import EPISODES_FILE, FEATURE_NAMES, PARTS, VERSION_KEY, partition
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition
+from sagecc.schemas.pool import FEATURE_NAMES, VERSION_KEY
 from tests.conftest import ROOT
+from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
 POLICY = "policy:models/mine"
@@ -67,7 +69,7 @@ def damaged(pool: Path, tmp_path: Path) -> Path:
 def rows_of(pool: Path) -> dict[str, pl.DataFrame]:
     """Return the pool's rows by episode, as its files have them."""
     frame = pl.concat([pl.read_parquet(path, hive_partitioning=False) for path in sorted(pool.glob(PARTS))])
-    return {name: rows for (name,), rows in frame.group_by("episode_id", maintain_order=True)}  # type: ignore[misc]
+    return {str(name): rows for (name,), rows in frame.group_by("episode_id", maintain_order=True)}
 
 
 def listing_of(pool: Path) -> dict[str, dict[str, Any]]:
@@ -79,7 +81,8 @@ def observations(rows: pl.DataFrame) -> np.ndarray[Any, Any]:
 
 
 def log2(rows: pl.DataFrame) -> np.ndarray[Any, Any]:
-    return np.log2(rows["action"].to_numpy().astype(np.float64)).astype(np.float32)
+    values: np.ndarray[Any, Any] = np.log2(rows["action"].to_numpy().astype(np.float64)).astype(np.float32)
+    return values
 
 
 def same(found: Any, expected: Any) -> None:
@@ -162,12 +165,13 @@ def test_examples_have_the_bytes_of_tensorflow_datasets_own_serializer(pool: Pat
     tfds = pytest.importorskip("tensorflow_datasets")
     from tensorflow_datasets.core.example_serializer import ExampleSerializer
 
+    from sagecc.common.tensorflow_runtime import tf
     from sagecc.pool.exports import to_rlds
 
     theirs = ExampleSerializer(to_rlds._features(tfds).get_serialized_info())
     for episode in open_pool(pool, Choice()).episodes():
         example = to_rlds._example(episode)
-        parse = to_rlds.tf.train.Example.FromString
+        parse = tf.train.Example.FromString
         assert parse(to_rlds.serialize(example)) == parse(theirs.serialize_example(example))
 
 
@@ -329,9 +333,10 @@ def _slow(pool: Path, out: Path) -> subprocess.Popen[str]:
         Source._episode = slow
         sagecc.cli.main(["pool", "export", "--to", "minari", "--pool", {str(pool)!r}, {str(out)!r}])
     """
-    started = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    with sigint():
+        started = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     assert started.stdout is not None
     assert started.stdout.readline() == "under way\n"
     return started

@@ -226,6 +226,17 @@ def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path,
         open_pool(tmp_path)
 
 
+def test_a_first_file_without_a_column_is_named(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    """DuckDB takes every file's columns from the first one's."""
+    copy = shutil.copytree(pool, tmp_path / "pool")
+    path = min(copy.glob("set=*/scheme=*/part-*.parquet"))
+    pq.write_table(pq.read_table(path, partitioning=None).drop_columns("srtt"), path)
+    assert run("sql", "SELECT sum(srtt) FROM transitions", "--pool", str(copy)) == 2
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert "'srtt'" in said
+
+
 def test_a_pool_of_a_newer_minor_version_is_read(capsys: Capture, pool: Path, tmp_path: Path) -> None:
     shutil.copytree(pool, tmp_path / "pool")
     for path in (tmp_path / "pool").rglob("*.parquet"):

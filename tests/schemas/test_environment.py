@@ -14,6 +14,7 @@ from sagecc.schemas.environment import (
     Environment,
     Flow,
     Link,
+    LossStep,
     RateStep,
     Trace,
     bdp_bytes,
@@ -85,6 +86,8 @@ def test_every_field_is_in_the_id() -> None:
         {"jitter_ms": 1.0},
         {"grain_ms": 1.0},
         {"delays": (DelayStep(1, 2),)},
+        {"delays": (DelayStep(1, 2),), "delay_reorders": True},
+        {"losses": (LossStep(1, 0.5),)},
         {"queue_packets": 160},
     ]
     others = [replace(DUMBBELL, links=(replace(FLAT, **change),)) for change in changes]
@@ -112,6 +115,14 @@ def test_every_field_is_in_the_id() -> None:
         ({"target_ms": 5.0}, "target_ms belongs to codel, pie, bode, not to tail-drop"),
         ({"discipline": "bode", "interval_ms": 5.0}, "interval_ms belongs to codel, pie, not to bode"),
         ({"discipline": "pie", "interval_ms": 0.0}, "interval_ms must be at least 0.001"),
+        ({"delay_reorders": True}, "delay_reorders needs delays that change"),
+        (
+            {"delays": (DelayStep(1, 2),), "delay_reorders": True, "jitter_ms": 1},
+            "delay_reorders and jitter_ms need jitter_reorders too",
+        ),
+        ({"losses": (LossStep(1, 1),)}, "loss probability must be at least 0 and below 1"),
+        ({"losses": (LossStep(0, 0.1),)}, "a change of loss must come after 0 s"),
+        ({"losses": (LossStep(2, 0.1), LossStep(1, 0.2))}, "changes of loss must increase in time"),
         ({"loss": 1.0}, "loss probability must be at least 0 and below 1"),
         ({"jitter_ms": -1.0}, "jitter and grain must be at least 0 and at most 1000 ms"),
         ({"grain_ms": 1001}, "jitter and grain must be at least 0 and at most 1000 ms"),

@@ -15,13 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 import studies.training.run as harness
-from sagecc.collector.run.store import partition
 from sagecc.common.errors import SageccError
+from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.league import League
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import partition
 from studies.training.runs import KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 
@@ -66,7 +67,7 @@ class Machinery:
     def lab_runner(self, kernel: Path, jobs: int) -> Any:
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
             self.played += 1
-            todo = [(e, p) for e in environments for p in policies if not partition(out, e.set, p).exists()]
+            todo = [(e, p) for e in environments for p in policies if not (out / partition(e.set, p)).exists()]
             write(out, {(e, p): rows(e, p, [8, 8], [11, 11]) for e, p in todo})
 
         return run
@@ -76,7 +77,7 @@ class Machinery:
 def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
     monkeypatch.chdir(tmp_path)
     found = Machinery()
-    pool = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
+    pool: SimpleNamespace = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
     for name, value in {
         "train": found.train,
         "collect": found.collect,
@@ -189,8 +190,8 @@ def test_a_failed_training_is_a_result_the_others_go_on_and_it_is_tried_again(ma
 def test_a_run_that_another_process_is_at_is_left_to_it(
     machinery: Machinery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with harness.held(harness.ARTEFACTS / "one/.lock", wait=False) as ours:
-        assert ours
+    (harness.ARTEFACTS / "one").mkdir(parents=True)
+    with locked(harness.ARTEFACTS / "one/.lock"):
         run_all(plan("one", "two"))
     assert machinery.trained == [(5, 1)]
     assert "one: another process is at it" in capsys.readouterr().err
@@ -211,7 +212,7 @@ def test_the_command_says_what_is_wrong_in_one_line(machinery: Machinery) -> Non
 
 
 def test_the_command_fails_where_a_training_did(machinery: Machinery) -> None:
-    harness.RUNS.parent.mkdir()
+    harness.RUNS.parent.mkdir(parents=True)
     harness.RUNS.write_text("{base: tiny, pool: p, leagues: {smoke: raw}, runs: {one: {}}}")
     machinery.error = SageccError("training diverged")
     done = CliRunner().invoke(harness.command, [])

@@ -29,7 +29,9 @@ struct lab_layout {
 	const struct wire_opportunity *opportunities;
 	const struct wire_route *routes;
 	const struct wire_flow *flows;
-	const void *end;
+	const struct wire_loss *losses;
+	__u32 loss_count;
+	const void *end; /* as the counts have it */
 };
 
 static inline struct lab_layout lab_layout(const void *specification)
@@ -44,7 +46,10 @@ static inline struct lab_layout lab_layout(const void *specification)
 	l.opportunities = (const void *)(l.delays + head->delays);
 	l.routes = (const void *)(l.opportunities + head->opportunities);
 	l.flows = (const void *)(l.routes + head->routes);
-	l.end = l.flows + head->flows;
+	l.losses = (const void *)(l.flows + head->flows);
+	if (head->bytes > (__u64)((const char *)l.losses - (const char *)head))
+		l.loss_count = (head->bytes - ((const char *)l.losses - (const char *)head)) / sizeof(*l.losses);
+	l.end = l.losses + l.loss_count;
 	return l;
 }
 

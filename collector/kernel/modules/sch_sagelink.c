@@ -29,6 +29,9 @@ struct link_sched {
 	const struct wire_rate *rates;
 	const struct wire_delay *delays;
 	const struct wire_opportunity *opportunities;
+	const struct wire_loss *losses; /* later changes of the loss that have not come into force */
+	const struct wire_loss *losses_end;
+	u32 loss_share; /* in force */
 	u32 id;
 	u32 rate; /* the schedule's step in force at free_ns */
 	u32 delay; /* likewise */
@@ -40,7 +43,7 @@ struct link_sched {
 	u32 left_bytes; /* of the packet being sent, on a trace */
 	struct sk_buff *sending;
 	struct sk_buff_head line; /* sent, on the way, by the time they reach the far end */
-	struct rnd_state loss;
+	struct rnd_state loss_random;
 	struct rnd_state jitter;
 	struct qdisc_watchdog watchdog;
 	struct link_queue queue;
@@ -135,6 +138,14 @@ static u32 delay_step(const struct link_sched *q, u64 at)
 	while (step + 1 < q->link->delays && lab_epoch_ns + q->delays[step + 1].t_ns <= at)
 		step++;
 	return step;
+}
+
+/* Whether a packet that comes at `now` is lost before the queue. */
+static bool lost(struct link_sched *q, u64 now)
+{
+	for (; q->losses < q->losses_end && lab_epoch_ns + q->losses->t_ns <= now; q->losses++)
+		q->loss_share = q->losses->loss;
+	return q->loss_share && prandom_u32_state(&q->loss_random) < q->loss_share;
 }
 
 /* ---- the transmitter ---- */
@@ -275,7 +286,7 @@ static int link_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 
 	serve(q, now);
 	classify(skb, p);
-	if (q->link->loss && prandom_u32_state(&q->loss) < q->link->loss) {
+	if (lost(q, now)) {
 		q->queue.drops[p->flow]++;
 		__qdisc_drop(skb, to_free);
 	} else if (link_queue_add(&q->queue, skb, now, to_free)) {
@@ -311,6 +322,17 @@ static struct sk_buff *link_peek(struct Qdisc *sch)
 	return NULL; /* a root qdisc is never peeked into */
 }
 
+/* The link's own changes of loss lie together. */
+static void find_losses(struct link_sched *q, const struct lab_layout *episode)
+{
+	const struct wire_loss *end = episode->losses + episode->loss_count;
+
+	for (q->losses = episode->losses; q->losses < end && q->losses->link != q->id; q->losses++)
+		;
+	for (q->losses_end = q->losses; q->losses_end < end && q->losses_end->link == q->id; q->losses_end++)
+		;
+}
+
 static int link_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct link_sched *q = qdisc_priv(sch);
@@ -328,7 +350,9 @@ static int link_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_a
 	q->rates = episode->rates + q->link->first_rate;
 	q->delays = episode->delays + q->link->first_delay;
 	q->opportunities = episode->opportunities + q->link->first_opportunity;
-	prandom_seed_state(&q->loss, q->link->seed);
+	q->loss_share = q->link->loss;
+	find_losses(q, episode);
+	prandom_seed_state(&q->loss_random, q->link->seed);
 	prandom_seed_state(&q->jitter, q->link->seed + 1);
 	link_queue_init(&q->queue, q->link);
 	links[q->id] = sch;

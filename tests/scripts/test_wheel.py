@@ -181,9 +181,9 @@ def imports(file: Path) -> Iterator[tuple[str, str]]:
                     told = call.args[0].value if isinstance(call.args[0], ast.Constant) else ""
                     guarded |= {id(inner): str(told) for inner in ast.walk(node)}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "library":
-            told = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-            if len(told) == 2:
-                yield str(told[0]).partition(".")[0], str(told[1])
+            words = [str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)]
+            if len(words) == 2:
+                yield words[0].partition(".")[0], words[1]
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:

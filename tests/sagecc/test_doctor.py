@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,15 +28,16 @@ from sagecc.collector.run import golden
 from sagecc.commands.doctor import command
 from sagecc.common import limits
 from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.common.optional import is_installed
 from sagecc.doctor import around, extras, lab, learning, own_kernel
 from sagecc.doctor.finding import GOLDEN, Check, Finding, State, fails, refuses, unneeded, works
 from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
 from sagecc.doctor.tracing import Trial, trial
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf, supervisor
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from tests.collector.test_machine import SECCOMP, mounted
 from tests.conftest import ROOT
-from tests.helpers.seccomp import DOCKER_RULES, PTRACE
+from tests.helpers.mounts import mounted
+from tests.helpers.seccomp import DOCKER_RULES, PTRACE, SECCOMP
 
 OTHER_SHA256 = "0" * 64
 OPTIONAL = ("tensorflow", "tf_keras", "sonnet", "acme", "trfl", "ai_edge_litert", "onnxruntime", "faiss", "ray", "dvc")
@@ -271,7 +273,7 @@ def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = OSError(errno.EROFS, os.strerror(errno.EROFS))
-    monkeypatch.setattr(learning.tempfile, "TemporaryFile", raising(error))
+    monkeypatch.setattr(tempfile, "TemporaryFile", raising(error))
     found = learning.disk(tmp_path / "not" / "there")
     assert found.text == f"nothing can be written into {tmp_path}: Read-only file system" and found.fails
 
@@ -362,7 +364,7 @@ def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.Mon
 def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray_of_light").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not extras.is_installed("ray_of_light") and extras.is_installed("click")
+    assert not is_installed("ray_of_light") and is_installed("click")
     assert extras.version("click") and not extras.version("ray-of-light")
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from sagecc.pool.derivation import build_pool
+from tests.conftest import ROOT
+from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
 COMMAND = (sys.executable, "-m", "sagecc", "sql", "--shell", "--pool")
@@ -75,7 +77,7 @@ def test_commands_of_its_own(pool: Path) -> None:
 def test_a_script_ends_at_its_first_error(pool: Path, text: str, says: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, str(pool)], input=text, capture_output=True, text=True, timeout=120, cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 2
     assert says in done.stderr and done.stderr.count("\n") == 1
@@ -95,9 +97,10 @@ class Terminal:
 
     def __init__(self, pool: Path, state: Path) -> None:
         environment = os.environ | {"XDG_STATE_HOME": str(state), "TERM": "dumb"}
-        self.child, self._end = pty.fork()
-        if self.child == 0:
-            os.execvpe(sys.executable, [*COMMAND, str(pool)], environment)
+        with sigint():
+            self.child, self._end = pty.fork()
+            if self.child == 0:
+                os.execvpe(sys.executable, [*COMMAND, str(pool)], environment)
         self._seen = ""
 
     def type(self, text: str) -> None:

@@ -31,7 +31,7 @@ def test_these_are_all() -> None:
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_puts_out_what_is_saved(kernel: Path, name: str) -> None:
     path = FOLDER / f"{name}.ipynb"
-    saved = nbformat.read(path, as_version=4)
+    saved = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     assert texts(executed(path)) == texts(saved), "out of date: make notebooks"
 
 
@@ -39,7 +39,7 @@ def test_it_puts_out_what_is_saved(kernel: Path, name: str) -> None:
 def test_it_is_saved_whole_and_small(name: str) -> None:
     path = FOLDER / f"{name}.ipynb"
     assert path.stat().st_size < MOST_BYTES
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     nbformat.validate(notebook)
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))

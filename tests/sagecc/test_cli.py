@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 import sagecc.cli as entry
 from sagecc.common.errors import SageccError
+from tests.helpers.processes import sigint
 
 Raising = Callable[[BaseException], tuple[int, str]]
 COMMANDS = sorted(path.stem for path in entry.COMMANDS.glob("[a-z]*.py"))
@@ -180,6 +182,24 @@ def test_a_terminated_command_cleans_up(probe: list[str], tmp_path: Path) -> Non
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
     assert not half.exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupted_command_ends_unless_it_was_started_to_ignore_that(
+    probe: list[str], tmp_path: Path, ignored: bool
+) -> None:
+    command = [*probe, "--beside", str(tmp_path / "half")]
+    with (
+        sigint(ignored),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        if ignored:
+            time.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == (143 if ignored else 130)
 
 
 def test_a_terminated_command_that_cannot_end_is_ended(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.pool import EPISODE_COLUMNS, EPISODES_FILE, PARTS, POOL_COLUMNS
+from sagecc.schemas.partitions import EPISODES_FILE, PARTS
+from sagecc.schemas.pool import EPISODE_COLUMNS, POOL_COLUMNS
 from scripts import croissant, dataset_card
 from tests.conftest import ROOT
 from tests.helpers.raw_episodes import write_partition
@@ -57,7 +58,8 @@ def test_hugging_face_reads_the_folder_by_its_card(folder: Path, tmp_path: Path,
     columns = [name for name in found.column_names if name in expected.columns]
     assert columns == expected.columns
     keys = columns[:2] if "step" in columns[:2] else columns[:1]
-    assert pl.from_arrow(found.data.table).select(columns).sort(keys).equals(expected.sort(keys))
+    read = pl.DataFrame(pl.from_arrow(found.data.table))
+    assert read.select(columns).sort(keys).equals(expected.sort(keys))
 
 
 def test_croissant_is_valid_and_its_records_are_the_rows(folder: Path) -> None:
