@@ -74,7 +74,7 @@ def _block_of(rows: int) -> Callable[..., None]:
             x, w, b, y = (context.make_array(kind)(context, builder, value).data for kind, value in arrays)
             x0, w0, b0, y0, n, step = arguments[4:]
 
-            def at(base: Any, start: Any, *offsets: Any) -> Any:
+            def element(base: Any, start: Any, *offsets: Any) -> Any:
                 for offset in offsets:
                     start = builder.add(start, offset)
                 return builder.gep(base, [start])
@@ -88,21 +88,21 @@ def _block_of(rows: int) -> Callable[..., None]:
             columns = [number(v * LANES) for v in range(VECTORS)]
             sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in columns] for _ in range(rows)]
             for v, column in enumerate(columns):
-                bias = builder.load(vector(at(b, b0, column)), align=4)
+                bias = builder.load(vector(element(b, b0, column)), align=4)
                 for row in range(rows):
                     builder.store(bias, sums[row][v])
             with cgutils.for_range(builder, n) as loop:
                 line = builder.mul(loop.index, number(COLUMNS))
-                weights = [builder.load(vector(at(w, w0, line, column)), align=4) for column in columns]
+                weights = [builder.load(vector(element(w, w0, line, column)), align=4) for column in columns]
                 for row in range(rows):
-                    value = builder.load(at(x, x0, builder.mul(n, number(row)), loop.index))
-                    everywhere = _in_every_lane(builder, value)
+                    value = builder.load(element(x, x0, builder.mul(n, number(row)), loop.index))
+                    broadcast = _broadcast(builder, value)
                     for v, weight in enumerate(weights):
-                        term = builder.fmul(everywhere, weight)
+                        term = builder.fmul(broadcast, weight)
                         builder.store(builder.fadd(builder.load(sums[row][v]), term), sums[row][v])
             for row in range(rows):
                 for v, column in enumerate(columns):
-                    target = vector(at(y, y0, builder.mul(step, number(row)), column))
+                    target = vector(element(y, y0, builder.mul(step, number(row)), column))
                     builder.store(builder.load(sums[row][v]), target, align=4)
             return context.get_dummy_value()
 
@@ -111,7 +111,7 @@ def _block_of(rows: int) -> Callable[..., None]:
     return block
 
 
-def _in_every_lane(builder: Any, value: Any) -> Any:
+def _broadcast(builder: Any, value: Any) -> Any:
     undefined, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(builder.insert_element(undefined, value, first), undefined, mask)
