@@ -44,7 +44,7 @@ class Limits:
 
     @property
     def notice(self) -> str | None:
-        """A line with the limits that held for more than BOUND_SHARE of the flow's lifetime and the remedies, or None."""
+        """A line with the limits that held for more than BOUND_SHARE of the lifetime and the remedies, or None."""
         bound = {name: share for name, share in asdict(self).items() if share > BOUND_SHARE}
         if not bound:
             return None
