@@ -134,7 +134,7 @@ def measure(flows: int, agents: int, fifo: bool) -> dict[str, Any]:
         if fifo:
             for supervisor, _, _ in driven:
                 os.sched_setscheduler(supervisor.pid, os.SCHED_FIFO, os.sched_param(host.PRIORITY))
-        sender.tell("go")
+        sender.send_line("go")
         time.sleep(SETTLE_S)
         for supervisor, _, _ in driven:
             supervisor.report()

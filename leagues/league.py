@@ -225,7 +225,9 @@ def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms
         # Every policy is read here: a damaged one is one error now, not one an episode.
         drives = {scheme: policy_drive(scheme, terms.latency_us) for scheme in policies}
         engine = lockstep(jobs, batch, terms.sample)
-        collect(environments, policies, out, kernel, engine, seed, True, policy_controller, prune=True, drives=drives)
+        collect(
+            environments, policies, out, kernel, engine, seed, controllers=policy_controller, prune=True, drives=drives
+        )
 
     return run
 

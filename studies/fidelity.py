@@ -64,8 +64,8 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
         "drops": flow.lost_packets,
         "notice": flow.notice,
         "stalled_ms": run.stalled_ms,
-        "there": asdict(run.there),
-        "back": asdict(run.back),
+        "there": asdict(run.data_error),
+        "back": asdict(run.ack_error),
         "load": load,
     }
     with write_atomically(path) as beside:

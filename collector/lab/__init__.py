@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One episode in the lab: its specification, the guest that runs it, what came of it."""
+"""One episode in the lab: its specification, the guest that runs it, its results."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab: boots one virtual-time kernel, gives it an episode, and reads what it measured."""
+"""The lab: boot a virtual-time kernel, send it an episode's specification, and read what it measures."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas import wire
 
 Controller = Callable[[np.void], tuple[int, int]]
-"""Takes one wire.SAMPLE, returns (cwnd in packets, pacing rate in bytes/s; 0 for no pacing)."""
+"""From one wire.SAMPLE to an action: congestion window (packets) and pacing rate (bytes/s; 0 for no pacing)."""
 
 WATCHDOG_S = 60.0
-"""A guest that says nothing for so long is hung: it says something every few virtual milliseconds."""
+"""Silence after which a guest counts as hung (s): it sends something every few virtual milliseconds."""
 
-DYING_S = 5.0
-"""How long a guest that has closed its end may take to say why."""
+EXIT_GRACE_S = 5.0
+"""Time in which a guest that has closed its socket may print why and exit (s)."""
 
 RECEIVE_BYTES = 256 << 10
-"""As much as the guest sends at once."""
+"""Size of a read: as much as the guest sends at once."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a guest sent: wire.SAMPLE and wire.PACKET arrays in the order they came."""
+    """Everything that a guest measured in an episode."""
 
     samples: npt.NDArray[np.void]
+    """wire.SAMPLE [samples], in the order of arrival."""
+
     packets: npt.NDArray[np.void]
+    """wire.PACKET [packets], in the order of arrival."""
 
 
 class _GuestError(Exception):
-    """The guest has closed its end."""
+    """The guest has closed its end of the socket."""
 
 
 def _packed(dtype: np.dtype[np.void]) -> struct.Struct:
@@ -57,22 +60,22 @@ def _packed(dtype: np.dtype[np.void]) -> struct.Struct:
 _STRUCT_CODE = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _RECORD, _ACTION = _packed(wire.RECORD), _packed(wire.ACTION)
 _TIMEVAL = struct.Struct("ll")
-_FLOW_AT = dict(wire.SAMPLE.fields or {})["flow"][1]
-_FLOW = slice(_FLOW_AT, _FLOW_AT + wire.SAMPLE["flow"].itemsize)
-_SPOKEN = (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize)
+_FLOW_OFFSET = dict(wire.SAMPLE.fields or {})["flow"][1]
+_FLOW_BYTES = slice(_FLOW_OFFSET, _FLOW_OFFSET + wire.SAMPLE["flow"].itemsize)
+_EXPECTED_HELLO = (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize)
 
 
 class _Stream:
-    """Records from the guest's socket; raises _GuestError when it dies, SageccError when it hangs."""
+    """Records from the guest's socket; methods raise _GuestError when the guest ends, SageccError when it hangs."""
 
     def __init__(self, sock: socket.socket, name: str, watchdog_s: float) -> None:
         self._sock, self._name, self._watchdog_s = sock, name, watchdog_s
-        self._buffer, self._at = b"", 0
+        self._buffer, self._position = b"", 0
         self._chunk = memoryview(bytearray(RECEIVE_BYTES))
-        # the kernel's own time limit: Python's would cost a poll() for each recv()
-        limit = _TIMEVAL.pack(int(watchdog_s), int(watchdog_s % 1 * 1e6))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        # the kernel's own timeout: Python's would cost a poll() for each recv()
+        timeout = _TIMEVAL.pack(int(watchdog_s), int(watchdog_s % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
     def send(self, data: bytes) -> None:
         try:
@@ -80,13 +83,13 @@ class _Stream:
         except (BrokenPipeError, ConnectionResetError):
             raise _GuestError from None
         except BlockingIOError:
-            raise self._hung() from None
+            raise self._hang_error() from None
 
     def read(self, count: int) -> bytes:
-        while len(self._buffer) - self._at < count:
+        while len(self._buffer) - self._position < count:
             self._fill()
-        self._at += count
-        return self._buffer[self._at - count : self._at]
+        self._position += count
+        return self._buffer[self._position - count : self._position]
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """Yield (kind, body) of every record."""
@@ -96,119 +99,135 @@ class _Stream:
 
     def _fill(self) -> None:
         try:
-            got = self._sock.recv_into(self._chunk)
+            count = self._sock.recv_into(self._chunk)
         except BlockingIOError:
-            raise self._hung() from None
+            raise self._hang_error() from None
         except ConnectionError:
-            got = 0
-        if not got:
+            count = 0
+        if not count:
             raise _GuestError
-        self._buffer = self._buffer[self._at :] + self._chunk[:got]
-        self._at = 0
+        self._buffer = self._buffer[self._position :] + self._chunk[:count]
+        self._position = 0
 
-    def _hung(self) -> SageccError:
+    def _hang_error(self) -> SageccError:
         return SageccError(f"episode {self._name}: the guest said nothing for {self._watchdog_s:g} s and was ended")
 
 
 class Guest:
-    """One running episode, tick by tick: `tick`, then `act`, until `tick` returns None; then `recording` is whole.
+    """One running episode, tick by tick: `tick`, then `act`, until `tick` returns None; then `recording` is complete.
 
-    Between a tick and the act virtual time stands still. Every method, and entering, raises SageccError naming the
-    episode if the guest cannot start, dies, hangs, reports an error, or its stream is short or of another version.
+    Virtual time stands still between `tick` and `act`.
+
+    Args:
+        kernel: path of the kernel.
+        spec: the episode.
+        watchdog_s: silence after which the guest counts as hung (s).
+
+    Raises:
+        SageccError: from every method and on entry, naming the episode: the guest cannot start, dies, hangs, reports an
+            error, or its stream is incomplete or of another version.
     """
 
     def __init__(self, kernel: Path, spec: EpisodeSpec, watchdog_s: float = WATCHDOG_S) -> None:
         self._kernel, self._spec, self._watchdog_s = kernel, spec, watchdog_s
         self._samples, self._packets = bytearray(), bytearray()
-        self._asked: list[bytes] = []
-        self._driven = {np.array(flow, wire.SAMPLE["flow"]).tobytes() for flow in spec.lockstep}
-        self._ended: np.void | None = None
-        self._held = ExitStack()
+        self._pending_samples: list[bytes] = []
+        self._lockstep_flows = {np.array(flow, wire.SAMPLE["flow"]).tobytes() for flow in spec.lockstep}
+        self._end: np.void | None = None
+        self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         check_kernel(self._kernel)
         check_machine()
         self._folder = memory_folder(self._spec.memory_mb)
-        with ExitStack() as held:
-            ours, theirs = socket.socketpair()
-            held.enter_context(ours)
-            self._console = held.enter_context(tempfile.TemporaryFile())
-            with theirs:
-                self._process = _start(_command(self._kernel, self._spec), theirs, self._console, self._folder)
-            held.callback(_end, self._process)
-            self._stream = _Stream(ours, self._spec.name, self._watchdog_s)
+        with ExitStack() as resources:
+            host_socket, guest_socket = socket.socketpair()
+            resources.enter_context(host_socket)
+            self._console = resources.enter_context(tempfile.TemporaryFile())
+            with guest_socket:
+                self._process = _start(_command(self._kernel, self._spec), guest_socket, self._console, self._folder)
+            resources.callback(_stop, self._process)
+            self._stream = _Stream(host_socket, self._spec.name, self._watchdog_s)
             self._records = self._stream.records()
-            with self._naming_death():
+            with self._explaining_crash():
                 self._stream.send(self._spec.wire)
                 hello = np.frombuffer(self._stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
-            if (hello["magic"], hello["version"], hello["sample_bytes"]) != _SPOKEN:
+            if (hello["magic"], hello["version"], hello["sample_bytes"]) != _EXPECTED_HELLO:
                 raise SageccError(
                     f"episode {self._spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it"
                 )
-            self._held = held.pop_all()
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._resources.close()
 
     def tick(self) -> npt.NDArray[np.void] | None:
-        """Run to the next tick at which a driven flow is up; return those flows' samples, wire.SAMPLE [n], by flow.
+        """Run to the next tick at which a lockstep flow is up.
 
-        None when the episode is over.
+        Returns:
+            The lockstep flows' samples, wire.SAMPLE [flows], in the order of flows; None when the episode is over.
         """
-        if self._ended is not None:
+        if self._end is not None:
             return None
-        with self._naming_death():
+        with self._explaining_crash():
             for kind, body in self._records:
                 if kind == wire.KIND_SAMPLE:
                     self._samples += body
-                    if body[_FLOW] in self._driven:
-                        self._asked.append(body)
+                    if body[_FLOW_BYTES] in self._lockstep_flows:
+                        self._pending_samples.append(body)
                 elif kind == wire.KIND_PACKETS:
                     self._packets += body
                 elif kind == wire.KIND_TICK:
-                    now = np.frombuffer(b"".join(self._asked), wire.SAMPLE)
-                    self._asked.clear()
-                    return now
+                    samples = np.frombuffer(b"".join(self._pending_samples), wire.SAMPLE)
+                    self._pending_samples.clear()
+                    return samples
                 elif kind == wire.KIND_END:
-                    self._ended = np.frombuffer(body, wire.END)[0]
+                    self._end = np.frombuffer(body, wire.END)[0]
                     return None
                 else:
-                    raise SageccError(f"episode {self._spec.name}: {_complaint(kind, body)}")
+                    raise SageccError(f"episode {self._spec.name}: {_error_text(kind, body)}")
         return None
 
     def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
-        """Answer the samples of the last tick, in their order.
+        """Send the actions for the samples of the last tick, in their order.
 
-        cwnd_pkts: windows, 0 leaves one to its scheme (`pure` has no say). pacing_bytes_s: 0 for no pacing.
+        Args:
+            cwnd_pkts: congestion windows (packets); 0 leaves one to its scheme (`pure` sets none).
+            pacing_bytes_s: pacing rates (bytes/s); 0 for no pacing.
         """
-        late = self._spec.latency_us
+        latency_us = self._spec.latency_us
         actions = zip(cwnd_pkts, pacing_bytes_s, strict=True)
-        with self._naming_death():
-            self._stream.send(b"".join(_ACTION.pack(cwnd, late, pacing) for cwnd, pacing in actions))
+        with self._explaining_crash():
+            self._stream.send(b"".join(_ACTION.pack(cwnd, latency_us, pacing) for cwnd, pacing in actions))
 
     @property
     def recording(self) -> Recording:
-        """Everything that the guest sent. Raises SageccError where the episode is not over, or not whole."""
+        """Everything that the guest measured.
+
+        Raises:
+            SageccError: the episode is not over, or its stream is incomplete.
+        """
         recording = Recording(np.frombuffer(self._samples, wire.SAMPLE), np.frombuffer(self._packets, wire.PACKET))
         counts = (len(recording.samples), len(recording.packets))
-        if self._ended is None or counts != (int(self._ended["samples"]), int(self._ended["packets"])):
+        if self._end is None or counts != (int(self._end["samples"]), int(self._end["packets"])):
             raise SageccError(f"episode {self._spec.name}: the guest's stream is short")
         return recording
 
     @contextmanager
-    def _naming_death(self) -> Iterator[None]:
+    def _explaining_crash(self) -> Iterator[None]:
+        """Turn a _GuestError raised within into a SageccError that says why the guest ended."""
         try:
             yield
         except _GuestError:
-            status = _end(self._process, grace_s=DYING_S)
+            status = _stop(self._process, grace_s=EXIT_GRACE_S)
             self._console.seek(0)
             console = self._console.read().decode(errors="replace")
             crash = explain(console, status, self._folder)
             text = f"episode {self._spec.name}: {crash.text}"
             if not crash.known:
-                kept = keep_console(self._spec.name, console)
-                text += f"; the whole console is in {kept}: report it with what 'sagecc doctor' prints"
+                path = keep_console(self._spec.name, console)
+                text += f"; the whole console is in {path}: report it with what 'sagecc doctor' prints"
             raise SageccError(text) from None
 
 
@@ -218,22 +237,32 @@ def run_guest(
     controllers: Mapping[int, Controller] | None = None,
     watchdog_s: float = WATCHDOG_S,
 ) -> Recording:
-    """Run one episode to its end and return everything it sent.
+    """Run one episode to its end.
 
-    controllers: one a driven flow; called after every sample, while virtual time stands still. Raises as Guest does.
+    Args:
+        kernel: path of the kernel.
+        spec: the episode.
+        controllers: controller by lockstep flow, called with every sample while virtual time stands still.
+        watchdog_s: silence after which the guest counts as hung (s).
+
+    Returns:
+        Everything that the guest measured.
+
+    Raises:
+        SageccError: as from `Guest`.
     """
     with Guest(kernel, spec, watchdog_s) as guest:
-        while (now := guest.tick()) is not None:
-            answers = [(controllers or {})[int(sample["flow"])](sample) for sample in now]
-            guest.act(*zip(*answers, strict=True))
+        while (samples := guest.tick()) is not None:
+            actions = [(controllers or {})[int(sample["flow"])](sample) for sample in samples]
+            guest.act(*zip(*actions, strict=True))
         return guest.recording
 
 
-def _start(command: list[str], theirs: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
+def _start(command: list[str], guest_socket: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
-            stdin=theirs.fileno(),
+            stdin=guest_socket.fileno(),
             stdout=console,
             stderr=subprocess.STDOUT,
             env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
@@ -243,8 +272,8 @@ def _start(command: list[str], theirs: socket.socket, console: IO[bytes], folder
         raise SageccError(f"{command[0]} cannot be run ({error.strerror}): {SEE_DOCTOR}") from None
 
 
-def _end(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
-    """End the guest and its processes, after `grace_s` in which it may end by itself; return its status."""
+def _stop(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
+    """Kill the guest and its processes, unless it exits by itself within `grace_s`; return its exit status."""
     if grace_s:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(grace_s)
@@ -254,16 +283,24 @@ def _end(process: subprocess.Popen[bytes], grace_s: float = 0) -> int:
 
 
 def _command(kernel: Path, spec: EpisodeSpec) -> list[str]:
-    """The command line feeds the guest's random numbers: nothing in it may change from run to run."""
+    """Return the guest's command line; it seeds the guest's random numbers, so it may not change from run to run."""
     return [
         str(kernel.resolve()),
-        *(f"mem={spec.memory_mb}M", "time-travel=inf-cpu", "time-travel-start=1000000", "norandmaps"),
-        *(f"seed={spec.seed}", "lab=0", "uml_dir=/dev/null/"),
-        *("quiet", "con=null", "con0=null,fd:1", "panic=-1"),
+        f"mem={spec.memory_mb}M",
+        "time-travel=inf-cpu",
+        "time-travel-start=1000000",
+        "norandmaps",
+        f"seed={spec.seed}",
+        "lab=0",
+        "uml_dir=/dev/null/",
+        "quiet",
+        "con=null",
+        "con0=null,fd:1",
+        "panic=-1",
     ]
 
 
-def _complaint(kind: int, body: bytes) -> str:
+def _error_text(kind: int, body: bytes) -> str:
     if kind == wire.KIND_ERROR:
         return body.split(b"\0")[0].decode(errors="replace")
     return f"the guest sent a record of unknown kind {kind}"

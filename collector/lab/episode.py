@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One episode: from what a guest sent to a raw trajectory and its summary."""
+"""One episode: from a guest's recording to a raw trajectory and its summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
 
 BOUND_SHARE = 0.05
-"""Of its life: a flow held for longer than this by something else than its window tells of that, not of its scheme."""
+"""Share of its lifetime from which a flow that is limited by something other than its window gets a notice."""
 
 _REMEDIES = {
     "receive_window": "raise net.ipv4.tcp_rmem",
@@ -31,72 +31,100 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What held a flow that its congestion window did not: shares of its life."""
+    """Shares of a flow's lifetime in which something other than its congestion window limited it."""
 
     receive_window: float
+    """Share limited by the receive window."""
+
     send_buffer: float
+    """Share limited by the send buffer."""
+
     application: float
+    """Share limited by the sending program."""
 
     @property
     def notice(self) -> str | None:
-        """A line that names what bound the flow for more than BOUND_SHARE of its life, and the remedy; or None."""
+        """A line with the limits that held for more than BOUND_SHARE of the lifetime and the remedies, or None."""
         bound = {name: share for name, share in asdict(self).items() if share > BOUND_SHARE}
         if not bound:
             return None
-        whats = ", ".join(f"its {name.replace('_', ' ')} ({share:.0%} of its life)" for name, share in bound.items())
-        return f"bound by {whats}: {', '.join(_REMEDIES[name] for name in bound)}"
+        limits = ", ".join(f"its {name.replace('_', ' ')} ({share:.0%} of its life)" for name, share in bound.items())
+        return f"bound by {limits}: {', '.join(_REMEDIES[name] for name in bound)}"
 
 
 @dataclass(frozen=True)
 class FlowSummary:
-    """One flow over its life.
-
-    delay: one way over the links of its path, data packets (queue, transmission, propagation).
-    sent, lost: data packets that its links took and dropped.
-    limits: in real time; in the lab buffers are forced and programs take no time.
-    """
+    """Summary of a flow over its lifetime."""
 
     scheme: str
+    """What set its congestion window."""
+
     goodput_mbps: float
+    """In-order bytes at the receiver over the lifetime (Mbps)."""
+
     delay_mean_ms: float
+    """Mean one-way delay of data packets over the links of its path: queue, transmission, propagation (ms)."""
+
     delay_p95_ms: float
+    """95th percentile of the same delay (ms)."""
+
     sent_packets: int
+    """Data packets that reached its links."""
+
     lost_packets: int
+    """Data packets that its links dropped."""
+
     cwnd_mean: float
+    """Mean congestion window over the ticks (packets)."""
+
     limits: Limits | None = None
+    """What limited it in real time; None in the lab, where buffers are forced and programs take no time."""
 
     @property
     def notice(self) -> str | None:
-        """What bound the flow besides its window (`Limits.notice`), or None."""
+        """The notice of what limited the flow besides its window (`Limits.notice`), or None."""
         return self.limits.notice if self.limits else None
 
     @property
     def loss_rate(self) -> float:
-        """Dropped over sent data packets, at all links of its path."""
+        """Ratio of dropped to sent data packets, at all links of its path."""
         return self.lost_packets / max(self.sent_packets, 1)
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: rows of the flow under test, a summary of every flow (the one under test first).
-
-    jain_index: over the flows whose path is that of the one under test, while all of them run; None where there is
-    no other, they never run together, or nothing arrives meanwhile.
-    """
+    """A finished episode."""
 
     id: str
+    """Environment, scheme and seed (schemas.environment.episode_id)."""
+
     environment: Environment
+    """The network and its flows."""
+
     scheme: str
+    """The scheme under test."""
+
     seed: int
+    """Seed of the episode's random numbers."""
+
     rows: pa.Table
+    """Raw trajectory of the flow under test (RAW_SCHEMA)."""
+
     flows: tuple[FlowSummary, ...]
+    """Summary of every flow, the one under test first."""
+
     sha256: str
+    """SHA-256 of the samples of the flow under test, in hex."""
+
     spec_sha256: str
+    """SHA-256 of the specification of the run, in hex."""
+
     jain_index: float | None = None
+    """Fairness of the flows on the path of the one under test (`shared_jain_index`), or None."""
 
     def summary_row(self) -> dict[str, object]:
-        """Return the row of EPISODE_SCHEMA."""
-        own = self.flows[0]
+        """Return the episode's row of EPISODE_SCHEMA."""
+        tested = self.flows[0]
         return {
             "episode_id": self.id,
             "environment_id": self.environment.id,
@@ -106,24 +134,27 @@ class Episode:
             "environment": self.environment.to_json(),
             "spec_sha256": self.spec_sha256,
             "rows": self.rows.num_rows,
-            "goodput_mbps": own.goodput_mbps,
-            "delay_mean_ms": own.delay_mean_ms,
-            "delay_p95_ms": own.delay_p95_ms,
-            "sent_packets": own.sent_packets,
-            "lost_packets": own.lost_packets,
-            "cwnd_mean": own.cwnd_mean,
+            "goodput_mbps": tested.goodput_mbps,
+            "delay_mean_ms": tested.delay_mean_ms,
+            "delay_p95_ms": tested.delay_p95_ms,
+            "sent_packets": tested.sent_packets,
+            "lost_packets": tested.lost_packets,
+            "cwnd_mean": tested.cwnd_mean,
         }
 
 
 @dataclass(frozen=True)
-class Received:
-    """What a flow's receiver had (bytes) at each moment t_ns, both [rows]."""
+class ReceiverCounts:
+    """Byte counter of a flow's receiver over time."""
 
     t_ns: npt.NDArray[np.integer]
-    received_bytes: npt.NDArray[np.integer]
+    """Sampling times since the episode began (ns) [samples]."""
 
-    def by(self, t_s: float) -> float:
-        """Return the last count at or before `t_s` (bytes)."""
+    received_bytes: npt.NDArray[np.integer]
+    """Bytes received in order by then [samples]."""
+
+    def bytes_at(self, t_s: float) -> float:
+        """Return the last count at or before time `t_s` (bytes)."""
         rows = int(np.searchsorted(self.t_ns, round(t_s * 1e9), side="right"))
         return float(self.received_bytes[rows - 1]) if rows else 0.0
 
@@ -134,22 +165,46 @@ def run_episode(
     scheme: str,
     seed: int = 0,
     controller: Controller | None = None,
+    *,
     watchdog_s: float = WATCHDOG_S,
     drive: Drive | None = None,
 ) -> Episode:
-    """Run one episode in the lab. `controller` sets the window of a policy (scheme `policy:...`), `drive` says how.
+    """Run one episode in the lab.
 
-    Raises SageccError, naming the episode, when it yields no whole trajectory.
+    Args:
+        kernel: path of the kernel.
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        seed: seed of the episode's random numbers.
+        controller: sets the window of a policy (scheme `policy:...`).
+        watchdog_s: silence after which the guest counts as hung (s).
+        drive: how the controller drives its flow, where that differs from the default.
+
+    Raises:
+        SageccError: the episode yields no complete trajectory; the message names it.
     """
     spec = episode_spec(environment, scheme, seed, drive=drive)
     recording = run_guest(kernel, spec, dict.fromkeys(spec.lockstep, controller) if controller else None, watchdog_s)
-    return finished(environment, scheme, seed, spec, recording)
+    return episode_from_recording(environment, scheme, seed, spec, recording)
 
 
-def finished(environment: Environment, scheme: str, seed: int, spec: EpisodeSpec, recording: Recording) -> Episode:
-    """Make an episode of what a guest sent. Raises SageccError where the flow under test never got through."""
-    own = recording.samples[recording.samples["flow"] == 0]
-    if not len(own):
+def episode_from_recording(
+    environment: Environment, scheme: str, seed: int, spec: EpisodeSpec, recording: Recording
+) -> Episode:
+    """Return the episode that a guest has recorded.
+
+    Args:
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        seed: seed of the episode's random numbers.
+        spec: the specification with which the guest was started.
+        recording: everything that the guest measured.
+
+    Raises:
+        SageccError: the flow under test never got through.
+    """
+    samples = recording.samples[recording.samples["flow"] == 0]
+    if not len(samples):
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
@@ -157,33 +212,46 @@ def finished(environment: Environment, scheme: str, seed: int, spec: EpisodeSpec
         for number, (name, flow) in enumerate(zip(schemes, environment.all_flows, strict=True))
     )
     counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flow_count))
-    jain = shared_jain_index(environment, [Received(rows["t_ns"], rows["received_bytes"]) for rows in counts])
-    digest = hashlib.sha256(own.tobytes()).hexdigest()
-    return Episode(spec.name, environment, scheme, seed, _rows(spec.name, own), flows, digest, spec.sha256, jain)
+    jain = shared_jain_index(environment, [ReceiverCounts(rows["t_ns"], rows["received_bytes"]) for rows in counts])
+    return Episode(
+        id=spec.name,
+        environment=environment,
+        scheme=scheme,
+        seed=seed,
+        rows=_rows(spec.name, samples),
+        flows=flows,
+        sha256=hashlib.sha256(samples.tobytes()).hexdigest(),
+        spec_sha256=spec.sha256,
+        jain_index=jain,
+    )
 
 
 def jain_index(rates: Sequence[float]) -> float | None:
-    """Return Jain's fairness index, (sum x)^2 / (n sum x^2): 1 for equal rates, 1/n for one that takes all.
+    """Return Jain's fairness index, (sum x)^2 / (n sum x^2), or None where no rate is above 0.
 
-    None where no rate is above 0.
+    It is 1 for equal rates and 1/n where one flow takes all.
     """
     squares = sum(rate * rate for rate in rates)
     return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
-def shared_jain_index(environment: Environment, received: Sequence[Received]) -> float | None:
-    """Return Jain's index of the flows on the tested one's path, over the time in which all of them run.
+def shared_jain_index(environment: Environment, received: Sequence[ReceiverCounts]) -> float | None:
+    """Return Jain's index of the flows on the path of the one under test, over the time in which all of them run.
 
-    received: of every flow, the one under test first, when it was looked at and what it had received by then.
-    None where there is no other, they never run together, or nothing arrives meanwhile.
+    Args:
+        environment: the network and its flows.
+        received: the receiver's counts of every flow, the one under test first.
+
+    Returns:
+        The index; None where no other flow has that path, the flows never run together, or nothing arrives meanwhile.
     """
-    own_path = environment.path(environment.flow)
-    peers = {number: flow for number, flow in enumerate(environment.all_flows) if environment.path(flow) == own_path}
+    tested_path = environment.path(environment.flow)
+    peers = {number: flow for number, flow in enumerate(environment.all_flows) if environment.path(flow) == tested_path}
     begin_s = max(flow.start_s for flow in peers.values())
     end_s = min(environment.stop_of(flow) for flow in peers.values())
     if len(peers) < 2 or begin_s >= end_s:
         return None
-    return jain_index([received[number].by(end_s) - received[number].by(begin_s) for number in peers])
+    return jain_index([received[number].bytes_at(end_s) - received[number].bytes_at(begin_s) for number in peers])
 
 
 def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
@@ -200,14 +268,22 @@ def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> Flo
     samples = recording.samples[recording.samples["flow"] == flow]
     delays = recording.packets["delay"][recording.packets["flow"] == flow]
     if not len(samples) or not len(delays):
-        return FlowSummary(scheme, 0.0, 0.0, 0.0, 0, 0, 0.0)
+        return FlowSummary(
+            scheme=scheme,
+            goodput_mbps=0.0,
+            delay_mean_ms=0.0,
+            delay_p95_ms=0.0,
+            sent_packets=0,
+            lost_packets=0,
+            cwnd_mean=0.0,
+        )
     last = samples[-1]
-    to_ms = wire.DELAY_UNIT_NS / 1e6
+    unit_ms = wire.DELAY_UNIT_NS / 1e6
     return FlowSummary(
         scheme=scheme,
         goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
         delay_mean_ms=float(last["link_delay_ns"]) / max(float(last["link_packets"]), 1) / 1e6,
-        delay_p95_ms=float(np.percentile(delays, 95)) * to_ms,
+        delay_p95_ms=float(np.percentile(delays, 95)) * unit_ms,
         sent_packets=int(last["link_packets"]) + int(last["link_drops"]),
         lost_packets=int(last["link_drops"]),
         cwnd_mean=float(samples["cwnd_pkts"].mean()),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an Environment and a scheme to the bytes that a guest is started with.
+"""The specification of an episode: from an Environment and a scheme to the bytes with which a guest is started.
 
-Nodes 0 to L are the chain of L links, cable i runs from node i to node i + 1: its first LINK is the data
-direction, its second the way back. A flow with an RTT of its own sends from a host of its own, a node
-after the chain's, whose access cable only takes time; every other flow sends from its first link's node.
+Nodes 0 to L are the chain of L links. Cable i connects nodes i and i + 1: its first LINK is the data direction, its
+second the return direction. A flow with an extra RTT sends from a node of its own, numbered after the chain's, whose
+access cable only delays; every other flow sends from the first node of its path.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 BASE_MEMORY_MB = 192
-"""What a guest has beside queues: itself, and the packets that Hybla's first burst holds to be in flight (70 MB)."""
+"""Memory of a guest besides queues (MiB): the kernel, and the packets of Hybla's first burst (70 MB)."""
 
 MULTI_LINK_FLOW_BYTES = 512 << 10
-"""What the guest keeps of a flow over several links: when each packet entered the first."""
+"""Memory per flow over several links (bytes): the time at which each packet entered the first."""
 
 UNLIMITED_QUEUE_BYTES = 64 << 20
-"""What the flows that cross a queue without limit may have in it, in equal shares: their hosts' buffers end there."""
+"""Bytes that flows may have in a queue without limit, in equal shares: their send buffers end there."""
 
 MAX_SNDBUF_BYTES = 1 << 30
 
 MAX_LATENCY_US = 1_000_000
 
 UNSENT_FLOW_BYTES = 12 << 20
-"""What the guest keeps of a flow that waits: the 8 MiB of init.c's UNSENT_BYTES as packets, and its sockets."""
+"""Memory per flow for unsent data (bytes): the 8 MiB of init.c's UNSENT_BYTES as packets, and its sockets."""
 
 
 @dataclass(frozen=True)
 class Drive:
-    """How the host drives flows.
-
-    underlying: the kernel scheme whose window it sets; `pure` has no logic of its own. latency_us: from a sample to
-    when the answer takes effect, for a host that is slow. flows: which, 0 is the one under test.
-    """
+    """How the host drives flows."""
 
     underlying: str = "pure"
+    """Kernel scheme whose window the host sets; `pure` has no logic of its own."""
+
     latency_us: int = 0
+    """Virtual time from a sample until its action takes effect (us), to model a slow host."""
+
     flows: tuple[int, ...] = (0,)
+    """Numbers of the driven flows; 0 is the flow under test."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.latency_us <= MAX_LATENCY_US:
@@ -58,23 +59,31 @@ class Drive:
 
 @dataclass(frozen=True)
 class EpisodeSpec:
-    """What a guest needs to know: the wire bytes, its seed and its memory. Same fields, same run.
-
-    lockstep: the flows that the host drives, in the order in which the guest asks for them. latency_us: of its answers.
-    """
+    """Everything that a guest is started with; equal fields give equal runs."""
 
     name: str
+    """Identifier of the episode."""
+
     wire: bytes
+    """SPEC and its arrays (schemas.wire)."""
+
     seed: int
+    """Seed of the guest's random numbers."""
+
     memory_mb: int
+    """Memory of the guest (MiB)."""
+
     lockstep: tuple[int, ...]
+    """Numbers of the flows that the host drives, in the order of their samples."""
+
     latency_us: int = 0
+    """Virtual time from a sample until its action takes effect (us)."""
 
     @property
     def sha256(self) -> str:
-        """Digest of everything that decides the run, but for the kernel and a policy."""
-        late = f"{self.latency_us} us " if self.latency_us else ""
-        return hashlib.sha256(f"{self.seed} {self.memory_mb} {late}".encode() + self.wire).hexdigest()
+        """SHA-256 of everything that determines the run except the kernel and a policy, in hex."""
+        latency = f"{self.latency_us} us " if self.latency_us else ""
+        return hashlib.sha256(f"{self.seed} {self.memory_mb} {latency}".encode() + self.wire).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -88,51 +97,60 @@ class _Cable:
 def episode_spec(
     environment: Environment, scheme: str, seed: int, packet_delays: bool = True, drive: Drive | None = None
 ) -> EpisodeSpec:
-    """Describe one episode; flow 0 is the scheme under test, the others are the cross flows.
+    """Return the specification of one episode; flow 0 is the one under test, the others are the cross flows.
 
-    drive: how the host drives a policy: as the kernel scheme `pure` by default, whose window it sets after every
-    sample; and no other scheme. Raises SageccError for a scheme of a flow that the kernel does not have.
+    Args:
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        seed: seed of the episode's random numbers.
+        packet_delays: whether the guest sends the delay of every data packet.
+        drive: how the host drives flows; by default, it drives a policy as `Drive()` says, and no other scheme.
+
+    Raises:
+        SageccError: the kernel has no such scheme as a cross flow's.
     """
     if drive is None and scheme.startswith(POLICY_PREFIX):
         drive = Drive()
-    everyone = environment.all_flows
+    flows = environment.all_flows
     lockstep = drive.flows if drive else ()
     schemes = [scheme, *(cross.scheme for cross in environment.cross)]
     kernel_schemes = [
         drive.underlying if drive and flow in lockstep else name if flow == 0 else _kernel_scheme(name)
         for flow, name in enumerate(schemes)
     ]
-    cables, sources, routes = _topology(environment, everyone)
+    cables, sources, routes = _topology(environment, flows)
     links, rates, delays, opportunities, losses = _links(cables, seed)
-    sndbufs = [_sndbuf_bytes(environment, flow) for flow in everyone]
+    sndbufs = [_sndbuf_bytes(environment, flow) for flow in flows]
 
-    ends = np.zeros(len(cables), wire.CABLE)
-    ends["node_a"], ends["node_b"] = [c.node_a for c in cables], [c.node_b for c in cables]
+    cable_records = np.zeros(len(cables), wire.CABLE)
+    cable_records["node_a"], cable_records["node_b"] = [c.node_a for c in cables], [c.node_b for c in cables]
 
-    flows = np.zeros(len(everyone), wire.FLOW)
-    flows["scheme"] = kernel_schemes
-    flows["source"] = sources
-    flows["destination"] = [environment.path(flow).stop for flow in everyone]
-    flows["start_ns"] = [_ns(flow.start_s) for flow in everyone]
-    flows["stop_ns"] = [_ns(environment.stop_of(flow)) for flow in everyone]
-    flows["sndbuf_bytes"] = sndbufs
-    flows["lockstep"][list(lockstep)] = 1
-    flows["first_cable"] = [environment.path(flow)[0] for flow in everyone]
-    flows["last_cable"] = [environment.path(flow)[-1] for flow in everyone]
-    flows["bottleneck"] = [environment.narrowest(flow) for flow in everyone]
-    flows["sampled"] = 1
+    flow_records = np.zeros(len(flows), wire.FLOW)
+    flow_records["scheme"] = kernel_schemes
+    flow_records["source"] = sources
+    flow_records["destination"] = [environment.path(flow).stop for flow in flows]
+    flow_records["start_ns"] = [_ns(flow.start_s) for flow in flows]
+    flow_records["stop_ns"] = [_ns(environment.stop_of(flow)) for flow in flows]
+    flow_records["sndbuf_bytes"] = sndbufs
+    flow_records["lockstep"][list(lockstep)] = 1
+    flow_records["first_cable"] = [environment.path(flow)[0] for flow in flows]
+    flow_records["last_cable"] = [environment.path(flow)[-1] for flow in flows]
+    flow_records["bottleneck"] = [environment.narrowest(flow) for flow in flows]
+    flow_records["sampled"] = 1
 
-    head = np.zeros(1, wire.SPEC)
-    head["magic"], head["version"] = wire.MAGIC, wire.VERSION
-    head["tick_ns"], head["duration_ns"] = _ns(TICK_S), _ns(environment.duration_s)
-    head["nodes"], head["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
-    head["rates"], head["delays"], head["opportunities"] = len(rates), len(delays), len(opportunities)
-    head["routes"], head["flows"], head["packet_delays"] = len(routes), len(flows), packet_delays
-    body = b"".join(part.tobytes() for part in (ends, links, rates, delays, opportunities, routes, flows, losses))
-    head["bytes"] = head.nbytes + len(body)
+    header = np.zeros(1, wire.SPEC)
+    header["magic"], header["version"] = wire.MAGIC, wire.VERSION
+    header["tick_ns"], header["duration_ns"] = _ns(TICK_S), _ns(environment.duration_s)
+    header["nodes"], header["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
+    header["rates"], header["delays"], header["opportunities"] = len(rates), len(delays), len(opportunities)
+    header["routes"], header["flows"], header["packet_delays"] = len(routes), len(flow_records), packet_delays
+    body = b"".join(
+        part.tobytes() for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, losses)
+    )
+    header["bytes"] = header.nbytes + len(body)
     return EpisodeSpec(
         name=episode_id(environment.id, scheme, seed),
-        wire=head.tobytes() + body,
+        wire=header.tobytes() + body,
         seed=seed,
         memory_mb=_memory_mb(environment),
         lockstep=lockstep,
@@ -141,7 +159,7 @@ def episode_spec(
 
 
 def link_seed(seed: int, index: int) -> int:
-    """Return the seed of LINK `index` in an episode: the first 8 bytes of SHA-256("<seed> <index>"), little-endian."""
+    """Return the seed of LINK `index`: the first 8 bytes of SHA-256("<episode's seed> <index>"), little-endian."""
     return int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8], "little")
 
 
@@ -162,9 +180,9 @@ def _kernel_scheme(name: str) -> str:
 def _topology(
     environment: Environment, flows: tuple[Flow, ...]
 ) -> tuple[list[_Cable], list[int], npt.NDArray[np.void]]:
-    """Return the cables, the node that each flow sends from, and every route that the flows need."""
+    """Return the cables, the node that each flow sends from, and ROUTE for all that the flows need."""
     chain = zip(environment.links, environment.return_links, strict=True)
-    cables = [_Cable(node, node + 1, there, back) for node, (there, back) in enumerate(chain)]
+    cables = [_Cable(node, node + 1, link, return_link) for node, (link, return_link) in enumerate(chain)]
     nodes = len(cables) + 1
     sources, routes = [], set()
     for flow in flows:
@@ -184,7 +202,7 @@ def _topology(
 
 
 def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
-    """Return LINK (two a cable), the RATE, DELAY and OPPORTUNITY arrays they point into, and LOSS."""
+    """Return LINK, two per cable, and the RATE, DELAY and OPPORTUNITY arrays that they index, and LOSS."""
     directions = [link for cable in cables for link in (cable.towards_b, cable.towards_a)]
     array = np.zeros(len(directions), wire.LINK)
     rates: list[tuple[int, int]] = []
@@ -199,9 +217,9 @@ def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
         delays += [(0, _ms_to_ns(link.delay_ms))]
         delays += [(_ns(step.t_s), _ms_to_ns(step.delay_ms)) for step in link.delays]
         if link.trace:
-            moments = [_ms_to_ns(moment) for moment in link.trace.opportunities_ms]
-            record["opportunities"], record["period_ns"] = len(moments), moments[-1]
-            opportunities += moments
+            times_ns = [_ms_to_ns(time_ms) for time_ms in link.trace.opportunities_ms]
+            record["opportunities"], record["period_ns"] = len(times_ns), times_ns[-1]
+            opportunities += times_ns
         record["limit_bytes"] = wire.NO_LIMIT if link.queue_bytes is None else link.queue_bytes
         record["limit_packets"] = wire.NO_LIMIT if link.queue_packets is None else link.queue_packets
         target_ms = TARGET_MS.get(link.discipline, 0) if link.target_ms is None else link.target_ms
@@ -229,36 +247,36 @@ def _share(loss: float) -> int:
 
 
 def _in_flight_bytes(environment: Environment, flow: Flow) -> float:
-    """Return the most that the flow can have on its way: what its path and its queues hold at their fullest."""
+    """Return the most bytes that the flow can have in flight: what its path and its queues hold when full."""
     links = [environment.links[index] for index in environment.path(flow)]
-    back = [environment.return_links[index] for index in environment.path(flow)]
-    rtt_ms = flow.extra_rtt_ms + sum(link.peak_delay_ms for link in (*links, *back))
+    return_links = [environment.return_links[index] for index in environment.path(flow)]
+    rtt_ms = flow.extra_rtt_ms + sum(link.peak_delay_ms for link in (*links, *return_links))
     queues = sum(_queue_share_bytes(environment, index) for index in environment.path(flow))
     return bdp_bytes(min(link.peak_mbps for link in links), rtt_ms) + queues
 
 
 def _queue_share_bytes(environment: Environment, index: int) -> float:
-    """Return how much of link `index`'s queue one flow can fill."""
+    """Return how many bytes of link `index`'s queue one flow can fill."""
     link, limit = environment.links[index], environment.links[index].limit_bytes
     if not link.limited:
-        return 0  # nobody waits
+        return 0  # no packet waits
     if limit is None:
         limit = UNLIMITED_QUEUE_BYTES // sum(index in environment.path(flow) for flow in environment.all_flows)
-    return min(limit, bdp_bytes(link.peak_mbps, environment.duration_s * 1000))  # it sends no more than that
+    return min(limit, bdp_bytes(link.peak_mbps, environment.duration_s * 1000))  # a link sends no more in an episode
 
 
 def _sndbuf_bytes(environment: Environment, flow: Flow) -> int:
-    """Return a send buffer that is never the limit: Hybla's first burst alone asks for 65,535 packets of some 3 kB."""
+    """Return a send buffer (bytes) that never limits: Hybla's first burst alone takes 65,535 packets of some 3 kB."""
     burst = (1 << 30) // max(environment.flow_count, 2)
     return int(min(16 * _in_flight_bytes(environment, flow) + burst, MAX_SNDBUF_BYTES))
 
 
 def _memory_mb(environment: Environment) -> int:
-    """Return the guest's memory: half of the largest send buffer (its payload is one page, sent over and over).
+    """Return the guest's memory (MiB): half of the largest send buffer, whose payload is one page, sent repeatedly.
 
-    Flows share the queues, so that the others pay only for what waits unsent in their sockets.
+    Flows share the queues, so the others add only the unsent data in their sockets.
     """
     flows = environment.all_flows
     in_flight = max(_in_flight_bytes(environment, flow) for flow in flows)
-    several = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
-    return BASE_MEMORY_MB + int(8 * in_flight + (len(flows) - 1) * UNSENT_FLOW_BYTES + several) // (1 << 20)
+    multi_link_bytes = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
+    return BASE_MEMORY_MB + int(8 * in_flight + (len(flows) - 1) * UNSENT_FLOW_BYTES + multi_link_bytes) // (1 << 20)

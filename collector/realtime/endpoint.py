@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One end of every flow of a real-time episode, run as a program where the packets start or stop.
+"""Program at one end of all flows of a real-time episode: the senders, or the receivers.
 
-It needs nothing but Python: it may run inside a shell of Mahimahi or another network namespace.
-Started as `endpoint.py send|receive SPECIFICATION` (JSON of `Specification`). It prints "ready", reads from
-standard input when the episode begins (CLOCK_REALTIME, ns), and leaves each flow's TCP_INFO and what its send buffer
-holds, read every tick, in a file. The end of standard input ends it, so that it never outlives its parent.
+It needs only Python's standard library, because it may run inside a shell of Mahimahi or another network namespace.
+Usage: `endpoint.py send|receive SPECIFICATION` (JSON of `Specification`). It prints "ready", reads from standard input
+when the episode begins (CLOCK_REALTIME, ns), and writes each flow's TCP_INFO and send-buffer use, sampled every tick,
+to a file. It ends when its standard input does, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -22,43 +22,54 @@ from dataclasses import dataclass
 
 TCP_INFO_BYTES = 280
 SAMPLE = struct.Struct(f"<QII{TCP_INFO_BYTES}sII")
-"""ns since the episode began, flow, bytes of TCP_INFO that the kernel gave, TCP_INFO (padded with zeros), bytes of the
-send buffer, of which used."""
+"""A sample: time since the episode began (ns), flow, length of TCP_INFO as the kernel returned it (bytes), TCP_INFO
+(padded with zeros), size of the send buffer (bytes), how much of it is used (bytes)."""
 
 SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_MEMINFO = 32, 33, 55
 MEMINFO = struct.Struct("=9I")
-"""SK_MEMINFO_* of include/uapi/linux/sock_diag.h; the fourth is the send buffer, the sixth what is used of it."""
+"""SK_MEMINFO_* of include/uapi/linux/sock_diag.h: the fourth is the send buffer, the sixth how much of it is used."""
 
 PAYLOAD_BYTES = 1 << 20
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 NS_PER_S = 1_000_000_000
 GRACE_NS = NS_PER_S
-"""How long a receiver waits for the senders' end: they must not find it gone."""
+"""Time for which a receiver stays after the episode for senders that have not ended (ns)."""
 
 
 @dataclass(frozen=True)
 class Specification:
-    """What an end does.
-
-    address: where the senders connect to; None inside Mahimahi, whose MAHIMAHI_BASE says it. Flow i has the port
-    first_port + i, the scheme schemes[i] and the life (start, stop) lives_s[i]. buffer_bytes: the socket buffer to
-    force (as root), or 0 for the kernel's choice. priority: of SCHED_FIFO, or 0 for that of any program.
-    out: the file for the samples.
-    """
+    """What one end of the flows does."""
 
     address: str | None
+    """Address of the receivers; None inside Mahimahi, which gives it as MAHIMAHI_BASE."""
+
     first_port: int
+    """Port of flow 0; flow i has first_port + i."""
+
     schemes: tuple[str, ...]
+    """Kernel scheme of every flow."""
+
     lives_s: tuple[tuple[float, float], ...]
+    """Start and stop of every flow (s)."""
+
     duration_s: float
+    """Length of the episode (s)."""
+
     tick_s: float
+    """Time between samples (s)."""
+
     buffer_bytes: int
+    """Socket buffer to force, as root (bytes); 0 for the kernel's choice."""
+
     priority: int
+    """Priority under SCHED_FIFO; 0 for the default scheduler."""
+
     out: str
+    """Path of the file for the samples."""
 
 
 class Sampler(threading.Thread):
-    """Reads TCP_INFO and SO_MEMINFO of every registered socket once a tick."""
+    """Read TCP_INFO and SO_MEMINFO of every registered socket once per tick."""
 
     def __init__(self, began_ns: int, specification: Specification) -> None:
         super().__init__(daemon=True)
@@ -69,7 +80,7 @@ class Sampler(threading.Thread):
         self.samples = bytearray()
 
     def run(self) -> None:
-        """Sample until the episode's last tick; ticks that were slept through are left out."""
+        """Sample until the episode's last tick; ticks that the thread has missed are skipped."""
         tick = 0
         while True:
             tick = max(tick, (time.time_ns() - self._began_ns) // self._tick_ns) + 1
@@ -86,7 +97,7 @@ class Sampler(threading.Thread):
 
 
 def wait_for_start() -> int:
-    """Say that this end is ready; return when the episode begins (ns), or end with the parent."""
+    """Report that this end is ready; return when the episode begins (CLOCK_REALTIME, ns), or exit with the parent."""
     print("ready", flush=True)
     line = sys.stdin.readline()
     if not line:
@@ -95,12 +106,12 @@ def wait_for_start() -> int:
 
 
 def time_left_s(until_ns: int) -> float:
-    """Return the seconds until a moment of CLOCK_REALTIME, at least 0."""
+    """Return the time until `until_ns` of CLOCK_REALTIME (s), at least 0."""
     return max(until_ns - time.time_ns(), 0) / NS_PER_S
 
 
 def poll(poller: select.epoll, until_ns: int) -> list[tuple[int, int]]:
-    """Wait for events until a moment; the end of standard input ends the program."""
+    """Wait for events until `until_ns` of CLOCK_REALTIME; exit at the end of standard input."""
     events = poller.poll(time_left_s(until_ns))
     if any(fd == sys.stdin.fileno() for fd, _ in events):
         sys.exit(1)
@@ -108,7 +119,7 @@ def poll(poller: select.epoll, until_ns: int) -> list[tuple[int, int]]:
 
 
 def send(specification: Specification) -> None:
-    """Run the senders: each as fast as its window lets it, from its start to its stop."""
+    """Run the senders: each sends as fast as its window allows, from its start to its stop."""
     address = specification.address or os.environ["MAHIMAHI_BASE"]
     payload = os.memfd_create("payload")
     os.ftruncate(payload, PAYLOAD_BYTES)
@@ -117,21 +128,21 @@ def send(specification: Specification) -> None:
     poller.register(sys.stdin, select.EPOLLIN)
     sampler = Sampler(began_ns, specification)
     sampler.start()
-    moments = [
-        (began_ns + round(moment * NS_PER_S), what, flow)
-        for flow, life in enumerate(specification.lives_s)
-        for what, moment in enumerate(life)
+    changes = [
+        (began_ns + round(time_s * NS_PER_S), is_stop, flow)
+        for flow, life_s in enumerate(specification.lives_s)
+        for is_stop, time_s in enumerate(life_s)
     ]
     senders: dict[int, tuple[int, socket.socket]] = {}
-    for moment_ns, stops, flow in sorted(moments):
-        while time_left_s(moment_ns):
-            for fd, events in poll(poller, moment_ns):
+    for change_ns, is_stop, flow in sorted(changes):
+        while time_left_s(change_ns):
+            for fd, events in poll(poller, change_ns):
                 sender, sock = senders[fd]
                 if events & (select.EPOLLERR | select.EPOLLHUP):
                     sys.exit(f"flow {sender}: its connection broke")
                 sampler.sockets[sender] = sock
                 send_more(fd, payload)
-        if stops:
+        if is_stop:
             for fd in [fd for fd, (sender, _) in senders.items() if sender == flow]:
                 poller.unregister(fd)
                 senders[fd][1].shutdown(socket.SHUT_WR)
@@ -143,7 +154,7 @@ def send(specification: Specification) -> None:
 
 
 def new_sender(specification: Specification, flow: int, address: str) -> socket.socket:
-    """Return a socket that connects with the flow's scheme."""
+    """Return a socket of a flow's scheme that is connecting to its receiver."""
     sock = socket.socket()
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, specification.schemes[flow].encode())
@@ -155,13 +166,13 @@ def new_sender(specification: Specification, flow: int, address: str) -> socket.
 
 
 def send_more(fd: int, payload: int) -> None:
-    """Put more of a file of zeros into the socket's buffer."""
+    """Fill the socket's buffer from the file of zeros `payload`."""
     with contextlib.suppress(BlockingIOError):
         os.sendfile(fd, payload, 0, PAYLOAD_BYTES)
 
 
 def receive(specification: Specification) -> None:
-    """Run the receivers: take in what comes and throw it away."""
+    """Run the receivers: read what arrives and discard it."""
     poller = select.epoll()
     listeners: dict[int, tuple[int, socket.socket]] = {}
     for flow in range(len(specification.lives_s)):
@@ -180,9 +191,9 @@ def receive(specification: Specification) -> None:
     sampler.start()
     receivers: dict[int, socket.socket] = {}
     scratch = bytearray(PAYLOAD_BYTES)
-    until_ns = began_ns + round(specification.duration_s * NS_PER_S)
-    while time_left_s(until_ns) or (receivers and time_left_s(until_ns + GRACE_NS)):
-        for fd, _ in poll(poller, until_ns + GRACE_NS if receivers else until_ns):
+    end_ns = began_ns + round(specification.duration_s * NS_PER_S)
+    while time_left_s(end_ns) or (receivers and time_left_s(end_ns + GRACE_NS)):
+        for fd, _ in poll(poller, end_ns + GRACE_NS if receivers else end_ns):
             if fd in listeners:
                 flow, listener = listeners[fd]
                 sock, _ = listener.accept()
@@ -197,7 +208,7 @@ def receive(specification: Specification) -> None:
 
 
 def discard(sock: socket.socket, scratch: bytearray) -> bool:
-    """Drop what has arrived without copying it; return whether more may come."""
+    """Discard what has arrived without copying it; return whether more may come."""
     try:
         return sock.recv_into(scratch, len(scratch), socket.MSG_TRUNC) > 0
     except BlockingIOError:

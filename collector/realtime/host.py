@@ -3,13 +3,13 @@
 
     sender --veth-- router [tbf on a tun device] ==delay line== [tun device] receiver
 
-The router forwards, so that the queue is a hop away from the sender, as in the lab and in the world. tbf queues
-IP packets (a tun device has no other header) up to `queue_bytes` and lets them go at the rate; the delay line
-(delayline.c) holds them, and the acknowledgements, for the propagation. It also taps the three devices with the
+The router forwards, so that the queue is one hop away from the sender, as in the lab and in real networks. tbf queues
+IP packets (a tun device has no other header) up to `queue_bytes` and sends them at the rate; the delay line
+(delayline.c) holds them, and the acknowledgements, for the propagation delay. It also taps the three devices with the
 kernel's time stamps, so that each packet's delay in the queue and on the line is measured, not assumed.
 
-Everything lives in namespaces without a name, held by processes that end with their standard input: whatever
-happens to this process, they and all in them are gone.
+The namespaces have no names and are held by processes that end with their standard input: however this process ends,
+nothing is left.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import (
     LinkLog,
     check_host_scheme,
+    check_supported,
     lives_s,
     make_episode,
     rate_capacity,
     read_samples,
     send_buffer_bytes,
-    unsupported,
 )
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SEE_DOCTOR, SageccError
@@ -49,27 +49,27 @@ from sagecc.schemas.wire import FIRST_PORT
 SOURCE = Path(__file__).with_name("delayline.c")
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "gcc": "gcc"}
 LEAD_S = 0.2
-"""From the word to start until the episode begins: both ends have read it by then."""
+"""Time between sending the start time and the start itself, in which both ends read it (s)."""
 
 LATE_S = 1.0
-"""The last sample is taken at the episode's end or soon after: by then."""
+"""Time after the episode's end by which the last sample has been taken (s)."""
 
 PRIORITY = 40
-"""Of the ends: a sender that waits for a processor runs out of data, then sends a burst. Below the delay line's."""
+"""SCHED_FIFO priority of the ends, below the delay line's: a sender that waits for a processor sends bursts."""
 
 RECEIVE_WINDOW_BYTES = 512 << 20
 BUFFER_LIMIT_BYTES = 1 << 30
-"""Of both ends' tcp_rmem and tcp_wmem."""
+"""Upper limit of both ends' tcp_rmem and tcp_wmem (bytes)."""
 
 BURST_PACKETS, BURST_S = 2, 0.25e-3
-"""tbf's bucket, at least: packets, and time at its rate. A smaller one loses rate to each timer that fires late; from a
-larger one more packets leave without transmission time after a pause."""
+"""Least size of tbf's bucket: packets, and time at its rate. A smaller bucket loses rate to each late timer; from a
+larger one, more packets leave without transmission time after a pause."""
 
 STALL_MS = 1.0
-"""Later than this, tbf has lost more than its bucket holds."""
+"""Lateness from which tbf has lost more than its bucket holds (ms)."""
 
 QUEUE, NEAR, FAR = range(3)
-"""The taps: the router's device towards the sender, the delay line's tun devices at the router and the receiver."""
+"""Taps: the router's device towards the sender, the delay line's tun devices at the router and at the receiver."""
 
 RECORD = np.dtype(
     [
@@ -85,37 +85,48 @@ RECORD = np.dtype(
     ],
     align=True,
 )
-"""Must match struct record in delayline.c."""
+"""A tap's record of a packet; must match struct record in delayline.c."""
 
 
 @dataclass(frozen=True)
 class LineError:
-    """How far the delay line was from its nominal delay in one direction (microseconds, over all packets)."""
+    """Error of the delay line in one direction: actual less nominal delay, over all packets."""
 
     mean_us: float
+    """Mean (us)."""
+
     std_us: float
+    """Standard deviation (us)."""
+
     p99_us: float
+    """99th percentile (us)."""
+
     max_us: float
+    """Maximum (us)."""
 
 
 @dataclass(frozen=True)
 class HostRun:
-    """An episode on the host's kernel, and what its network really did.
-
-    queueing_ms: mean time of the flow under test's packets in tbf's queue, transmission included.
-    stalled_ms: how long tbf, with packets waiting, sent nothing that it could have sent: pauses above STALL_MS, summed.
-    there, back: errors of the propagation delay of data and of acknowledgements.
-    """
+    """An episode on the host's kernel, and measurements of its network."""
 
     episode: Episode
+    """The episode."""
+
     queueing_ms: float
+    """Mean time of the tested flow's packets in tbf's queue, transmission included (ms)."""
+
     stalled_ms: float
-    there: LineError
-    back: LineError
+    """Sum of the pauses above STALL_MS in which tbf sent nothing although packets waited (ms)."""
+
+    data_error: LineError
+    """Error of the data packets' propagation delay."""
+
+    ack_error: LineError
+    """Error of the acknowledgements' propagation delay."""
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot run an episode on its own kernel, or None if it can."""
+    """Return why this machine cannot run an episode on its own kernel, or None where it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
@@ -129,24 +140,31 @@ def why_not() -> str | None:
 
 
 def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun:
-    """Run one episode in real time on the host's kernel (root only).
+    """Run one episode in real time on the host's kernel (root only); it takes the environment's duration.
 
-    It takes the environment's duration. `seed` only names the episode: real time repeats nothing.
-    Raises SageccError for what this machine or backend cannot do, and when the flow did not get through.
+    Args:
+        environment: the network and its flows.
+        scheme: kernel scheme of the flow under test.
+        seed: part of the episode's name only: real time is not reproducible.
+
+    Raises:
+        SageccError: this machine or backend cannot run the episode, or the flow did not get through.
     """
     name = episode_id(environment.id, scheme, seed)
     reason = why_not()
     if reason:
         raise SageccError(f"episode {name}: {reason}; {SEE_DOCTOR}")
     check_host_scheme(scheme)
-    unsupported(environment, "the host's tbf", ("rates", "queue_bytes"))
+    check_supported(environment, "the host's tbf", ("rates", "queue_bytes"))
     if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:
         raise SageccError(f"episode {name}: the host's tbf needs a rate and a queue limit in bytes")
     with tempfile.TemporaryDirectory(prefix="sagecc-") as folder:
-        return _Run(environment, scheme, seed, name, Path(folder)).run()
+        return _HostEpisode(environment, scheme, seed, name, Path(folder)).run()
 
 
-class _Run:
+class _HostEpisode:
+    """An episode that runs, with its folder for files."""
+
     def __init__(self, environment: Environment, scheme: str, seed: int, name: str, folder: Path) -> None:
         self._environment, self._scheme, self._seed, self._name = environment, scheme, seed, name
         self._folder = folder
@@ -161,12 +179,12 @@ class _Run:
             self._connect(sender, router, receiver)
             ends = []
             for role, node in (("receive", receiver), ("send", sender)):
-                command = [*_inside(node), *endpoint_command(role, self._specification(role))]
+                command = [*_nsenter(node), *endpoint_command(role, self._specification(role))]
                 ends.append(stack.enter_context(Program(name, f"{role[:-1]}er", command)))
                 ends[-1].wait_ready()
             began_ns = time.time_ns() + round(LEAD_S * 1e9)
             for end in ends:
-                end.tell(str(began_ns))
+                end.send_line(str(began_ns))
             self._follow_rates(router, began_ns)
             left_s = began_ns / 1e9 + environment.duration_s - time.time()
             for end in ends:
@@ -176,54 +194,56 @@ class _Run:
 
     @contextmanager
     def _namespace(self, node: str) -> Iterator[int]:
-        """Hold a new network namespace by a process that ends with this one; yield its id."""
+        """Hold a new network namespace by a process that ends with this one; yield the process id."""
         holder = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
         with Program(self._name, f"namespace of the {node}", holder) as program:
             program.wait_ready()
             yield program.pid
 
     def _configure(self, sender: int, router: int) -> None:
-        self._do(sender, f"ip link add name out type veth peer name in netns {router}")
+        self._run_in(sender, f"ip link add name out type veth peer name in netns {router}")
         for node in (sender, router):
-            self._do(node, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
-        self._do(router, "sysctl", "net.ipv4.ip_forward=1")
+            self._run_in(node, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
+        self._run_in(router, "sysctl", "net.ipv4.ip_forward=1")
         # queues count real packets, as in the lab
-        self._do(sender, "ip link set dev out gso_max_segs 1", "ip addr add 10.0.0.1/24 dev out", "ip link set out up")
-        self._do(router, "ip addr add 10.0.0.254/24 dev in", "ip link set in up")
-        self._do(sender, "ip route add default via 10.0.0.254")
+        self._run_in(
+            sender, "ip link set dev out gso_max_segs 1", "ip addr add 10.0.0.1/24 dev out", "ip link set out up"
+        )
+        self._run_in(router, "ip addr add 10.0.0.254/24 dev in", "ip link set in up")
+        self._run_in(sender, "ip route add default via 10.0.0.254")
 
     def _connect(self, sender: int, router: int, receiver: int) -> None:
-        self._do(router, "ip addr add 10.0.1.254 peer 10.0.1.1 dev near", f"ip link set near mtu {MTU_BYTES} up")
-        self._do(router, f"tc qdisc add dev near root {self._tbf(self._environment.bandwidth_mbps)}")
-        self._do(receiver, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
-        self._do(receiver, "ip addr add 10.0.1.1 peer 10.0.1.254 dev far", f"ip link set far mtu {MTU_BYTES} up")
-        self._do(receiver, "ip route add default dev far")
+        self._run_in(router, "ip addr add 10.0.1.254 peer 10.0.1.1 dev near", f"ip link set near mtu {MTU_BYTES} up")
+        self._run_in(router, f"tc qdisc add dev near root {self._tbf(self._environment.bandwidth_mbps)}")
+        self._run_in(receiver, "sysctl", "net.ipv6.conf.all.disable_ipv6=1")
+        self._run_in(receiver, "ip addr add 10.0.1.1 peer 10.0.1.254 dev far", f"ip link set far mtu {MTU_BYTES} up")
+        self._run_in(receiver, "ip route add default dev far")
         for node in (sender, receiver):
-            self._do(node, "sysctl", "net.ipv4.tcp_no_metrics_save=1")
+            self._run_in(node, "sysctl", "net.ipv4.tcp_no_metrics_save=1")
             for side in ("r", "w"):
-                self._do(node, "sysctl", f"net.ipv4.tcp_{side}mem=4096 131072 {BUFFER_LIMIT_BYTES}")
+                self._run_in(node, "sysctl", f"net.ipv4.tcp_{side}mem=4096 131072 {BUFFER_LIMIT_BYTES}")
 
     def _tbf(self, rate_mbps: float) -> str:
         rate, limit = round(rate_mbps * 1e6), self._environment.bottleneck.queue_bytes
         burst = max(BURST_PACKETS * MTU_BYTES, round(rate * BURST_S / 8))
         return f"tbf rate {rate}bit burst {burst} limit {limit}"
 
-    def _do(self, node: int, *commands: str) -> None:
-        """Run commands in a namespace; `sysctl` first writes what follows to /proc/sys."""
+    def _run_in(self, node: int, *commands: str) -> None:
+        """Run shell commands in a namespace; if the first is `sysctl`, set the second, KEY=VALUE, in /proc/sys."""
         if commands[0] == "sysctl":
             key, value = commands[1].split("=")
             script = f"echo {value} > /proc/sys/{key.replace('.', '/')}"
         else:
             script = " && ".join(commands)
-        done = subprocess.run([*_inside(node), "sh", "-c", script], capture_output=True, text=True)
-        if done.returncode:
-            raise SageccError(f"episode {self._name}: '{script}' failed: {done.stderr.strip()}")
+        completed = subprocess.run([*_nsenter(node), "sh", "-c", script], capture_output=True, text=True)
+        if completed.returncode:
+            raise SageccError(f"episode {self._name}: '{script}' failed: {completed.stderr.strip()}")
 
     def _line_command(self, router: int, receiver: int) -> list[str]:
         environment, program = self._environment, self._folder / "delayline"
-        built = subprocess.run(["gcc", "-O2", "-o", program, SOURCE], capture_output=True, text=True)
-        if built.returncode:
-            raise SageccError(f"the delay line does not build: {built.stderr.strip().splitlines()[-1]}")
+        compiled = subprocess.run(["gcc", "-O2", "-o", program, SOURCE], capture_output=True, text=True)
+        if compiled.returncode:
+            raise SageccError(f"the delay line does not build: {compiled.stderr.strip().splitlines()[-1]}")
         delays_ns = [round(ms * 1e6) for ms in (environment.bottleneck.delay_ms, environment.return_delay_ms)]
         near, far = (f"/proc/{node}/ns/net" for node in (router, receiver))
         return [str(part) for part in (program, near, "near", "in", far, "far", *delays_ns, self._folder / "packets")]
@@ -246,55 +266,79 @@ class _Run:
         for step in self._environment.bottleneck.rates[1:]:
             if step.t_s < self._environment.duration_s:
                 time.sleep(max(began_ns / 1e9 + step.t_s - time.time(), 0))
-                self._do(router, f"tc qdisc change dev near root {self._tbf(step.rate_mbps)}")
+                self._run_in(router, f"tc qdisc change dev near root {self._tbf(step.rate_mbps)}")
 
     def _result(self, began_ns: int) -> HostRun:
         environment = self._environment
         packets = np.fromfile(self._folder / "packets", RECORD)
         log = link_log(packets, began_ns, environment)
         sent, received = (read_samples(self._folder / role) for role in ("send", "receive"))
-        episode = make_episode(environment, self._scheme, self._seed, self._name, sent, received, log)
-        own = log.flow == 0
-        packets = packets[packets["t_ns"] < began_ns + round(environment.duration_s * 1e9)]  # without its end
+        episode = make_episode(
+            environment, self._scheme, self._seed, self._name, sent=sent, received=received, link=log
+        )
+        is_tested = log.flow == 0
+        packets = packets[
+            packets["t_ns"] < began_ns + round(environment.duration_s * 1e9)
+        ]  # without what follows the episode
         return HostRun(
             episode=episode,
-            queueing_ms=float((log.left_ns - log.entered_ns)[own].mean()) / 1e6,
+            queueing_ms=float((log.left_ns - log.entered_ns)[is_tested].mean()) / 1e6,
             stalled_ms=stalled_ms(log, environment.bandwidth_mbps),
-            there=line_error(packets, NEAR, FAR, environment.bottleneck.delay_ms),
-            back=line_error(packets, FAR, NEAR, environment.return_delay_ms),
+            data_error=line_error(packets, NEAR, FAR, environment.bottleneck.delay_ms),
+            ack_error=line_error(packets, FAR, NEAR, environment.return_delay_ms),
         )
 
 
 _NODES = ("sender", "router", "receiver")
 
 
-def _inside(node: int) -> list[str]:
+def _nsenter(node: int) -> list[str]:
     return ["nsenter", f"--net=/proc/{node}/ns/net"]
 
 
 def _flows(packets: npt.NDArray[np.void]) -> Ints:
-    """Number of each packet's flow: the receiver's port tells, which is below all that a sender gets."""
+    """Return each packet's flow, by the receiver's port, which is below any port of a sender."""
     flows: Ints = np.minimum(packets["source_port"], packets["destination_port"]).astype(np.int64) - FIRST_PORT
     return flows
 
 
 def _keys(packets: npt.NDArray[np.void]) -> Ints:
-    """What tells packets of one direction apart: flow, sequence or acknowledgement number, IP identification."""
+    """Return keys that identify packets of one direction: flow, sequence or acknowledgement number, IP id."""
     keys: Ints = _flows(packets) << 48 | packets["number"].astype(np.int64) << 16 | packets["ip_id"]
     return keys
 
 
 def match(before: Ints, after: Ints) -> Ints:
-    """Return the index in `before` of each key of `after`. Raises SageccError if `before` lacks one."""
+    """Return the index in `before` of each key of `after`.
+
+    Args:
+        before: packets' keys at one tap [n].
+        after: keys at a later tap [m].
+
+    Returns:
+        Indices [m].
+
+    Raises:
+        SageccError: `before` lacks a key.
+    """
     order = np.argsort(before, kind="stable")
-    found = order[np.minimum(np.searchsorted(before[order], after), len(before) - 1)] if len(before) else after[:0]
-    if len(found) != len(after) or not np.array_equal(before[found], after):
+    indices = order[np.minimum(np.searchsorted(before[order], after), len(before) - 1)] if len(before) else after[:0]
+    if len(indices) != len(after) or not np.array_equal(before[indices], after):
         raise SageccError("the packets' record is inconsistent: a tap has lost packets")
-    return found
+    return indices
 
 
 def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environment) -> LinkLog:
-    """Return what tbf and the delay line did, from the taps' records."""
+    """Return what tbf and the delay line did.
+
+    Args:
+        packets: the taps' records, RECORD [packets].
+        began_ns: when the episode began (CLOCK_REALTIME, ns).
+        environment: the network and its flows.
+
+    Raises:
+        SageccError: the records are incomplete, or no packet left the queue.
+    """
     data = packets[packets["destination_port"] < packets["source_port"]]
     arrived = data[(data["tap"] == QUEUE) & (data["outgoing"] == 0)]
     left = data[(data["tap"] == NEAR) & (data["outgoing"] == 1)]
@@ -302,11 +346,11 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
     if not len(left):
         raise SageccError("no packet ever left the queue")
     entered = match(_keys(arrived), _keys(left))
-    crossed = match(_keys(left), _keys(delivered))  # the last are still under way
+    crossed = match(_keys(left), _keys(delivered))  # the last packets are still on the line
     dropped = np.ones(len(arrived), bool)
     dropped[entered] = False
     dropped[entered[-1] + 1 :] = False  # still in the queue
-    since = {name: part["t_ns"].astype(np.int64) - began_ns for name, part in (("in", arrived), ("out", left))}
+    arrived_ns, left_ns = (part["t_ns"].astype(np.int64) - began_ns for part in (arrived, left))
     nominal_ns = round(environment.bottleneck.delay_ms * 1e6)
     line_ns = np.full(len(left), nominal_ns)
     line_ns[crossed] = delivered["t_ns"].astype(np.int64) - left["t_ns"][crossed].astype(np.int64)
@@ -314,30 +358,37 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
     return LinkLog(
         flow=_flows(left),
         bytes=left["bytes"].astype(np.int64),
-        entered_ns=since["in"][entered],
-        left_ns=since["out"],
-        delay_ns=since["out"] - since["in"][entered] + line_ns,
+        entered_ns=arrived_ns[entered],
+        left_ns=left_ns,
+        delay_ns=left_ns - arrived_ns[entered] + line_ns,
         drop_flow=_flows(arrived[dropped]),
-        drop_ns=since["in"][dropped],
+        drop_ns=arrived_ns[dropped],
         capacity_ns=capacity_ns,
         capacity_bytes=capacity_bytes,
     )
 
 
 def stalled_ms(log: LinkLog, rate_mbps: float) -> float:
-    """Return how long a link at `rate_mbps` was late with packets that waited (ms): pauses above STALL_MS, summed."""
-    could = np.diff(np.interp(log.left_ns, log.capacity_ns, log.capacity_bytes))
-    late_ms = (could - log.bytes[1:]) * 8 / rate_mbps / 1000
+    """Return the sum of the pauses above STALL_MS in which a link at `rate_mbps` was late with waiting packets (ms)."""
+    sendable_bytes = np.diff(np.interp(log.left_ns, log.capacity_ns, log.capacity_bytes))
+    late_ms = (sendable_bytes - log.bytes[1:]) * 8 / rate_mbps / 1000
     waited = log.entered_ns[1:] < log.left_ns[:-1]
     return float(late_ms[waited & (late_ms > STALL_MS)].sum())
 
 
 def line_error(packets: npt.NDArray[np.void], tap_in: int, tap_out: int, delay_ms: float) -> LineError:
-    """Return how far the delay line's packets from one end to the other were from `delay_ms`."""
-    put = packets[(packets["tap"] == tap_in) & (packets["outgoing"] == 1)]
-    got = packets[(packets["tap"] == tap_out) & (packets["outgoing"] == 0)]
-    began = put["t_ns"][match(_keys(put), _keys(got))].astype(np.int64)
-    errors_us = (got["t_ns"].astype(np.int64) - began) / 1e3 - delay_ms * 1e3
+    """Return the delay line's error from one tap to another.
+
+    Args:
+        packets: the taps' records, RECORD [packets].
+        tap_in: tap at which packets enter the line.
+        tap_out: tap at which they leave it.
+        delay_ms: nominal delay (ms).
+    """
+    entered = packets[(packets["tap"] == tap_in) & (packets["outgoing"] == 1)]
+    left = packets[(packets["tap"] == tap_out) & (packets["outgoing"] == 0)]
+    entered_ns = entered["t_ns"][match(_keys(entered), _keys(left))].astype(np.int64)
+    errors_us = (left["t_ns"].astype(np.int64) - entered_ns) / 1e3 - delay_ms * 1e3
     return LineError(
         mean_us=float(errors_us.mean()),
         std_us=float(errors_us.std()),

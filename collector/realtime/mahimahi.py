@@ -4,9 +4,9 @@
     mm-delay D mm-link UP DOWN ... -- sender          receiver outside, on this machine
 
 The sender runs inside, so that the uplink is the data direction: mm-link's queue and trace, then mm-delay's D ms.
-What Mahimahi does differently from the lab, from its source (ravinet/mahimahi, src/frontend/link_queue.cc):
-times are whole milliseconds; an opportunity carries 1504 bytes and a packet counts 4 bytes more than its IP
-length, since its tun device prefixes them; the packet being sent is no longer in the queue.
+Differences from the lab, according to Mahimahi's source (ravinet/mahimahi, src/frontend/link_queue.cc): times are whole
+milliseconds; an opportunity carries 1504 bytes and a packet counts 4 bytes more than its IP length, which its tun
+device prefixes; the packet being sent is no longer in the queue.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import (
     LinkLog,
     check_host_scheme,
+    check_supported,
     in_flight_bytes,
     lives_s,
     make_episode,
     read_samples,
     send_buffer_bytes,
-    unsupported,
 )
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas.environment import MTU_BYTES, Environment, Link, episode_id
@@ -41,22 +41,22 @@ from sagecc.schemas.raw import TICK_S
 
 TOOLS = ("mm-delay", "mm-link")
 LEAD_MS = 3000
-"""From the start of mm-link's trace until the episode begins: the shells and both ends are up by then."""
+"""Time from the start of mm-link's trace until the episode begins, in which the shells and both ends start (ms)."""
 
 TAIL_MS = 5000
-"""How much longer than the episode the trace is: it must not start again before the shells have ended."""
+"""Length of the trace beyond the episode (ms): it must not repeat before the shells have ended."""
 
 PACKET_BYTES = MTU_BYTES + 4
-"""What a full packet counts in Mahimahi."""
+"""Size of a full packet as Mahimahi counts it (bytes)."""
 
 QUEUES = {"tail-drop": "droptail", "head-drop": "drophead"}
 HEADER_S = 10.0
 SKB_FACTOR = 2.5
-"""Kernel memory over payload, at most: TCP's buffer limits count memory."""
+"""Greatest ratio of kernel memory to payload: TCP's buffer limits count memory."""
 
 
 def why_not() -> str | None:
-    """Return why Mahimahi cannot be run here, as far as it can be seen without running it, or None."""
+    """Return why Mahimahi cannot run here, as far as can be told without running it, or None."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if not missing:
         return None
@@ -68,11 +68,16 @@ def why_not() -> str | None:
 
 
 def run_mahimahi(environment: Environment, scheme: str, seed: int = 0) -> Episode:
-    """Run one episode in real time through mm-delay and mm-link.
+    """Run one episode in real time through mm-delay and mm-link; it takes some seconds more than the duration.
 
-    It takes the environment's duration and some seconds. `seed` only names the episode: real time repeats
-    nothing. Raises SageccError when Mahimahi is not installed or refuses, when it or this kernel cannot do what is
-    asked, and when the flow did not get through.
+    Args:
+        environment: the network and its flow.
+        scheme: kernel scheme of the flow.
+        seed: part of the episode's name only: real time is not reproducible.
+
+    Raises:
+        SageccError: Mahimahi is not installed or fails, it or this kernel cannot run the episode, or the flow did not
+            get through.
     """
     reason = why_not()
     if reason:
@@ -99,19 +104,21 @@ def run_mahimahi(environment: Environment, scheme: str, seed: int = 0) -> Episod
             if began_ms < time.time() * 1000:
                 raise SageccError(f"episode {name}: Mahimahi took more than {LEAD_MS / 1000:g} s to start")
             for end in (receiver, sender):
-                end.tell(str(began_ms * 1_000_000))
+                end.send_line(str(began_ms * 1_000_000))
             left_s = began_ms / 1000 + environment.duration_s - time.time()
             for end in (sender, receiver):
                 end.finish(left_s + 30)
         sent, received = (read_samples(Path(spec.out)) for spec in (send, receive))
         link = read_log(log, delay_ms)
-        return make_episode(environment, scheme, seed, name, sent, received, link)
+        return make_episode(environment, scheme, seed, name, sent=sent, received=received, link=link)
 
 
 def _check(environment: Environment) -> int:
-    """Return the one-way delay (ms) if Mahimahi can do this environment; raise SageccError with a line otherwise."""
+    """Return the one-way delay (ms); raise SageccError where Mahimahi cannot run this environment."""
     link = environment.bottleneck
-    unsupported(environment, "Mahimahi", ("rates", "trace", "queue_bytes", "queue_packets", "discipline", "grain_ms"))
+    check_supported(
+        environment, "Mahimahi", ("rates", "trace", "queue_bytes", "queue_packets", "discipline", "grain_ms")
+    )
     if environment.cross:
         raise SageccError("Mahimahi's log does not tell flows apart: run one flow, or use the lab")
     if link.discipline not in QUEUES:
@@ -128,7 +135,7 @@ def _check(environment: Environment) -> int:
 
 
 def _check_buffers(environment: Environment) -> None:
-    """TCP's own buffers must not be what limits a flow; only root can force them."""
+    """Check that TCP's buffers, which only root can force, do not limit a flow."""
     if os.geteuid() == 0:
         return
     needed = int(SKB_FACTOR * in_flight_bytes(environment))
@@ -174,47 +181,47 @@ def queue_options(link: Link) -> list[str]:
 
 
 def uplink_ms(environment: Environment) -> npt.NDArray[np.int64]:
-    """Return the moments (whole ms) of mm-link's opportunities: a lead, then the link's schedule from LEAD_MS on."""
+    """Return the times of mm-link's opportunities (whole ms): a lead, then the link's schedule from LEAD_MS on."""
     link, until_ms = environment.bottleneck, environment.duration_s * 1000 + TAIL_MS
     if link.trace:
         period = np.array(link.trace.opportunities_ms)
-        times = int(until_ms / period[-1]) + 1
-        moments = (period[None, :] + period[-1] * np.arange(times)[:, None]).ravel()
+        repeats = int(until_ms / period[-1]) + 1
+        times_ms = (period[None, :] + period[-1] * np.arange(repeats)[:, None]).ravel()
         lead = np.arange(1.0, LEAD_MS)
     else:
-        moments = rate_opportunities_ms(link, until_ms)
+        times_ms = rate_opportunities_ms(link, until_ms)
         lead = np.arange(1.0, LEAD_MS, max(12 / link.rates[0].rate_mbps, 1))
-    return np.concatenate((lead, LEAD_MS + np.ceil(moments[moments <= until_ms]))).astype(np.int64)
+    return np.concatenate((lead, LEAD_MS + np.ceil(times_ms[times_ms <= until_ms]))).astype(np.int64)
 
 
 def rate_opportunities_ms(link: Link, until_ms: float) -> npt.NDArray[np.float64]:
-    """Return when (ms) a link that follows its rates has sent 1500 bytes more, again and again."""
+    """Return the times at which a link that follows its rates has sent each further 1500 bytes (ms)."""
     steps = [step for step in link.rates if step.t_s * 1000 < until_ms]
-    times = np.array([*(step.t_s * 1000 for step in steps), until_ms])
-    kbits = np.diff(times) * [step.rate_mbps for step in steps]
+    step_times_ms = np.array([*(step.t_s * 1000 for step in steps), until_ms])
+    kbits = np.diff(step_times_ms) * [step.rate_mbps for step in steps]
     sent = np.concatenate(([0.0], np.cumsum(kbits)))
     packet_kbits = MTU_BYTES * 8 / 1000
     packets = np.arange(1, int(sent[-1] / packet_kbits) + 1)
-    moments: npt.NDArray[np.float64] = np.interp(packet_kbits * packets, sent, times)
-    return moments
+    times_ms: npt.NDArray[np.float64] = np.interp(packet_kbits * packets, sent, step_times_ms)
+    return times_ms
 
 
 def downlink_ms(environment: Environment) -> npt.NDArray[np.int64]:
-    """Return a trace for the way back that limits nothing: as fast as the data direction, each millisecond."""
+    """Return a trace for the return direction that is never the bottleneck: the peak rate, each millisecond."""
     return np.ones(max(1, int(np.ceil(environment.bottleneck.peak_mbps / 12))), np.int64)
 
 
-def write_trace(path: Path, moments_ms: npt.NDArray[np.int64]) -> None:
-    """Write mm-link's trace file."""
-    np.savetxt(path, moments_ms, fmt="%d")
+def write_trace(path: Path, times_ms: npt.NDArray[np.int64]) -> None:
+    """Write mm-link's trace file, with times in whole ms."""
+    np.savetxt(path, times_ms, fmt="%d")
 
 
 def _log_start_ms(log: Path, name: str) -> int:
     """Return when mm-link's trace started (CLOCK_REALTIME, ms), as soon as its log says so."""
-    until = time.monotonic() + HEADER_S
-    while time.monotonic() < until:
+    deadline = time.monotonic() + HEADER_S
+    while time.monotonic() < deadline:
         if log.exists():
-            header = Header.of(log.read_text().splitlines())
+            header = LogHeader.parse(log.read_text().splitlines())
             if header:
                 return header.init_ms + header.base_ms
         time.sleep(0.01)
@@ -222,28 +229,36 @@ def _log_start_ms(log: Path, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Header:
-    """Of mm-link's log: init_ms (CLOCK_REALTIME), which its times count from, and base_ms, when its trace starts."""
+class LogHeader:
+    """Header of mm-link's log."""
 
     init_ms: int
+    """Time from which the log's times count (CLOCK_REALTIME, ms)."""
+
     base_ms: int
+    """When the trace starts, on the log's clock (ms)."""
 
     @classmethod
-    def of(cls, lines: list[str]) -> Header | None:
-        """Return the header in a log's lines, or None if it is not (yet) whole."""
-        found = dict(line[2:].split(" timestamp: ") for line in lines if " timestamp: " in line and line[0] == "#")
-        if "init" not in found or "base" not in found:
+    def parse(cls, lines: list[str]) -> LogHeader | None:
+        """Return the header in a log's lines, or None where it is not complete (yet)."""
+        timestamps = dict(line[2:].split(" timestamp: ") for line in lines if " timestamp: " in line and line[0] == "#")
+        if "init" not in timestamps or "base" not in timestamps:
             return None
-        return cls(int(found["init"]), int(found["base"]))
+        return cls(int(timestamps["init"]), int(timestamps["base"]))
 
 
 def read_log(log: Path, delay_ms: int) -> LinkLog:
-    """Return what mm-link did from the episode's beginning on; its times are whole milliseconds.
+    """Return what mm-link did from the episode's beginning on, with times in whole milliseconds.
 
-    delay_ms: mm-delay's, which comes after the queue. Raises SageccError naming the first line that is no log's.
+    Args:
+        log: path of mm-link's log.
+        delay_ms: mm-delay's delay, which follows the queue (ms).
+
+    Raises:
+        SageccError: the header or a line is not that of a log; the message names the line.
     """
     lines = log.read_text().splitlines()
-    header = Header.of(lines)
+    header = LogHeader.parse(lines)
     if header is None:
         raise SageccError(f"{log}: no header of mm-link's log")
     began_ms = header.base_ms + LEAD_MS
@@ -264,18 +279,18 @@ def read_log(log: Path, delay_ms: int) -> LinkLog:
                 raise ValueError(kind)
         except (ValueError, IndexError):
             raise SageccError(f"{log}:{number}: '{line}' is no line of mm-link's log") from None
-    own = np.array([packet for packet in left if packet[0] >= 0], np.int64).reshape(-1, 3)
+    sent = np.array([packet for packet in left if packet[0] >= 0], np.int64).reshape(-1, 3)
     dropped = np.array([t_ms for t_ms in drops if t_ms >= 0], np.int64)
-    moments, counts = np.unique([t_ms for t_ms in opportunities if t_ms > 0], return_counts=True)
+    times_ms, counts = np.unique([t_ms for t_ms in opportunities if t_ms > 0], return_counts=True)
     ms = 1_000_000
     return LinkLog(
-        flow=np.zeros(len(own), np.int64),
-        bytes=own[:, 1],
-        entered_ns=(own[:, 0] - own[:, 2]) * ms,
-        left_ns=own[:, 0] * ms,
-        delay_ns=(own[:, 2] + delay_ms) * ms,
+        flow=np.zeros(len(sent), np.int64),
+        bytes=sent[:, 1],
+        entered_ns=(sent[:, 0] - sent[:, 2]) * ms,
+        left_ns=sent[:, 0] * ms,
+        delay_ns=(sent[:, 2] + delay_ms) * ms,
         drop_flow=np.zeros(len(dropped), np.int64),
         drop_ns=dropped * ms,
-        capacity_ns=np.concatenate(([0], moments)).astype(np.int64) * ms,
+        capacity_ns=np.concatenate(([0], times_ms)).astype(np.int64) * ms,
         capacity_bytes=np.concatenate(([0], np.cumsum(counts) * MTU_BYTES)).astype(np.int64),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that a real-time episode starts: they say "ready", and end when their standard input does."""
+"""Programs of a real-time episode: they print "ready" and end when their standard input does."""
 
 from __future__ import annotations
 
@@ -21,21 +21,27 @@ from sagecc.common.errors import SageccError
 
 READY_S = 30.0
 END_S = 30.0
-"""How long a program may take to say that it is ready, and to end when it should."""
+"""Time in which a program must be ready, and in which it must end (s)."""
 
 ENDPOINT = Path(__file__).with_name("endpoint.py")
 
 
 def endpoint_command(role: str, specification: Specification) -> list[str]:
-    """Return the command of one end (`send` or `receive`)."""
+    """Return the command of one end of the flows; `role` is `send` or `receive`."""
     return [sys.executable, "-I", "-S", str(ENDPOINT), role, json.dumps(asdict(specification))]
 
 
 class Program:
-    """A program of an episode, ended in every case when its `with` block is left."""
+    """A program of an episode, which ends when its `with` block is left, in any case."""
 
     def __init__(self, episode: str, name: str, command: Sequence[str]) -> None:
-        """Start `command`; `episode` and `name` are for messages."""
+        """Start the program.
+
+        Args:
+            episode: name of the episode, for messages.
+            name: name of the program, for messages.
+            command: its command line.
+        """
         self._episode, self._name = episode, name
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
@@ -74,7 +80,7 @@ class Program:
             self._process.wait(END_S)
             raise self._error("ended early")
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         """Send a line to the program's standard input."""
         assert self._process.stdin is not None
         try:
@@ -84,10 +90,17 @@ class Program:
             self._process.wait(END_S)
             raise self._error("ended early") from None
 
-    def finish(self, within_s: float = END_S) -> None:
-        """Wait for the program's end, which must be a good one; `stop` it first if it waits for that."""
+    def finish(self, timeout_s: float = END_S) -> None:
+        """Wait until the program ends by itself.
+
+        Args:
+            timeout_s: how long to wait (s).
+
+        Raises:
+            SageccError: it does not end in time, or ends with a status other than 0.
+        """
         try:
-            status = self._process.wait(within_s)
+            status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise self._error("did not end") from None
         if status:
@@ -99,8 +112,8 @@ class Program:
         self._process.stdin.close()
         self.finish()
 
-    def _error(self, what: str) -> SageccError:
+    def _error(self, problem: str) -> SageccError:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        words = f": {lines[-1].strip()}" if lines else ""
-        return SageccError(f"episode {self._episode}: the {self._name} {what}{words}")
+        message = f": {lines[-1].strip()}" if lines else ""
+        return SageccError(f"episode {self._episode}: the {self._name} {problem}{message}")

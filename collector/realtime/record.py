@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was seen in real time (TCP_INFO samples, the bottleneck's packets) to an Episode."""
+"""From a real-time run's measurements (TCP_INFO samples, the bottleneck's packets) to an Episode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sagecc.collector.lab.episode import Episode, FlowSummary, Received, shared_jain_index
+from sagecc.collector.lab.episode import Episode, FlowSummary, ReceiverCounts, shared_jain_index
 from sagecc.collector.realtime.endpoint import SAMPLE, TCP_INFO_BYTES
 from sagecc.collector.realtime.limits import limits
 from sagecc.common.arrays import Ints
@@ -47,7 +47,7 @@ _FIELDS = (
     ("bytes_sent", "<u8", 200),
     ("rto_total", "<u2", 240),
 )
-"""Name, type and offset in struct tcp_info (include/uapi/linux/tcp.h), which only ever grows at its end."""
+"""Name, type and offset in struct tcp_info (include/uapi/linux/tcp.h), which grows only at its end."""
 
 _INFO = np.dtype(
     {
@@ -72,43 +72,66 @@ assert SAMPLES.itemsize == SAMPLE.size
 APP_LIMITED = 1
 """tcpi_delivery_rate_app_limited: the lowest bit of the byte `flags`."""
 
-_OTHERWISE = {"flags", "received_bytes", "rto_total", "notsent_bytes", "rwnd_limited_us"}
-_SAME = tuple(name for name, *_ in _FIELDS if name not in _OTHERWISE)
-"""Columns that TCP_INFO of the sender gives as they are."""
+_NOT_COLUMNS = {"flags", "received_bytes", "rto_total", "notsent_bytes", "rwnd_limited_us"}
+_SENDER_COLUMNS = tuple(name for name, *_ in _FIELDS if name not in _NOT_COLUMNS)
+"""Raw columns that are fields of the sender's TCP_INFO, unchanged."""
 
 
 @dataclass(frozen=True)
 class LinkLog:
-    """What the bottleneck did with data packets; times in ns since the episode began, in the order they left.
+    """What the bottleneck did with data packets; times count from the episode's beginning.
 
-    flow, bytes (IP), entered_ns, left_ns (the queue), delay_ns (queue, transmission and propagation): a delivered
-    packet each. drop_flow, drop_ns: a dropped packet each. capacity_ns, capacity_bytes: points of the curve of
-    what the link could have sent since the start, to be joined by straight lines.
+    Delivered packets are in the order in which they left the queue, dropped packets in any order.
     """
 
     flow: Ints
+    """Flow of each delivered packet [delivered]."""
+
     bytes: Ints
+    """IP size of each delivered packet [delivered]."""
+
     entered_ns: Ints
+    """When it entered the queue [delivered]."""
+
     left_ns: Ints
+    """When it left the queue [delivered]."""
+
     delay_ns: Ints
+    """Its one-way delay: queue, transmission and propagation [delivered]."""
+
     drop_flow: Ints
+    """Flow of each dropped packet [dropped]."""
+
     drop_ns: Ints
+    """When it was dropped [dropped]."""
+
     capacity_ns: Ints
+    """Times of the points of the capacity curve, which is linear in between [points]."""
+
     capacity_bytes: Ints
+    """What the link could have sent by then since the start [points]."""
 
     def columns(self, flow: int, t_ns: Ints) -> dict[str, npt.NDArray[np.uint64]]:
-        """Return the link_* columns of a flow as of each moment `t_ns`."""
-        own = self.flow == flow
-        left = np.searchsorted(self.left_ns[own], t_ns, side="right")
+        """Return the link_* columns of a flow at given times.
+
+        Args:
+            flow: number of the flow.
+            t_ns: times since the episode began (ns) [rows].
+
+        Returns:
+            Values [rows] by column.
+        """
+        is_flow = self.flow == flow
+        left = np.searchsorted(self.left_ns[is_flow], t_ns, side="right")
         entered = np.sort(self.entered_ns)
         order = np.argsort(self.entered_ns, kind="stable")
         waiting = _sums(self.bytes[order])[np.searchsorted(entered, t_ns, side="right")]
         waiting -= _sums(self.bytes)[np.searchsorted(self.left_ns, t_ns, side="right")]
         columns = {
             "link_packets": left,
-            "link_bytes": _sums(self.bytes[own])[left],
+            "link_bytes": _sums(self.bytes[is_flow])[left],
             "link_drops": np.searchsorted(np.sort(self.drop_ns[self.drop_flow == flow]), t_ns, side="right"),
-            "link_delay_ns": _sums(self.delay_ns[own])[left],
+            "link_delay_ns": _sums(self.delay_ns[is_flow])[left],
             "link_queue_bytes": waiting,
             "link_capacity_bytes": np.interp(t_ns, self.capacity_ns, self.capacity_bytes),
         }
@@ -116,24 +139,37 @@ class LinkLog:
 
 
 def _sums(values: Ints) -> Ints:
+    """Return the sums of the first 0, 1, … values [n + 1]."""
     return np.concatenate(([0], np.cumsum(values)))
 
 
 def rate_capacity(link: Link, until_s: float) -> tuple[Ints, Ints]:
-    """Return the points (ns, bytes) of what a rate schedule could have sent by `until_s`."""
+    """Return the capacity curve of a link's rate schedule.
+
+    Args:
+        link: a link with rates.
+        until_s: end of the curve (s).
+
+    Returns:
+        Times (ns) and bytes that could have been sent by then, both [points].
+    """
     steps = [step for step in link.rates if step.t_s < until_s]
-    times = np.array([*(step.t_s for step in steps), until_s])
-    sent = np.diff(times) * [step.rate_mbps for step in steps] * 1e6 / 8
-    return (times * 1e9).astype(np.int64), _sums(sent.astype(np.int64))
+    times_s = np.array([*(step.t_s for step in steps), until_s])
+    sent_bytes = np.diff(times_s) * [step.rate_mbps for step in steps] * 1e6 / 8
+    return (times_s * 1e9).astype(np.int64), _sums(sent_bytes.astype(np.int64))
 
 
 def read_samples(path: Path) -> npt.NDArray[np.void]:
-    """Return what an endpoint wrote, as SAMPLES."""
+    """Return the samples that an endpoint wrote, SAMPLES [samples]."""
     return np.fromfile(path, SAMPLES)
 
 
 def check_host_scheme(scheme: str) -> None:
-    """Raise SageccError, saying what there is, if this host's kernel cannot run a scheme."""
+    """Check that this host's kernel can run a scheme.
+
+    Raises:
+        SageccError: it cannot; the message lists the schemes that it has.
+    """
     if scheme.startswith(POLICY_PREFIX):
         raise SageccError(f"{scheme}: a policy runs in the lab only; in real time use a scheme of this kernel")
     with socket.socket() as probe:
@@ -151,11 +187,16 @@ def check_host_scheme(scheme: str) -> None:
             ) from None
 
 
-def unsupported(environment: Environment, backend: str, link_fields: tuple[str, ...]) -> None:
-    """Raise SageccError naming what of the environment a real-time backend cannot do.
+def check_supported(environment: Environment, backend: str, link_fields: tuple[str, ...]) -> None:
+    """Check that a real-time backend can run an environment: one link, whose return link only delays.
 
-    link_fields: the fields of the one link of the data direction that the backend follows; the way back may
-    only have a delay.
+    Args:
+        environment: the network and its flows.
+        backend: name of the backend, for the message.
+        link_fields: fields of the link, besides its delay, that the backend implements.
+
+    Raises:
+        SageccError: it cannot; the message names the field.
     """
     if len(environment.links) != 1:
         raise SageccError(f"{backend} runs one bottleneck, not {len(environment.links)} links: use the lab")
@@ -175,26 +216,37 @@ def make_episode(
     scheme: str,
     seed: int,
     name: str,
+    *,
     sent: npt.NDArray[np.void],
     received: npt.NDArray[np.void],
     link: LinkLog,
 ) -> Episode:
-    """Return the Episode of a run: the same columns and summaries as the lab's.
+    """Return the episode of a run, with the same columns and summaries as the lab's.
 
-    sent, received: SAMPLES of the senders and the receivers. Raises SageccError if no flow got through.
+    Args:
+        environment: the network and its flows.
+        scheme: scheme of the flow under test.
+        seed: seed in the episode's name.
+        name: the episode's identifier.
+        sent: SAMPLES of the senders [samples].
+        received: SAMPLES of the receivers [samples].
+        link: what the bottleneck did.
+
+    Raises:
+        SageccError: the flow under test did not get through.
     """
-    own = sent[sent["flow"] == 0]
-    if not len(own) or not len(link.flow):
+    samples = sent[sent["flow"] == 0]
+    if not len(samples) or not len(link.flow):
         raise SageccError(f"episode {name}: the flow never got through (no sample in {environment.duration_s:g} s)")
-    rows = _rows(name, own, received[received["flow"] == 0], link)
+    rows = _rows(name, samples, received[received["flow"] == 0], link)
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
-        _summary(flow, scheme_of, life_s, sent, received, link)
-        for flow, (scheme_of, life_s) in enumerate(zip(schemes, lives_s(environment), strict=True))
+        _summary(flow, flow_scheme, life_s, sent, received, link)
+        for flow, (flow_scheme, life_s) in enumerate(zip(schemes, lives_s(environment), strict=True))
     )
     counts = (received[received["flow"] == flow] for flow in range(environment.flow_count))
-    jain = shared_jain_index(environment, [Received(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
-    digest = hashlib.sha256(own.tobytes()).hexdigest()
+    jain = shared_jain_index(environment, [ReceiverCounts(c["t_ns"], c["info"]["received_bytes"]) for c in counts])
+    digest = hashlib.sha256(samples.tobytes()).hexdigest()
     spec = hashlib.sha256(f"{environment.to_json()} {scheme} {seed}".encode()).hexdigest()
     return Episode(
         id=name,
@@ -210,33 +262,33 @@ def make_episode(
 
 
 def lives_s(environment: Environment) -> tuple[tuple[float, float], ...]:
-    """Return (start, stop) of every flow, the one under test first."""
+    """Return start and stop of every flow (s), the one under test first."""
     return tuple((flow.start_s, environment.stop_of(flow)) for flow in environment.all_flows)
 
 
 def in_flight_bytes(environment: Environment) -> float:
-    """Return what the one link and its queue hold at their fullest; a queue without limit counts nothing."""
+    """Return how many bytes the link and its queue hold when full; a queue without limit counts as 0."""
     return bdp_bytes(environment.bottleneck.peak_mbps, environment.min_rtt_ms) + (environment.queue_bytes or 0)
 
 
 def send_buffer_bytes(environment: Environment) -> int:
-    """Return a send buffer of twice what can be in flight, twice for the kernel's overhead.
+    """Return a send buffer (bytes) of twice what can be in flight, doubled for the kernel's overhead.
 
-    Not the lab's: there only 8 MiB wait unsent, here all of the buffer is filled.
+    Unlike in the lab, where at most 8 MiB wait unsent, the whole buffer is filled here.
     """
     return int(min(4 * in_flight_bytes(environment) + (1 << 20), 1 << 30))
 
 
 def _rows(
     name: str,
-    own: npt.NDArray[np.void],
+    sent: npt.NDArray[np.void],
     received: npt.NDArray[np.void],
     link: LinkLog,
 ) -> pa.Table:
-    info, t_ns = own["info"], own["t_ns"].astype(np.int64)
+    info, t_ns = sent["info"], sent["t_ns"].astype(np.int64)
     ticks = (t_ns // round(TICK_S * 1e9)).astype(np.int32)
     columns = {
-        "episode_id": pa.array([name] * len(own), pa.string()),
+        "episode_id": pa.array([name] * len(sent), pa.string()),
         "step": ticks - ticks[0],
         "t_s": t_ns / 1e9,
         "app_limited": info["flags"] & APP_LIMITED,
@@ -244,19 +296,19 @@ def _rows(
         "rto_total": info["rto_total"].astype(np.uint32),
         "received_bytes": _received_bytes(received, t_ns),
     }
-    columns |= {column: np.ascontiguousarray(info[column]) for column in _SAME}
+    columns |= {column: np.ascontiguousarray(info[column]) for column in _SENDER_COLUMNS}
     columns |= link.columns(0, t_ns)
     return pa.table(columns, schema=RAW_SCHEMA)
 
 
 def _lost_total(info: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
-    """Estimate tp->lost, which TCP_INFO lacks: retransmitted so far, and held lost but not yet sent again."""
+    """Estimate tp->lost, which TCP_INFO lacks: packets retransmitted, and held lost but not yet retransmitted."""
     held = np.maximum(info["lost_pkts"].astype(np.int64) - info["retrans_pkts"], 0)
     return np.maximum.accumulate(info["retrans_total_pkts"] + held).astype(np.uint32)
 
 
 def _received_bytes(received: npt.NDArray[np.void], t_ns: Ints) -> npt.NDArray[np.uint64]:
-    """Return the receiver's last count as of each moment."""
+    """Return the receiver's last byte count at each time."""
     counts = np.concatenate(([0], received["info"]["received_bytes"]))
     return counts[np.searchsorted(received["t_ns"].astype(np.int64), t_ns, side="right")].astype(np.uint64)
 
@@ -272,15 +324,15 @@ def _summary(
     start_s, stop_s = life_s
     delays = link.delay_ns[link.flow == flow] / 1e6
     drops = int((link.drop_flow == flow).sum())
-    own, taken = sent[sent["flow"] == flow], received[received["flow"] == flow]["info"]
-    through = bool(len(delays) and len(own) and len(taken))
+    samples, receiver_info = sent[sent["flow"] == flow], received[received["flow"] == flow]["info"]
+    got_through = bool(len(delays) and len(samples) and len(receiver_info))
     return FlowSummary(
         scheme=scheme,
-        goodput_mbps=float(taken["received_bytes"][-1]) * 8 / 1e6 / (stop_s - start_s) if through else 0.0,
-        delay_mean_ms=float(delays.mean()) if through else 0.0,
-        delay_p95_ms=float(np.percentile(delays, 95)) if through else 0.0,
+        goodput_mbps=float(receiver_info["received_bytes"][-1]) * 8 / 1e6 / (stop_s - start_s) if got_through else 0.0,
+        delay_mean_ms=float(delays.mean()) if got_through else 0.0,
+        delay_p95_ms=float(np.percentile(delays, 95)) if got_through else 0.0,
         sent_packets=len(delays) + drops,
         lost_packets=drops,
-        cwnd_mean=float(own["info"]["cwnd_pkts"].mean()) if through else 0.0,
-        limits=limits(own, start_s, stop_s),
+        cwnd_mean=float(samples["info"]["cwnd_pkts"].mean()) if got_through else 0.0,
+        limits=limits(samples, start_s, stop_s),
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many episodes: the grid, tasks, engines that run them, the store that keeps them."""
+"""Many episodes: the grid of environments, tasks, engines that run them, the store of their trajectories."""

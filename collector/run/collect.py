@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects episodes: what is finished is durable, what is done is not done again."""
+"""Collect episodes: each is durable as soon as it is finished, and is not run again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 
 
 class EpisodesFailedError(SageccError):
-    """Some episodes failed, all others are kept. failures: why, by episode id."""
+    """Some episodes failed; all others are stored.
+
+    Args:
+        failures: the reason by episode id.
+    """
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -36,17 +40,31 @@ def collect(
     kernel: Path,
     engine: Engine,
     seed: int = 0,
+    *,
     progress: bool = True,
     controllers: ControllerFactory | None = None,
     prune: bool = False,
     drives: Mapping[str, Drive] = MappingProxyType({}),
 ) -> None:
-    """Run every scheme in every environment that `out` does not hold yet, and store the trajectories.
+    """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
 
-    The same call gives the same files, whatever the engine and whatever was done before. prune: drop other episodes
-    of the sets and schemes asked for (else they stay). controllers, drives: what runs policies, and how each drives its
-    flow where that is not as by default.
-    Raises EpisodesFailedError after all the others have run if an episode failed; its partition stays unassembled.
+    Equal calls give equal files, whatever the engine and whatever `out` held before.
+
+    Args:
+        environments: the environments.
+        schemes: kernel schemes and policies.
+        out: the folder of raw trajectories.
+        kernel: path of the kernel.
+        engine: runs the episodes.
+        seed: seed of every episode.
+        progress: whether to show progress.
+        controllers: makes the controller of a policy; required for policies.
+        prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
+        drives: by policy, how its controller drives its flow, where that differs from the default.
+
+    Raises:
+        SageccError: a scheme is unknown, or a policy has no controller.
+        EpisodesFailedError: an episode failed; all others have run, and its partition is not assembled.
     """
     for scheme in schemes:
         check_scheme(scheme)
@@ -54,25 +72,25 @@ def collect(
             raise SageccError(f"'{scheme}' needs something to run it; use 'sagecc run' or 'sagecc league'")
     out.mkdir(parents=True, exist_ok=True)
     by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
-    with ExitStack() as held:
+    with ExitStack() as locks:
         todo: list[Task] = []
         plans: dict[tuple[str, str], tuple[Partition, set[str]]] = {}
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
             drive = drives.get(scheme)
-            own = drive.underlying if drive else scheme
-            identity = kernel_identity(kernel, {own, *(cross.scheme for e in group for cross in e.cross)})
-            target = held.enter_context(Partition(out, group[0].set, scheme, identity))
+            kernel_scheme = drive.underlying if drive else scheme
+            identity = kernel_identity(kernel, {kernel_scheme, *(cross.scheme for e in group for cross in e.cross)})
+            partition = locks.enter_context(Partition(out, group[0].set, scheme, identity))
             tasks = [Task(environment, scheme, seed, identity, controllers, drive) for environment in group]
-            kept = target.kept()
-            wanted = {task.id for task in tasks}
+            kept = partition.kept()
+            ids = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]
-            plans[group[0].set, scheme] = target, wanted if prune else wanted | kept.keys()
-        todo.sort(key=lambda task: -task.cost)  # a long one must not be left for the end, alone
-        partitions = {key: target for key, (target, _) in plans.items()}
+            plans[group[0].set, scheme] = partition, ids if prune else ids | kept.keys()
+        todo.sort(key=lambda task: -task.cost)  # no long episode may be left to run alone at the end
+        partitions = {key: partition for key, (partition, _) in plans.items()}
         failures = _run(kernel, engine, todo, partitions, progress)
-        for target, wanted in plans.values():
-            if not wanted & failures.keys():
-                target.assemble(wanted)
+        for partition, ids in plans.values():
+            if not ids & failures.keys():
+                partition.assemble(ids)
     if failures:
         raise EpisodesFailedError(failures)
 
@@ -84,20 +102,20 @@ def _run(
     partitions: Mapping[tuple[str, str], Partition],
     progress: bool,
 ) -> dict[str, str]:
-    """Run the tasks and make each durable as it comes; return id -> reason of those that failed."""
+    """Run the tasks and make each result durable as it arrives; return the reasons of those that failed, by id."""
     failures: dict[str, str] = {}
-    with Progress(tasks, progress) as shown, closing(engine(kernel, tasks)) as results:
+    with Progress(tasks, progress) as progress_bar, closing(engine(kernel, tasks)) as results:
         for task, result in results:
             if isinstance(result, SageccError):
                 failures[task.id] = str(result)
-                shown.add(task, rows=0)
+                progress_bar.add(task, rows=0)
                 continue
             if result.spec_sha256 != task.spec_sha256:
                 raise SageccError(
                     f"episode {task.id}: came from another version of sagecc; install one on all machines"
                 )
             partitions[task.environment.set, task.scheme].add(task.id, result.file)
-            shown.add(task, result.rows)
+            progress_bar.add(task, result.rows)
     return failures
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: where episodes run changes none of them (a test holds it).
-"""Where episodes run. An engine takes tasks and gives back their results as they come, in any order."""
+"""Engines that run episodes: an engine takes tasks and yields their results as they arrive, in any order."""
 
 from __future__ import annotations
 
@@ -19,41 +19,49 @@ from sagecc.collector.run.task import Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
 
-WORTH_S = 1.0
-"""CPU time of episodes that pays for a process of its own, which takes about 0.4 s to start."""
+MIN_WORKER_CPU_S = 1.0
+"""Least CPU time of episodes for which another process is started, which takes about 0.4 s (s)."""
 
 WORKER_KILLED = "a worker was killed; finished episodes are kept: start again to go on"
 
-ASK = "which?"
-"""A worker's question for its next task."""
+TASK_REQUEST = "next task"
+"""A worker's message that requests the number of its next task."""
 
 
 Results = Generator[tuple[Task, Result], None, None]
 
-Numbered = Generator[tuple[int, Result], None, None]
-"""Results by the number of their task."""
+NumberedResults = Generator[tuple[int, Result], None, None]
+"""Results with the number of their task."""
 
-Play = Callable[[Iterator[int]], Numbered]
-"""Runs the tasks of these numbers, each taken when there is room for it; goes to other processes."""
+RunTasks = Callable[[Iterator[int]], NumberedResults]
+"""Runs the tasks of these numbers, taking the next when it has room for it; must be picklable."""
 
 
 class Engine(Protocol):
-    """Runs tasks on the kernel at `kernel`, in about the order given, and gives each task's result once.
-
-    Closing the generator ends what still runs.
-    """
+    """Runs tasks."""
 
     def __call__(self, kernel: Path, tasks: Sequence[Task]) -> Results:
-        """Run them."""
+        """Run tasks in about the order given.
+
+        Args:
+            kernel: path of the kernel.
+            tasks: the tasks.
+
+        Yields:
+            Each task with its result, once; closing the generator ends those that still run.
+        """
 
 
 def local(jobs: int) -> Engine:
-    """Return the engine of this machine: up to `jobs` episodes at a time, each in a process of its own."""
+    """Return the engine of this machine, which runs up to `jobs` episodes at a time, each in a process of its own."""
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
-        workers = min(jobs, len(tasks), int(sum(task.cost for task in tasks) / WORTH_S))
-        play = _OneByOne(kernel, tasks).play
-        results = play(iter(range(len(tasks)))) if workers <= 1 else in_processes(play, len(tasks), [None] * workers)
+        workers = min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S))
+        run_tasks = _Sequential(kernel, tasks).run
+        if workers <= 1:
+            results = run_tasks(iter(range(len(tasks))))
+        else:
+            results = in_processes(run_tasks, len(tasks), [None] * workers)
         with closing(results):
             for number, result in results:
                 yield tasks[number], result
@@ -62,48 +70,62 @@ def local(jobs: int) -> Engine:
 
 
 @dataclass(frozen=True)
-class _OneByOne:
-    """One episode after another."""
+class _Sequential:
+    """Runs one episode after another."""
 
     kernel: Path
-    tasks: Sequence[Task]
+    """Path of the kernel."""
 
-    def play(self, numbers: Iterator[int]) -> Numbered:
+    tasks: Sequence[Task]
+    """All tasks, by number."""
+
+    def run(self, numbers: Iterator[int]) -> NumberedResults:
         """Run the tasks of these numbers."""
         return ((number, attempt(self.kernel, self.tasks[number])) for number in numbers)
 
 
-def in_processes(play: Play, tasks: int, cores: Sequence[int | None]) -> Numbered:
-    """Let processes play so many tasks, which they ask for one by one; yield each result. Closing it ends what runs.
+def in_processes(run_tasks: RunTasks, task_count: int, cores: Sequence[int | None]) -> NumberedResults:
+    """Run tasks in processes, which request the tasks one by one.
 
-    cores: one a process, to stay on; None for any. They and this one share pipes and nothing else: a queue or a lock
-    has a name in /dev/shm, which would stay there when all of them are killed at once.
+    The processes share only pipes with this one: a queue or a lock has a name in /dev/shm, which would stay there when
+    all of them are killed at once.
+
+    Args:
+        run_tasks: runs the tasks in each process.
+        task_count: number of tasks.
+        cores: for each process, the core to which it is bound, or None for any.
+
+    Yields:
+        Each task's number and result; closing the generator ends those that still run.
+
+    Raises:
+        SageccError: a process was killed.
     """
     context = multiprocessing.get_context("spawn")
-    numbers, pickled = iter(range(tasks)), pickle.dumps(play)  # once, and not once a process
+    numbers, pickled = iter(range(task_count)), pickle.dumps(run_tasks)  # once, not once per process
     processes = []
-    ends: list[Connection] = []
+    connections: list[Connection] = []
     try:
         for core in cores:
-            end, other = context.Pipe()
-            process = context.Process(target=_work, args=(pickled, other, core), daemon=True)
+            connection, worker_connection = context.Pipe()
+            process = context.Process(target=_work, args=(pickled, worker_connection, core), daemon=True)
             process.start()
-            other.close()
+            worker_connection.close()
             processes.append(process)
-            ends.append(end)
-        while ends:
-            ready = wait(ends)
-            for end in [end for end in ends if end in ready]:
+            connections.append(connection)
+        while connections:
+            ready = wait(connections)
+            for connection in [connection for connection in connections if connection in ready]:
                 try:
-                    message = end.recv()
+                    message = connection.recv()
                 except (EOFError, OSError):  # between two messages, or in the middle of one
-                    yield from _received(ends)
+                    yield from _received(connections)
                     raise SageccError(WORKER_KILLED) from None
-                if message == ASK:
-                    with suppress(OSError):  # it was killed: the next look at it says so
-                        end.send(next(numbers, None))
+                if message == TASK_REQUEST:
+                    with suppress(OSError):  # the worker was killed: the next recv() reports it
+                        connection.send(next(numbers, None))
                 elif message is None:
-                    ends.remove(end)
+                    connections.remove(connection)
                 elif isinstance(message, BaseException):
                     raise message
                 else:
@@ -114,45 +136,48 @@ def in_processes(play: Play, tasks: int, cores: Sequence[int | None]) -> Numbere
             process.join()
 
 
-def _received(ends: Sequence[Connection]) -> Numbered:
-    """Yield the results that have come and were not looked at yet."""
-    for end in ends:
+def _received(connections: Sequence[Connection]) -> NumberedResults:
+    """Yield the results that have arrived but have not been read yet."""
+    for connection in connections:
         with suppress(EOFError, OSError):
-            while end.poll():
-                message = end.recv()
+            while connection.poll():
+                message = connection.recv()
                 if isinstance(message, tuple):
                     yield message
 
 
-def _work(pickled: bytes, end: Connection, core: int | None) -> None:
-    """Play, as it was pickled, in a process of its own; send each result, then None, or the exception that ended it.
+def _work(pickled: bytes, connection: Connection, core: int | None) -> None:
+    """Run a worker process: send each result, then None, or the exception that ended it.
 
-    Guests inherit the core: they and the host take turns, and where one has just run the caches are warm.
+    Args:
+        pickled: the pickled RunTasks.
+        connection: pipe to the collector.
+        core: core to which this process and its guests are bound, or None. They take turns on it with warm caches.
     """
     _die_with_parent()
     if core is not None:
         os.sched_setaffinity(0, {core})
     try:
-        play: Play = pickle.loads(pickled)
-        for numbered in play(_asked(end)):
-            end.send(numbered)
-        end.send(None)
-    except Exception as error:  # the collector raises it: there it is seen
-        end.send(error)
+        run_tasks: RunTasks = pickle.loads(pickled)
+        for numbered_result in run_tasks(_requested_numbers(connection)):
+            connection.send(numbered_result)
+        connection.send(None)
+    except Exception as error:  # the collector raises it, where it is seen
+        connection.send(error)
 
 
-def _asked(end: Connection) -> Iterator[int]:
-    """Ask for the numbers of tasks until there are none left."""
+def _requested_numbers(connection: Connection) -> Iterator[int]:
+    """Yield the numbers of tasks, each requested when it is needed, until there are none left."""
     while True:
-        end.send(ASK)
-        number = end.recv()
+        connection.send(TASK_REQUEST)
+        number = connection.recv()
         if number is None:
             return
         yield number
 
 
 def _die_with_parent() -> None:
-    """A worker whose collector was killed, or has been just now, must not go on: nobody would wait for it."""
+    """End this worker when its collector ends, also if that has happened already."""
     end_with_parent(signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden episodes: one for each scheme, whose bytes are pinned in golden.json and are the same on every machine."""
+"""Golden episodes: one per scheme, whose digest is pinned in golden.json and is the same on every machine."""
 
 from __future__ import annotations
 
@@ -23,24 +23,36 @@ FILE = Path(__file__).with_name("golden.json")
 ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
     dict(zip((*SCHEMES, *OTHERS, POLICY), cycle(profile_environments("smoke")), strict=False))
 )
-"""Each scheme in one environment of the profile smoke, in turn."""
+"""Environment by scheme: those of the profile smoke, in turn."""
 
 
 def pinned() -> dict[str, Any]:
-    """Return what golden.json says: the lab's version, and each scheme's SHA-256."""
-    found: dict[str, Any] = json.loads(FILE.read_text())
-    return found
+    """Return the content of golden.json: the lab's version, and each scheme's SHA-256."""
+    content: dict[str, Any] = json.loads(FILE.read_text())
+    return content
 
 
 def digest(kernel: Path, scheme: str, watchdog_s: float = WATCHDOG_S) -> str:
-    """Run a scheme's golden episode; return the SHA-256 of its samples. Raises SageccError as run_episode does."""
+    """Run a scheme's golden episode.
+
+    Args:
+        kernel: path of the kernel.
+        scheme: a key of ENVIRONMENTS.
+        watchdog_s: silence after which the guest counts as hung (s).
+
+    Returns:
+        SHA-256 of its samples, in hex.
+
+    Raises:
+        SageccError: as from `run_episode`.
+    """
     if scheme != POLICY:
         return run_episode(kernel, ENVIRONMENTS[scheme], scheme, watchdog_s=watchdog_s).sha256
     name = f"{POLICY_PREFIX}golden"
-    return run_episode(kernel, ENVIRONMENTS[scheme], name, 0, _window, watchdog_s).sha256
+    return run_episode(kernel, ENVIRONMENTS[scheme], name, 0, _golden_policy, watchdog_s=watchdog_s).sha256
 
 
-def _window(sample: np.void) -> tuple[int, int]:
-    """A policy without a model: a window that follows the RTT, paced every other second."""
+def _golden_policy(sample: np.void) -> tuple[int, int]:
+    """Return the action of a policy without a model: a window that follows the RTT, paced every other second."""
     second = int(sample["t_ns"]) // 10**9
     return 20 + int(sample["srtt_us"]) // 1000, second % 2 * 1_500_000

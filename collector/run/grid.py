@@ -21,8 +21,10 @@ STEPS = {
     192: (1, 0.5, 0.25),
 }
 SHAPES = tuple((mbps, step) for mbps, steps in STEPS.items() for step in steps)
-"""The 22 (base rate in Mbps, step factor) of Set I: no rate above 192 Mbps."""
-MOST_MBPS = 192
+"""The 22 pairs of base rate (Mbps) and step factor of Set I."""
+
+SET_I_MAX_MBPS = 192
+"""Greatest rate of Set I, after a step too (Mbps)."""
 
 STEP_START_S = 17.0
 STEP_PERIOD_S = 7.0
@@ -34,7 +36,7 @@ SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
 
 
 def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
-    """Return a schedule that alternates every 7 s between base and `step` x base, from 17 s on; flat for step 1."""
+    """Return a schedule that alternates every 7 s between base rate and `step` x base rate, from 17 s on."""
     rates = [RateStep(0.0, bandwidth_mbps)]
     t_s, high = STEP_START_S, True
     while step != 1 and t_s < duration_s:
@@ -44,13 +46,21 @@ def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[R
 
 
 def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:
-    """Return a dumbbell's bottleneck: half the RTT as its propagation, the queue in units of the base rate's BDP."""
+    """Return a dumbbell's bottleneck.
+
+    Args:
+        bandwidth_mbps: base rate (Mbps).
+        step: ratio of the second rate to the base rate; 1 for a constant rate.
+        rtt_ms: minimum RTT (ms), half of which is the link's propagation delay.
+        queue_bdp: queue limit, in BDPs at the base rate.
+        duration_s: length of the episode (s).
+    """
     limit = queue_bytes(bandwidth_mbps, rtt_ms, queue_bdp)
     return Link(step_rates(bandwidth_mbps, step, duration_s), rtt_ms / 2, limit)
 
 
 def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float) -> Environment:
-    """Return a single-flow environment: 34 s, of which the first 10 are not scored."""
+    """Return an environment of Set I: a single flow for 34 s, of which the first 10 are not scored."""
     return dumbbell(
         "I",
         bottleneck(bandwidth_mbps, step, rtt_ms, queue_bdp, SET_I_DURATION_S),
@@ -61,7 +71,7 @@ def set_one(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float)
 
 
 def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environment:
-    """Return a two-flow environment: Cubic from 0 s, the scheme under test from 5 s, 125 s in all."""
+    """Return an environment of Set II: Cubic from 0 s, the scheme under test from 5 s to 125 s."""
     return dumbbell(
         "II",
         bottleneck(bandwidth_mbps, 1, rtt_ms, queue_bdp, SET_II_DURATION_S),
@@ -77,7 +87,8 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
 def profile_environments(profile: str) -> tuple[Environment, ...]:
     """Return the environments of a profile: `smoke` (3), `small` (90), `full` (924 + 175) or `heldout` (24 + 12).
 
-    Raises SageccError for any other name.
+    Raises:
+        SageccError: there is no such profile.
     """
     if profile == "smoke":
         return _grid(((24, 1), (12, 2)), (20,), (1,), (12,), (1,))
@@ -92,27 +103,27 @@ def profile_environments(profile: str) -> tuple[Environment, ...]:
 
 
 def held_out() -> tuple[Environment, ...]:
-    """Return 24 environments of Set I and 12 of Set II; no bandwidth, RTT, queue or rate change is the grid's.
+    """Return 24 environments of Set I and 12 of Set II, none with a bandwidth, RTT, queue or rate change of the grid.
 
     Every value lies midway between two neighbours of the full grid: 18, 36, 72, 144 Mbps; 15, 30, 50, 70, 100, 140 ms;
     3/4, 3/2, 3, 6, 12 BDP; steps x 3/8, 3/4, 3/2, 3. Set I is each bandwidth at each RTT; from one RTT to the next, the
     step moves on by one among those (and the flat link) that stay within 192 Mbps, and the queue by two. Set II is
     flat, beside Cubic as in the grid: each bandwidth at every other RTT, with queues of 3/2 BDP and more in turn.
     """
-    mbps, rtts_ms, queues_bdp = midway(tuple(STEPS)), midway(RTTS_MS), midway(QUEUES_BDP)
+    rates_mbps, rtts_ms, queues_bdp = midway(tuple(STEPS)), midway(RTTS_MS), midway(QUEUES_BDP)
     factors = (1, *midway(sorted({step for steps in STEPS.values() for step in steps})))
-    one, two = [], []
-    for (i, rate), (j, rtt_ms) in product(enumerate(mbps), enumerate(rtts_ms)):
-        steps = [factor for factor in factors if factor * rate <= MOST_MBPS]
-        one.append(set_one(rate, steps[(i + j) % len(steps)], rtt_ms, queues_bdp[(i + 2 * j) % len(queues_bdp)]))
+    set_i, set_ii = [], []
+    for (i, rate), (j, rtt_ms) in product(enumerate(rates_mbps), enumerate(rtts_ms)):
+        steps = [factor for factor in factors if factor * rate <= SET_I_MAX_MBPS]
+        set_i.append(set_one(rate, steps[(i + j) % len(steps)], rtt_ms, queues_bdp[(i + 2 * j) % len(queues_bdp)]))
         if (i + j) % 2 == 0:
-            above = queues_bdp[1:]
-            two.append(set_two(rate, rtt_ms, above[(i + j // 2) % len(above)]))
-    return (*one, *two)
+            deep_bdp = queues_bdp[1:]
+            set_ii.append(set_two(rate, rtt_ms, deep_bdp[(i + j // 2) % len(deep_bdp)]))
+    return (*set_i, *set_ii)
 
 
 def midway(values: Sequence[float]) -> tuple[float, ...]:
-    """Return the arithmetic means of neighbours."""
+    """Return the arithmetic means of neighbouring values."""
     return tuple((low + high) / 2 for low, high in pairwise(values))
 
 
@@ -120,9 +131,9 @@ def _grid(
     shapes: Iterable[tuple[float, float]],
     rtts_ms: tuple[float, ...],
     queues_bdp: tuple[float, ...],
-    two_mbps: tuple[float, ...],
-    two_queues_bdp: tuple[float, ...],
+    set_ii_mbps: tuple[float, ...],
+    set_ii_queues_bdp: tuple[float, ...],
 ) -> tuple[Environment, ...]:
-    one = (set_one(mbps, step, rtt, queue) for (mbps, step), rtt, queue in product(shapes, rtts_ms, queues_bdp))
-    two = (set_two(mbps, rtt, queue) for mbps, rtt, queue in product(two_mbps, rtts_ms, two_queues_bdp))
-    return (*one, *two)
+    set_i = (set_one(mbps, step, rtt, queue) for (mbps, step), rtt, queue in product(shapes, rtts_ms, queues_bdp))
+    set_ii = (set_two(mbps, rtt, queue) for mbps, rtt, queue in product(set_ii_mbps, rtts_ms, set_ii_queues_bdp))
+    return (*set_i, *set_ii)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: what is shown meanwhile is in no file.
-"""How far a collection is: a bar for who watches, a line a minute for a log."""
+"""Progress of a collection: a bar on a terminal, one line per minute in a log."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ BAR_FORMAT = "collect {percentage:3.0f}% |{bar}| {facts}, {remaining} left"
 
 
 class Progress:
-    """Counts finished episodes. The time left is judged by the CPU time that each of the rest will take."""
+    """Count finished episodes and show progress; the time left is estimated from the costs of the remaining tasks.
+
+    Args:
+        tasks: the tasks to run.
+        show: whether to show anything.
+    """
 
     def __init__(self, tasks: Sequence[Task], show: bool = True) -> None:
         self._episodes, self._cost = len(tasks), sum(task.cost for task in tasks)
         self._done = self._rows = 0
         self._done_cost = self._virtual_s = 0.0
-        self._began = self._said = time.monotonic()
-        watched = sys.stderr.isatty()
-        self._log = show and not watched and bool(tasks)
+        self._start_s = self._last_line_s = time.monotonic()
+        is_terminal = sys.stderr.isatty()
+        self._log = show and not is_terminal and bool(tasks)
         self._bar = _Bar(
             total=self._cost,
             bar_format=BAR_FORMAT,
             smoothing=0,
             dynamic_ncols=True,
-            disable=not (show and watched and tasks),
+            disable=not (show and is_terminal and tasks),
         )
 
     def __enter__(self) -> Progress:
@@ -46,41 +51,41 @@ class Progress:
     ) -> None:
         self._bar.close()
         if self._log and self._done:
-            self._say()
+            self._print_line()
 
     def add(self, task: Task, rows: int) -> None:
-        """Count one more; rows: 0 for one that failed."""
+        """Count a finished episode with its rows, 0 if it failed."""
         self._done, self._rows = self._done + 1, self._rows + rows
         self._done_cost, self._virtual_s = self._done_cost + task.cost, self._virtual_s + task.environment.duration_s
         self._bar.facts = self.facts()
         self._bar.update(min(task.cost, self._cost - self._bar.n))  # floats do not add up to their sum
-        if self._log and time.monotonic() - self._said >= LOG_EVERY_S:
-            self._say()
+        if self._log and time.monotonic() - self._last_line_s >= LOG_EVERY_S:
+            self._print_line()
 
     def facts(self) -> str:
-        """Episodes, rows, and virtual seconds a second."""
-        rate = self._virtual_s / max(time.monotonic() - self._began, 1e-9)
+        """Return a text with the numbers of episodes, of rows, and of virtual seconds per second."""
+        rate = self._virtual_s / max(time.monotonic() - self._start_s, 1e-9)
         rows = tqdm.format_sizeof(self._rows) if self._rows >= 1000 else str(self._rows)
         return f"{self._done:,}/{self._episodes:,} episodes, {rows} rows, {rate:.0f} virtual s/s"
 
-    def _say(self) -> None:
-        self._said = time.monotonic()
-        spent = self._said - self._began
-        left = spent * (self._cost - self._done_cost) / self._done_cost
+    def _print_line(self) -> None:
+        self._last_line_s = time.monotonic()
+        spent_s = self._last_line_s - self._start_s
+        left_s = spent_s * (self._cost - self._done_cost) / self._done_cost
         print(
             f"collect {self._done_cost / self._cost:4.0%} {self.facts()},"
-            f" {tqdm.format_interval(spent)} spent, {tqdm.format_interval(left)} left",
+            f" {tqdm.format_interval(spent_s)} spent, {tqdm.format_interval(left_s)} left",
             file=sys.stderr,
             flush=True,
         )
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A bar whose format may say {facts}."""
+    """A bar whose format may contain {facts}."""
 
     facts = ""
 
     @property
     def format_dict(self) -> MutableMapping[str, Any]:
-        """What BAR_FORMAT can name."""
+        """The values that BAR_FORMAT can name."""
         return {**super().format_dict, "facts": self.facts}

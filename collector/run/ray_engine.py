@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: where episodes run changes none of them (a test holds it).
-"""The engine of many machines: episodes as tasks of a Ray cluster, whose nodes have the same sagecc installed."""
+"""Engine of a Ray cluster, whose nodes have the same version of sagecc installed."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.optional import requires_extra
 
 RETRIES = 5
-"""How often an episode is run again after the worker or the node under it has died."""
+"""Number of times that an episode is run again after its worker or node has died."""
 
-AHEAD = 2
-"""Tasks handed out per CPU: one runs, one waits. Not all of them, so that results never pile up."""
+TASKS_PER_CPU = 2
+"""Tasks submitted at a time per CPU: one runs, one waits. A limit, so that results do not pile up."""
 
-KNOCK_S = 10.0
+CONNECT_TIMEOUT_S = 10.0
 
 
 def on_ray(address: str = "auto") -> Engine:
-    """Return the engine of the Ray cluster at `address`; as many episodes at a time as the cluster has CPUs.
+    """Return the engine of a Ray cluster, which runs as many episodes at a time as the cluster has CPUs.
 
-    Raises SageccError if Ray is not installed; running it does if there is no such cluster.
+    Args:
+        address: HOST:PORT of the cluster, or `auto`.
+
+    Raises:
+        SageccError: Ray is not installed; from the engine, there is no such cluster.
     """
     with requires_extra("ray"):
-        import ray  # heavy, and an extra that most do without
+        import ray  # slow to import, and in an extra that few install
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
         if tasks:
@@ -49,24 +53,24 @@ def on_ray(address: str = "auto") -> Engine:
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
     if address != "auto":
-        _knock(address)
+        _check_reachable(address)
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise SageccError(f"no Ray cluster at '{address}' ({str(error).splitlines()[0]}): see 'ray start'") from None
-    signal.signal(signal.SIGTERM, handler)  # Ray puts its own in place
+    signal.signal(signal.SIGTERM, handler)  # Ray has replaced it by its own
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Raise SageccError if nothing listens there: Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Raise SageccError where nothing listens at `address`: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
         raise SageccError(f"no Ray cluster at '{address}' ({error}): --ray-address takes HOST:PORT") from None
 
@@ -79,14 +83,16 @@ def _run_on_cluster(ray: Any, kernel: Path, tasks: Sequence[Task]) -> Results:
     waiting = iter(tasks)
     pending: dict[Any, Task] = {}
     while True:
-        room = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(pending)  # nodes come and go
-        for task in islice(waiting, max(room, 0)):
+        capacity = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(
+            pending
+        )  # nodes come and go
+        for task in islice(waiting, max(capacity, 0)):
             pending[remote.remote(sha256, [shared], task)] = task
         if not pending:
             return
-        for done in ray.wait(list(pending), num_returns=1)[0]:
-            task = pending.pop(done)
-            yield task, _result(ray, done, task)
+        for reference in ray.wait(list(pending), num_returns=1)[0]:
+            task = pending.pop(reference)
+            yield task, _result(ray, reference, task)
 
 
 def _result(ray: Any, reference: Any, task: Task) -> Result:
@@ -95,15 +101,21 @@ def _result(ray: Any, reference: Any, task: Task) -> Result:
     except ray.exceptions.RayTaskError:
         raise  # a bug, with the node's traceback
     except ray.exceptions.RayError as error:
-        why = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         return SageccError(
-            f"episode {task.id}: lost with its worker, {RETRIES + 1} times ({type(error).__name__}: {why})"
+            f"episode {task.id}: lost with its worker, {RETRIES + 1} times ({type(error).__name__}: {reason})"
         )
     return result
 
 
 def _attempt_here(sha256: str, shared: Sequence[Any], task: Task) -> Result:
-    """Run one episode on this node. `shared` holds a reference to the kernel's bytes, fetched only where needed."""
+    """Run one episode on this node.
+
+    Args:
+        sha256: SHA-256 of the kernel, in hex.
+        shared: a reference to the kernel's bytes, in a sequence so that Ray does not fetch them in advance.
+        task: the episode.
+    """
     try:
         return attempt(_kernel_here(sha256, shared[0]), task)
     except OSError as error:
@@ -111,7 +123,7 @@ def _attempt_here(sha256: str, shared: Sequence[Any], task: Task) -> Result:
 
 
 def _kernel_here(sha256: str, reference: Any) -> Path:
-    """Return this node's copy of the kernel, written once under its SHA-256."""
+    """Return the path of this node's copy of the kernel, written once under its SHA-256."""
     with requires_extra("ray"):
         import ray
 
@@ -121,9 +133,9 @@ def _kernel_here(sha256: str, reference: Any) -> Path:
         raise SageccError(f"node {socket.gethostname()}: {folder} belongs to another user; remove it or set TMPDIR")
     path = folder / f"linux-{sha256}"
     if not path.is_file() or sha256_file(path) != sha256:
-        with write_atomically(path) as beside:
-            beside.write_bytes(ray.get(reference))
-            beside.chmod(0o755)
+        with write_atomically(path) as file:
+            file.write_bytes(ray.get(reference))
+            file.chmod(0o755)
     if not os.access(path, os.X_OK):
         raise SageccError(f"node {socket.gethostname()}: nothing in {folder} can be executed; set TMPDIR elsewhere")
     return path

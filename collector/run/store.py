@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw trajectories on disk: one durable file a finished episode, then one sorted partition a set and scheme."""
+"""Raw trajectories on disk: first one durable file per episode, then one sorted partition per set and scheme."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 24 * ROW_GROUP_ROWS
-"""Near 100 MB a file."""
+"""Rows per file, of about 100 MB."""
 
 _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
@@ -41,12 +41,14 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
 
 SPOOL = ".spool"
 SUMMARY = b"sagecc.episode"
+"""Metadata key of an episode's row of EPISODE_SCHEMA, as JSON."""
+
 KERNEL = b"sagecc.kernel"
-"""The identity of the kernel that ran the episodes (collector.kernel.identity)."""
+"""Metadata key of the identity of the kernel that ran the episodes (collector.kernel.identity)."""
 
 
 def pack(episode: Episode, kernel: str) -> bytes:
-    """Return a finished episode as the content of its file in the spool. kernel: the identity of what it ran on."""
+    """Return the content of an episode's file in the spool; `kernel` is the identity of the kernel that ran it."""
     meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), KERNEL: kernel.encode()}
     table = episode.rows.replace_schema_metadata(meta)
     sink = pa.BufferOutputStream()
@@ -56,12 +58,19 @@ def pack(episode: Episode, kernel: str) -> bytes:
 
 
 class Partition:
-    """The episodes of one set and scheme, all run by kernels of one identity; held by one collector at a time."""
+    """The episodes of one set and scheme, all run by kernels of one identity, locked by one collector at a time.
+
+    Args:
+        out: folder of raw trajectories.
+        set_name: the set.
+        scheme: the scheme under test.
+        kernel: identity of the kernel; episodes of another are discarded.
+    """
 
     def __init__(self, out: Path, set_name: str, scheme: str, kernel: str) -> None:
         self._folder = out / partition(set_name, scheme)
         self._spool = out / SPOOL / self._folder.relative_to(out)
-        self._fresh = self._folder.with_name(f".tmp-{self._folder.name}")
+        self._new_folder = self._folder.with_name(f".tmp-{self._folder.name}")
         self._kernel = kernel.encode()
         self._lock = -1
 
@@ -74,7 +83,7 @@ class Partition:
             self._spool.mkdir(parents=True, exist_ok=True)
             try:
                 handle = lock(self._spool)
-            except FileNotFoundError:  # another collector has just tidied up
+            except FileNotFoundError:  # another collector has just removed the spool
                 continue
             except BlockingIOError:
                 raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
@@ -85,15 +94,15 @@ class Partition:
 
     def __exit__(self, *_: object) -> None:
         for folder in (self._spool, self._spool.parent, self._spool.parent.parent):
-            with suppress(OSError):  # something is in there
+            with suppress(OSError):  # not empty
                 folder.rmdir()
         os.close(self._lock)
 
     @cached_property
     def _stored(self) -> dict[str, dict[str, Any]]:
-        """The summaries of the partition's files by episode id; none if they are of another kernel."""
-        if not self._folder.exists() and (self._fresh / EPISODES_FILE).exists():
-            self._fresh.rename(self._folder)  # killed between the two renames of assemble()
+        """Summaries in the partition's files by episode id; none if another kernel ran them."""
+        if not self._folder.exists() and (self._new_folder / EPISODES_FILE).exists():
+            self._new_folder.rename(self._folder)  # killed between the two renames of assemble()
         path = self._folder / EPISODES_FILE
         if not path.exists():
             return {}
@@ -103,105 +112,115 @@ class Partition:
         return {row["episode_id"]: row for row in checked_episodes(path, table).to_pylist()}
 
     def stored(self) -> dict[str, str]:
-        """Return id -> spec_sha256 of the episodes in the partition's files; none if another kernel ran them."""
-        return {name: row["spec_sha256"] for name, row in self._stored.items()}
+        """Return spec_sha256 by id of the episodes in the partition's files; none if another kernel ran them."""
+        return {episode_id: row["spec_sha256"] for episode_id, row in self._stored.items()}
 
     def spooled(self) -> dict[str, str]:
-        """Return id -> spec_sha256 of finished episodes that wait to be assembled.
+        """Return spec_sha256 by id of the finished episodes that are not assembled yet.
 
-        Those of another kernel are dropped, and those that the disk has damaged: they are run again.
+        Files of another kernel and damaged ones are removed: their episodes are run again.
         """
-        found = {}
+        spooled = {}
         for path in self._spool.glob("[!.]*.arrow"):
             try:
                 with pa.memory_map(str(path)) as source:
                     table = pa.ipc.open_file(source).read_all()
                 summary = json.loads(table.schema.metadata[SUMMARY])
-                own = table.schema.metadata[KERNEL] == self._kernel and len(table) == summary["rows"]
-                name, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
+                is_valid = table.schema.metadata[KERNEL] == self._kernel and len(table) == summary["rows"]
+                episode_id, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
             except (*UNREADABLE, ValueError, KeyError, TypeError):
-                own = False
-            if own:
-                found[name] = spec_sha256
+                is_valid = False
+            if is_valid:
+                spooled[episode_id] = spec_sha256
             else:
                 path.unlink()
-        return found
+        return spooled
 
     def kept(self) -> dict[str, str]:
-        """Return id -> spec_sha256 of every episode that need not be run again."""
+        """Return spec_sha256 by id of every episode that need not be run again."""
         return self.stored() | self.spooled()
 
-    def _spool_file(self, name: str) -> Path:
-        return self._spool / f"{name.replace('/', '_')}.arrow"
+    def _spool_file(self, episode_id: str) -> Path:
+        return self._spool / f"{episode_id.replace('/', '_')}.arrow"
 
-    def add(self, name: str, packed: bytes) -> None:
-        """Make a finished episode (as `pack` gives it) durable."""
+    def add(self, episode_id: str, packed: bytes) -> None:
+        """Make a finished episode durable; `packed` is from `pack`."""
         self._spool.mkdir(parents=True, exist_ok=True)
-        with write_atomically(self._spool_file(name)) as beside:
-            beside.write_bytes(packed)
+        with write_atomically(self._spool_file(episode_id)) as file:
+            file.write_bytes(packed)
 
-    def assemble(self, wanted: Iterable[str]) -> None:
-        """Write the partition's files with exactly the wanted episodes, in order of their ids.
+    def assemble(self, episode_ids: Iterable[str]) -> None:
+        """Write the partition's files with exactly these episodes, in order of their ids.
 
-        Every wanted episode must be stored or spooled. The summary is written last: without it the
-        partition counts as empty.
+        The list of episodes is written last: without it the partition counts as empty.
+
+        Args:
+            episode_ids: episodes that are stored or spooled.
+
+        Raises:
+            SageccError: the rows of a stored episode are missing.
         """
-        ids = sorted(wanted)
+        ids = sorted(episode_ids)
         if set(ids) == self._stored.keys() and not any(self._spool.glob("*.arrow")):
             return
-        shutil.rmtree(self._fresh, ignore_errors=True)
+        shutil.rmtree(self._new_folder, ignore_errors=True)
         try:
             self._write(ids)
         except BaseException:
-            shutil.rmtree(self._fresh, ignore_errors=True)
+            shutil.rmtree(self._new_folder, ignore_errors=True)
             raise
         previous = self._folder.with_name(f".old-{self._folder.name}")
         shutil.rmtree(previous, ignore_errors=True)
         if self._folder.exists():
             self._folder.rename(previous)
-        self._fresh.rename(self._folder)
+        self._new_folder.rename(self._folder)
         sync(self._folder.parent)
         shutil.rmtree(previous, ignore_errors=True)
         shutil.rmtree(self._spool, ignore_errors=True)
         del self._stored
 
     def _write(self, ids: Sequence[str]) -> None:
-        self._fresh.mkdir(parents=True)
+        self._new_folder.mkdir(parents=True)
         old = _old_rows(self._folder) if self._stored else iter(())
         summaries = []
         meta = {KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()}
         with PartWriter(
-            self._fresh, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
+            self._new_folder, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
         ) as parts:
-            for name in ids:
-                summary, rows = self._read_spooled(name) or (self._stored.get(name), self._find(old, name))
+            for episode_id in ids:
+                summary, rows = self._read_spooled(episode_id) or (
+                    self._stored.get(episode_id),
+                    self._stored_rows(old, episode_id),
+                )
                 summaries.append(summary)
                 if parts.rows + rows.num_rows > FILE_ROWS:  # an episode never spans two files
                     parts.end_file()
                 parts.write(rows)
         schema = EPISODE_SCHEMA.with_metadata(meta)
-        with write_atomically(self._fresh / EPISODES_FILE) as beside:
+        with write_atomically(self._new_folder / EPISODES_FILE) as file:
             summary = pa.Table.from_pylist(summaries, schema=schema)
-            pq.write_table(summary, beside, compression="zstd", write_page_checksum=True)
+            pq.write_table(summary, file, compression="zstd", write_page_checksum=True)
 
-    def _read_spooled(self, name: str) -> tuple[dict[str, Any], pa.Table] | None:
-        path = self._spool_file(name)
+    def _read_spooled(self, episode_id: str) -> tuple[dict[str, Any], pa.Table] | None:
+        path = self._spool_file(episode_id)
         if not path.exists():
             return None
         with pa.OSFile(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
         return json.loads(table.schema.metadata[SUMMARY]), table.replace_schema_metadata(RAW_SCHEMA.metadata)
 
-    def _find(self, old: Iterator[tuple[str, pa.Table]], name: str) -> pa.Table:
-        """Return one episode's rows; asked for in the order of ids, as they lie."""
-        for found, rows in old:
-            if found == name and len(rows) == self._stored[name]["rows"]:
+    def _stored_rows(self, old: Iterator[tuple[str, pa.Table]], episode_id: str) -> pa.Table:
+        """Return a stored episode's rows from `old`, which is consumed up to them: calls go in the order of ids."""
+        for stored_id, rows in old:
+            if stored_id == episode_id and len(rows) == self._stored[episode_id]["rows"]:
                 return rows
-        raise SageccError(f"{self._folder}: the rows of episode {name} are gone; remove the folder and collect again")
+        raise SageccError(
+            f"{self._folder}: the rows of episode {episode_id} are gone; remove the folder and collect again"
+        )
 
 
 def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
-    """Yield (id, rows) of each episode in a partition's files; holds no more than two row groups."""
+    """Yield id and rows of each episode in a partition's files, with at most two row groups in memory."""
     for path in sorted(folder.glob("part-*.parquet")):
         with reading(path, RAW_SCHEMA) as file:
             groups = (
@@ -212,13 +231,30 @@ def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
 
 
 def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
-    """Read a partition's EPISODES_FILE, or some of its columns; a damaged one is a SageccError that names it."""
+    """Read a partition's EPISODES_FILE.
+
+    Args:
+        path: the file.
+        columns: the columns to read.
+
+    Raises:
+        SageccError: the file is damaged, or lacks a column or a value; the message names it.
+    """
     with reading(path, select_columns(EPISODE_SCHEMA, columns)) as file:
         return checked_episodes(path, file.read(columns), columns)
 
 
 def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISODE_SCHEMA.names) -> pa.Table:
-    """Return the table of EPISODES_FILE at `path`; SageccError where it lacks a column or a value that it must have."""
+    """Return the table of an EPISODES_FILE after checking it.
+
+    Args:
+        path: the file, for the message.
+        table: its content.
+        columns: columns that it must have, without nulls.
+
+    Raises:
+        SageccError: it lacks a column or a value.
+    """
     fault = column_fault(table.schema, select_columns(EPISODE_SCHEMA, columns))
     fault = fault or next((f"misses values of '{name}'" for name in columns if table[name].null_count), None)
     if fault:
@@ -227,23 +263,37 @@ def checked_episodes(path: Path, table: pa.Table, columns: Sequence[str] = EPISO
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read one raw Parquet file; a damaged one, or one of another major version, is a SageccError that names it."""
+    """Read a raw Parquet file.
+
+    Args:
+        path: the file.
+        columns: the columns to read; None for all.
+
+    Raises:
+        SageccError: the file is damaged or of another major version; the message names it.
+    """
     with reading(path) as file:
         return file.read(columns=columns)
 
 
 @contextmanager
-def reading(path: Path, wanted: pa.Schema | None = None) -> Iterator[pq.ParquetFile]:
-    """Open a raw Parquet file, with its pages' checksums. wanted: columns that it must have.
+def reading(path: Path, required: pa.Schema | None = None) -> Iterator[pq.ParquetFile]:
+    """Open a raw Parquet file, whose pages' checksums are verified.
 
-    A file that is damaged or has not these columns, or is of another major version, is a SageccError that names it.
+    Args:
+        path: the file.
+        required: columns that it must have.
+
+    Raises:
+        SageccError: the file is damaged, lacks a column or is of another major version; also raised for errors of
+            reading within this context. The message names the file.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode(errors="replace")
             if version.split(".")[0] != RAW_VERSION.split(".")[0]:
                 raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
-            if fault := wanted and column_fault(file.schema_arrow, wanted):
+            if fault := required and column_fault(file.schema_arrow, required):
                 raise SageccError(f"{path} {fault}: remove its folder and collect it again")
             yield file
     except UNREADABLE as error:

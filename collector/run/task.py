@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task: one episode to run, on this machine or on another, and what comes back of it."""
+"""A task, one episode to run on this machine or on another, and its result."""
 
 from __future__ import annotations
 
@@ -17,63 +17,94 @@ from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 ControllerFactory = Callable[[str], Controller]
-"""Makes the controller of a policy from its scheme name; a module-level function, for it goes to other processes."""
+"""Makes the controller of a policy from its scheme name; a module-level function, because it is pickled."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One episode to run. identity: of the kernel it is to run on (collector.kernel.identity).
-
-    factory, drive: of a policy, what makes its controller and how that drives the flow.
-    """
+    """One episode to run."""
 
     environment: Environment
+    """The network and its flows."""
+
     scheme: str
+    """The scheme under test."""
+
     seed: int
+    """Seed of the episode's random numbers."""
+
     identity: str
+    """Identity of the kernel that is to run it (collector.kernel.identity)."""
+
     factory: ControllerFactory | None = None
+    """Makes the controller of a policy."""
+
     drive: Drive | None = None
+    """How a policy's controller drives its flow, where that differs from the default."""
 
     @property
     def id(self) -> str:
-        """Environment, scheme and seed."""
+        """Identifier of the episode: environment, scheme and seed."""
         return episode_id(self.environment.id, self.scheme, self.seed)
 
     @cached_property
     def spec_sha256(self) -> str:
-        """What the guest would be started with."""
+        """SHA-256 of the specification with which the guest is started, in hex."""
         return episode_spec(self.environment, self.scheme, self.seed, drive=self.drive).sha256
 
     @property
     def cost(self) -> float:
-        """About the CPU time it takes (s): packets, and a fixed part."""
+        """Estimated CPU time (s): a share for packets, and a constant."""
         link = self.environment.bottleneck
         mean_mbps = sum(step.rate_mbps for step in link.rates) / len(link.rates) if link.rates else link.base_mbps
         return 0.1 + self.environment.duration_s * (2 + mean_mbps) / 4000
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A finished episode as one file for the spool (collector.run.store.pack), and its number of rows."""
+class FinishedEpisode:
+    """A finished episode, packed for the spool."""
 
     rows: int
+    """Rows of its raw trajectory."""
+
     spec_sha256: str
+    """SHA-256 of the specification of the run, in hex."""
+
     file: bytes
+    """Content of its file in the spool (collector.run.store.pack)."""
 
     @classmethod
-    def of(cls, episode: Episode, identity: str) -> Finished:
-        """Pack an episode. identity: of the kernel that it ran on."""
+    def pack(cls, episode: Episode, identity: str) -> FinishedEpisode:
+        """Pack an episode; `identity` is that of the kernel that ran it."""
         return cls(episode.rows.num_rows, episode.spec_sha256, pack(episode, identity))
 
 
-Result = Finished | SageccError
+Result = FinishedEpisode | SageccError
+"""A finished episode, or the error that names the episode and says why it failed."""
 
 
 def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
-    """Run the episode on the kernel at `kernel`; return it, or the error that names it."""
+    """Run a task's episode.
+
+    Args:
+        kernel: path of the kernel.
+        task: the episode.
+        watchdog_s: silence after which the guest counts as hung (s).
+
+    Returns:
+        The finished episode, or the error.
+    """
     try:
         controller = task.factory(task.scheme) if task.factory and task.scheme.startswith(POLICY_PREFIX) else None
-        episode = run_episode(kernel, task.environment, task.scheme, task.seed, controller, watchdog_s, task.drive)
+        episode = run_episode(
+            kernel,
+            task.environment,
+            task.scheme,
+            task.seed,
+            controller,
+            watchdog_s=watchdog_s,
+            drive=task.drive,
+        )
     except SageccError as error:
         return error
-    return Finished.of(episode, task.identity)
+    return FinishedEpisode.pack(episode, task.identity)

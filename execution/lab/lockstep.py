@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.kernel.machine import room_mb
+from sagecc.collector.kernel.machine import available_memory_mb
 from sagecc.collector.lab.boot import WATCHDOG_S, Guest
-from sagecc.collector.lab.episode import finished
+from sagecc.collector.lab.episode import episode_from_recording
 from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
-from sagecc.collector.run.engines import WORTH_S, Engine, Numbered, Results, in_processes
-from sagecc.collector.run.task import Finished, Result, Task, attempt
+from sagecc.collector.run.engines import MIN_WORKER_CPU_S, Engine, NumberedResults, Results, in_processes
+from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import policy_controller, random_stream
@@ -46,10 +46,10 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
     """
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
-        workers = max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / WORTH_S)))
+        workers = max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S)))
         # One policy after another, and the longest first: batches stay full.
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
-        guests, memory_mb = min(batch, -(-len(tasks) // workers)), room_mb(BASE_MEMORY_MB) // workers
+        guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
         runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s)
         if workers == 1:
             results = runner.run(iter(range(len(ordered))))
@@ -90,7 +90,7 @@ class BatchRunner:
     watchdog_s: float = WATCHDOG_S
     """How long a guest may be silent, real time."""
 
-    def run(self, numbers: Iterator[int]) -> Numbered:
+    def run(self, numbers: Iterator[int]) -> NumberedResults:
         """Run tasks; closing the generator ends those under way.
 
         Args:
@@ -176,8 +176,10 @@ class BatchRunner:
 
     def _finish(self, running: _Running) -> Result:
         task = self.tasks[running.number]
-        episode = finished(task.environment, task.scheme, task.seed, running.spec, running.guest.recording)
-        return Finished.of(episode, task.identity)
+        episode = episode_from_recording(
+            task.environment, task.scheme, task.seed, running.spec, running.guest.recording
+        )
+        return FinishedEpisode.pack(episode, task.identity)
 
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""

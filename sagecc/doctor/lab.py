@@ -75,9 +75,9 @@ def memory() -> Finding:
     """Is there a folder for guests' memory, and for how many at once?"""
     try:
         folder = machine.memory_folder(GUEST_MB)
-        room_mb = machine.room_mb(GUEST_MB)
+        room_mb = machine.available_memory_mb(GUEST_MB)
     except SageccError as error:
-        return fails(plain(error).removesuffix(f"; {machine.ELSEWHERE}"), machine.ELSEWHERE)
+        return fails(plain(error).removesuffix(f"; {machine.MEMORY_REMEDY}"), machine.MEMORY_REMEDY)
     return works(f"{folder}, {room_mb:,} MiB: room for {room_mb // GUEST_MB:,} guests at once")
 
 

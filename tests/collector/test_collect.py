@@ -31,7 +31,7 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.grid import set_one
 from sagecc.collector.run.store import SPOOL, Partition, pack, read_table
-from sagecc.collector.run.task import Finished, Task, attempt
+from sagecc.collector.run.task import FinishedEpisode, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import partition
@@ -55,7 +55,7 @@ def constant_window(scheme: str) -> Controller:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short episodes are given processes too."""
-    monkeypatch.setattr(engines, "WORTH_S", 0.01)
+    monkeypatch.setattr(engines, "MIN_WORKER_CPU_S", 0.01)
 
 
 @pytest.mark.usefixtures("processes")
@@ -272,7 +272,7 @@ def test_a_guest_that_hangs_is_named_and_the_others_are_kept(kernel: Path, tmp_p
 def test_a_node_with_another_version_is_told(kernel: Path, tmp_path: Path) -> None:
     def other_version(kernel: Path, tasks: Sequence[Task]) -> Results:
         for task in tasks:
-            yield task, Finished(1, "another", b"")
+            yield task, FinishedEpisode(1, "another", b"")
 
     with pytest.raises(SageccError, match="another version of sagecc"):
         collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, other_version, progress=False)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.collector.lab.episode import Received, jain_index, shared_jain_index
+from sagecc.collector.lab.episode import ReceiverCounts, jain_index, shared_jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from tests.helpers.networks import network
 
 
-def steady(mbps: float, start_s: float, stop_s: float) -> Received:
+def steady(mbps: float, start_s: float, stop_s: float) -> ReceiverCounts:
     """What a flow of one rate has received, every 10 ms of its life."""
     t_s = np.arange(round(start_s * 100) + 1, round(stop_s * 100) + 1) / 100
-    return Received((t_s * 1e9).round().astype(np.uint64), ((t_s - start_s) * mbps * 125_000).astype(np.uint64))
+    return ReceiverCounts((t_s * 1e9).round().astype(np.uint64), ((t_s - start_s) * mbps * 125_000).astype(np.uint64))
 
 
 def beside(*flows: Flow, own: Flow | None = None) -> Environment:
@@ -43,7 +43,7 @@ def test_fairness_counts_while_all_run() -> None:
     """The first has 40 Mbps alone until 10 s and 30 then; the other 10 from 10 to 20 s: 30 and 10 for ten seconds."""
     environment = beside(Flow(10, 20))
     alone, then = steady(40, 0, 10), steady(30, 10, 30)
-    first = Received(
+    first = ReceiverCounts(
         np.concatenate([alone.t_ns, then.t_ns]),
         np.concatenate([alone.received_bytes, then.received_bytes + alone.received_bytes[-1]]),
     )
@@ -61,6 +61,6 @@ def test_no_fairness_of_flows_that_never_meet() -> None:
     assert shared_jain_index(beside(), [steady(10, 0, 30)]) is None
     apart = beside(Flow(20, 30), own=Flow(0, 20))
     assert shared_jain_index(apart, [steady(10, 0, 20), steady(10, 20, 30)]) is None
-    silent = Received(np.array([], np.uint64), np.array([], np.uint64))
+    silent = ReceiverCounts(np.array([], np.uint64), np.array([], np.uint64))
     assert shared_jain_index(beside(Flow()), [silent, silent]) is None
     assert shared_jain_index(beside(Flow()), [silent, steady(5, 0, 30)]) == pytest.approx(0.5)

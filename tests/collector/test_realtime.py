@@ -259,7 +259,7 @@ def test_an_end_does_not_outlive_its_parent(tmp_path: Path) -> None:
     )
     with Program("e", "receiver", endpoint_command("receive", specification)) as program:
         program.wait_ready()
-        program.tell(str(time.time_ns()))
+        program.send_line(str(time.time_ns()))
         pid = program.pid
         with pytest.raises(SageccError, match="episode e: the receiver ended with status 1"):
             program.stop()

@@ -20,7 +20,7 @@ from sagecc.collector.lab.boot import Guest
 from sagecc.collector.lab.spec import BASE_MEMORY_MB
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
-from sagecc.collector.run.task import Finished, Result, Task, attempt
+from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
@@ -70,7 +70,7 @@ def alone(kernel: Path, tasks: list[Task]) -> dict[str, Result]:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short episodes are given processes too."""
-    monkeypatch.setattr(module, "WORTH_S", 0.01)
+    monkeypatch.setattr(module, "MIN_WORKER_CPU_S", 0.01)
 
 
 def of(task: Task) -> Callable[[Guest], bool]:
@@ -78,7 +78,7 @@ def of(task: Task) -> Callable[[Guest], bool]:
 
 
 def test_the_same_bytes_in_any_batch_and_order(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:
-    assert all(isinstance(result, Finished) for result in alone.values())
+    assert all(isinstance(result, FinishedEpisode) for result in alone.values())
     orders = [(1, tasks[::-1]), (10, tasks), (4, [*tasks[1::2], *tasks[::2]])]
     for batch, order in orders:
         assert {task.id: result for task, result in lockstep(1, batch)(kernel, order)} == alone
@@ -106,7 +106,7 @@ def test_what_was_collected_before_it_was_stopped_is_kept(
             yield task, result
 
     def gather(out: Path, engine: Any) -> None:
-        collect(ENVIRONMENTS, schemes, out, kernel, engine, 7, False, policy_controller)
+        collect(ENVIRONMENTS, schemes, out, kernel, engine, 7, progress=False, controllers=policy_controller)
 
     gather(tmp_path / "one-by-one", local(1))
     with pytest.raises(StoppedError):
@@ -220,8 +220,8 @@ def test_no_more_guests_than_there_is_memory_for(
         results = {tasks[number].id: result for number, result in runner.run(iter(range(3)))}
         assert results == {task.id: alone[task.id] for task in tasks[:3]}
         assert (most, running) == (expected, 0)
-    monkeypatch.setattr(module, "room_mb", lambda memory_mb: 0)
-    assert all(isinstance(result, Finished) for _, result in lockstep(1, 3)(kernel, tasks[:2]))
+    monkeypatch.setattr(module, "available_memory_mb", lambda memory_mb: 0)
+    assert all(isinstance(result, FinishedEpisode) for _, result in lockstep(1, 3)(kernel, tasks[:2]))
 
 
 def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:

@@ -204,12 +204,12 @@ def test_no_folder_for_guests_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "statvfs", lambda path: mount)
     found = lab.memory()
     assert found.state is State.FAILS and "/dev/shm is mounted noexec" in found.text
-    assert found.what_to_do == machine.ELSEWHERE and machine.ELSEWHERE not in found.text
+    assert found.what_to_do == machine.MEMORY_REMEDY and machine.MEMORY_REMEDY not in found.text
 
 
 def test_guests_share_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory_folder", answer("/dev/shm"))
-    free_mb = machine.room_mb(lab.GUEST_MB)
+    free_mb = machine.available_memory_mb(lab.GUEST_MB)
     monkeypatch.setattr(os, "statvfs", answer(SimpleNamespace(f_flag=0, f_bavail=free_mb // 2 << 8, f_frsize=4096)))
     for limit_mib, room in ((None, free_mb // 2), (free_mb, free_mb // 2), (1000, 1000)):
         monkeypatch.setattr(machine, "memory_limit_bytes", answer(limit_mib and limit_mib << 20))
