@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.helpers.policies import save_still_policy
 from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
 
-pytestmark = on_stock_kernel
+pytestmark = [on_stock_kernel, pytest.mark.xdist_group("machine")]
 
 TALK = r"""
 #include <arpa/inet.h>

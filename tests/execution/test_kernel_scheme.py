@@ -39,6 +39,8 @@ from tests.helpers.stock import (
     with_libbpf,
 )
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 NEW, POLICY, RENO = range(3)
 
 

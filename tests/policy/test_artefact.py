@@ -23,6 +23,8 @@ from sagecc.policy.export import export
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 
+pytestmark = pytest.mark.xdist_group("tensorflow")
+
 SMALL = config.Config(
     width=24, gru=20, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, residual_blocks=2, min_scale=0.01
 )
@@ -172,7 +174,7 @@ def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path
 def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     code = (
-        "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.learner import runtime; "
+        "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.policy import runtime; "
         f"policy = PolicyArtefact.load({str(folder)!r}); "
         "import numpy as np; x = np.zeros((1, 69), np.float32); "
         "[runtime.load(policy, name)(x, policy.initial_state()) for name in ('exact', 'numpy', 'litert', 'onnx')]; "

@@ -32,6 +32,8 @@ from tests.conftest import ROOT
 from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.xdist_group("tensorflow")
+
 POLICY = "policy:models/mine"
 FORMS = ("minari", "rlds", "huggingface")
 
