@@ -45,16 +45,13 @@ wheel-test: kernel ## Install a wheel into an empty environment elsewhere and us
 	@rm -rf build/dist && python -m scripts.wheel --for-test --out build/dist
 	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
-# A process for each core; what must not run side by side is in one group, and a group stays in one process.
-PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
-
 .PHONY: test
-test: kernel ## Run the tests, less those that take minutes
-	pytest $(PARALLEL) -m "not slow"
+test: kernel ## Run the tests, less those that take minutes, in a process for each core
+	pytest -n auto -m "not slow"
 
 .PHONY: test-full
 test-full: kernel ## Run every test
-	pytest $(PARALLEL)
+	pytest -n auto
 
 .PHONY: lint
 lint: setup ## Check style and types of Python and C

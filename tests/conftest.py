@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+
+from tests.helpers.parallel import GroupScheduling, rank
 
 # A busy machine is no error.
 settings.register_profile("untimed", deadline=None)
@@ -16,21 +19,14 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues", "sagecc")
 """What an installation has, in the order in which data pass: none imports one after it."""
 
-LONGEST = ("tensorflow", "machine", "dvc", "ray")
-"""Groups of tests (xdist_group) that run one after the other: they need much memory, this machine's own kernel, DVC or
-Ray for themselves. In the order in which they begin, so that none is left when all else is done."""
 
-
-@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file's other tests together, for what its fixtures make is made once a process."""
-    place: dict[pytest.Item, int] = {}
-    for item in items:
-        mark = item.get_closest_marker("xdist_group")
-        if mark is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT).as_posix()))
-        place[item] = LONGEST.index(mark.args[0]) if mark else len(LONGEST)
-    items.sort(key=place.__getitem__)
+    items.sort(key=lambda item: rank(item.nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    config.option.loadscopereorder = False  # `rank` has put them in order
+    return GroupScheduling(config, log)
 
 
 def copy_project(folder: Path) -> None:

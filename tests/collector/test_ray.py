@@ -28,8 +28,6 @@ from tests.helpers.files import hashes
 from tests.helpers.networks import network
 from tests.helpers.policies import broken_policy
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 ENVIRONMENTS = tuple(network(24, 20 + i, 1, 20) for i in range(8))

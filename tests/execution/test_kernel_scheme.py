@@ -40,8 +40,6 @@ from tests.helpers.stock import (
     with_libbpf,
 )
 
-pytestmark = pytest.mark.xdist_group("machine")
-
 NEW, POLICY, RENO = range(3)
 
 

@@ -21,8 +21,6 @@ from sagecc.learner.loop import _selecting
 from tests.conftest import ROOT
 from tests.learner.conftest import episode, scores, write_part
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 SCHEMES = tuple(yaml.safe_load((ROOT / "params.yaml").read_text())["schemes"])
 EVERYTHING = {(set_, scheme) for set_ in ("I", "II") for scheme in SCHEMES}
 WINNERS = {("I", "cubic"), ("II", "vegas"), ("II", "reno")}

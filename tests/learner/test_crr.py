@@ -15,8 +15,6 @@ from sagecc.learner import acme_compat, crr
 from sagecc.learner.config import Config
 from sagecc.learner.networks import Mixture
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 l2_project = importlib.import_module("acme.tf.losses.distributional").l2_project
 
 CONFIG = Config(

@@ -34,8 +34,6 @@ from tests.conftest import ROOT
 from tests.helpers.training import command, curve
 from tests.learner.conftest import episode, write_part
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 STEPS = 100
 SMALLER: dict[str, Any] = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}
 ONE_STEP = Config(

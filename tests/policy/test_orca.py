@@ -28,8 +28,6 @@ from tests.helpers.checkpoints import (
     synthetic_values,
 )
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:

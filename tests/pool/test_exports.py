@@ -34,8 +34,6 @@ from tests.helpers.messages import facts
 from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 POLICY = "policy:models/mine"
 FORMS = ("minari", "rlds", "huggingface")
 

@@ -23,8 +23,6 @@ from scripts import repro
 from scripts.league_table import BEGIN, END, fill, markdown_table, read_league, text_table
 from tests.conftest import ROOT, copy_project
 
-pytestmark = pytest.mark.xdist_group("dvc")
-
 LEAGUE = {
     "profile": "smoke",
     "rules": {"confidence": 0.95},

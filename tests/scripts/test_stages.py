@@ -19,8 +19,6 @@ from sagecc.schemas.schemes import SCHEMES
 from scripts import code
 from tests.conftest import copy_project
 
-pytestmark = pytest.mark.xdist_group("dvc")
-
 
 class Project:
     """A copy of the project in which every stage counts as done; its data are stand-ins."""
