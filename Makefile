@@ -46,12 +46,12 @@ wheel-test: kernel ## Install a wheel into an empty environment elsewhere and us
 	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
-test: kernel ## Run the tests, less those that take minutes
-	pytest -m "not slow"
+test: kernel ## Run the tests, less those that take minutes, in a process for each core
+	pytest -n auto -m "not slow"
 
 .PHONY: test-full
 test-full: kernel ## Run every test
-	pytest
+	pytest -n auto
 
 .PHONY: lint
 lint: setup ## Check style and types of Python and C

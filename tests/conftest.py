@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+
+from tests.helpers.parallel import GroupScheduling, rank
 
 # A busy machine is no error.
 settings.register_profile("untimed", deadline=None)
@@ -15,6 +18,15 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues", "sagecc")
 """What an installation has, in the order in which data pass: none imports one after it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: rank(item.nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    config.option.loadscopereorder = False  # `rank` has put them in order
+    return GroupScheduling(config, log)
 
 
 def copy_project(folder: Path) -> None:

@@ -23,6 +23,7 @@ from sagecc.schemas.schemes import OTHERS, SCHEMES
 from scripts import configuration_page, pages, site_links
 from tests.conftest import ROOT
 from tests.helpers.modules import LAYERS, code_behind, imported, modules, package, source
+from tests.helpers.parallel import OF_FILE
 
 ROOMS = {
     "collector": ("kernel", "lab", "run"),
@@ -68,6 +69,10 @@ def test_every_source_file_names_its_licence() -> None:
         if (ROOT / file).stat().st_size and wanted_licence(file) not in licence(file).split(" OR ")
     }
     assert not at_fault
+
+
+def test_groups_of_tests_are_of_files_that_exist() -> None:
+    assert [file for file in OF_FILE if not (ROOT / file).is_file()] == []
 
 
 def test_licences_are_the_full_texts() -> None:

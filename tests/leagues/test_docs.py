@@ -50,12 +50,13 @@ def test_classes() -> None:
 
 def test_rules() -> None:
     for figure in (
-        f"({BOOTSTRAP_DRAWS:,} draws, percentile method",
-        f"the {CONFIDENCE:.0%}".replace("%", " %"),
+        f"{BOOTSTRAP_DRAWS:,} draws",
+        f"{CONFIDENCE:.0%}".replace("%", " %"),
         f"= {Rules().alpha:g} |",
         f"(`--margin {Rules().margin:g}`",
-        f" = {ALPHAS[0]:g} and {ALPHAS[1]:g}, each with a margin of {MARGINS[0]:.0%}".replace("%", " %"),
-        f"and of {MARGINS[1]:.0%}".replace("%", " %"),
+        f" = {ALPHAS[0]:g} and {ALPHAS[1]:g},",
+        f"margin of {MARGINS[0]:.0%}".replace("%", " %"),
+        f"of {MARGINS[1]:.0%}".replace("%", " %"),
         f"version {LEAGUE_VERSION}:",
         " and ".join(", ".join(f"{a:g} to {b:g}" for a, b in SET_I_WINDOWS_S).rsplit(", ", 1)),
         f"{ {4: 'four'}[len(SET_II_WINDOWS_S)] } times {SET_II_WINDOWS_S[0][1] - SET_II_WINDOWS_S[0][0]:g} s",
@@ -65,12 +66,12 @@ def test_rules() -> None:
 
 def test_distance() -> None:
     for figure in (
-        f"a transition is u = (s_t, a_t, s_{{t+1}}): {STATE} features",
-        f"clipped at {LIMIT:g} deviations",
-        f"vectors of {SIZE} numbers",
+        f"{STATE} features",
+        f"{LIMIT:g} deviations",
+        f"{SIZE} numbers",
         f"{DIMENSIONS} principal components",
-        f"The {CANDIDATES} most",
-        {1_000_000: "a million transitions by default"}[SAMPLE],
+        f"{CANDIDATES} most",
+        {1_000_000: "a million transitions"}[SAMPLE],
         {10: "ten nearest neighbours"}[NEIGHBOURS],
     ):
         assert figure.lower() in TEXT.lower(), figure

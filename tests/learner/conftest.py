@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,14 +86,16 @@ def scores(path: Path, wins: list[tuple[str, str, int, int]]) -> Path:
 PoolMaker = Callable[..., Path]
 
 
+def write_pool(
+    folder: Path, lengths: tuple[int, ...] = (200, 120, 350), version: str = POOL_VERSION, name: str = "pool"
+) -> Path:
+    """Write a pool of two schemes with episodes of the given lengths; return its folder."""
+    for s, scheme in enumerate(("cubic", "vegas")):
+        tables = [episode(f"I-{scheme}-{i}", rows, 10 * s + i) for i, rows in enumerate(lengths)]
+        write_part(folder / name / "set=I" / f"scheme={scheme}" / "part-000.parquet", tables, version)
+    return folder / name
+
+
 @pytest.fixture
 def make_pool(tmp_path: Path) -> PoolMaker:
-    """Write a pool of two schemes with episodes of the given lengths; returns its folder."""
-
-    def make(lengths: tuple[int, ...] = (200, 120, 350), version: str = POOL_VERSION, name: str = "pool") -> Path:
-        for s, scheme in enumerate(("cubic", "vegas")):
-            tables = [episode(f"I-{scheme}-{i}", rows, 10 * s + i) for i, rows in enumerate(lengths)]
-            write_part(tmp_path / name / "set=I" / f"scheme={scheme}" / "part-000.parquet", tables, version)
-        return tmp_path / name
-
-    return make
+    return partial(write_pool, tmp_path)

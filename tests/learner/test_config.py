@@ -13,6 +13,7 @@ from sagecc.commands.train import command as train
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import INPUT_GROUPS, Config, from_dict, load, shipped
 from sagecc.schemas.pool import FEATURE_NAMES
+from tests.helpers.messages import facts
 from tests.learner.conftest import SMALLEST
 
 
@@ -48,41 +49,41 @@ def test_overrides_and_a_file_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"learning_rate": 1}, "unknown field learning_rate; known are width,"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"steps": 1.5}, "steps must be of type int"),
-        ({"width": True}, "width must be of type int"),
-        ({"beta": -1}, "beta must be above 0"),
-        ({"beta": float("nan")}, "beta must be of type float"),
-        ({"beta": "hot"}, "beta must be of type float, not 'hot'"),
-        ({"filter": "soft"}, "filter must be one of exp, binary, identity"),
-        ({"discount": 1}, "discount must be from 0 to below 1"),
-        ({"value_range": [5, 5]}, "low < high"),
-        ({"value_range": 500}, r"must be null or \[low, high\]"),
-        ({"burn_in": 3}, "burn_in must leave a transition of the window's 3"),
-        ({"window": 1}, "burn_in must leave a transition"),
-        ({"atoms": 1}, "atoms must be at least 2"),
-        ({"gru": -1}, "gru cannot be negative"),
-        ({"n_step": 0}, "n_step must be at least 1"),
-        ({"period_ms": 25}, "period_ms must be a multiple of the pool's tick, 10 ms"),
-        ({"period_ms": 0}, "period_ms must be a multiple"),
-        ({"start_share": 1.5}, "start_share must be from 0 to 1"),
-        ({"inputs": "some"}, "inputs 'some' is no group of features; known are all, no-min-max"),
-        ({"inputs": ["srtt", "speed"]}, "inputs names 'speed', which is no feature"),
-        ({"inputs": ["srtt", "srtt"]}, "at least one feature, and none twice"),
-        ({"inputs": []}, "at least one feature"),
-        ({"inputs": 3}, "inputs must be a group's name or a list of names, not 3"),
-        ({"reward_before_action": 1}, "reward_before_action must be of type bool"),
+        ({"learning_rate": 1}, "unknown field…learning_rate…width,"),
+        ({"steps": 0}, "steps…1"),
+        ({"steps": 1.5}, "steps …int"),
+        ({"width": True}, "width …int"),
+        ({"beta": -1}, "beta…above 0"),
+        ({"beta": float("nan")}, "beta …float"),
+        ({"beta": "hot"}, "beta …float, not 'hot'"),
+        ({"filter": "soft"}, "filter…exp, binary, identity"),
+        ({"discount": 1}, "discount…0…1"),
+        ({"value_range": [5, 5]}, "value_range…low < high"),
+        ({"value_range": 500}, "value_range…null…[low, high]"),
+        ({"burn_in": 3}, "burn_in…window…3"),
+        ({"window": 1}, "burn_in"),
+        ({"atoms": 1}, "atoms…2"),
+        ({"gru": -1}, "gru…negative"),
+        ({"n_step": 0}, "n_step…1"),
+        ({"period_ms": 25}, "period_ms…multiple…10 ms"),
+        ({"period_ms": 0}, "period_ms…multiple"),
+        ({"start_share": 1.5}, "start_share…0…1"),
+        ({"inputs": "some"}, "inputs…'some'…all, no-min-max"),
+        ({"inputs": ["srtt", "speed"]}, "inputs…'speed'"),
+        ({"inputs": ["srtt", "srtt"]}, "feature…twice"),
+        ({"inputs": []}, "one feature"),
+        ({"inputs": 3}, "inputs…group…list…3"),
+        ({"reward_before_action": 1}, "reward_before_action …bool"),
     ],
 )
 def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) -> None:
-    with pytest.raises(SageccError, match=message) as caught:
+    with pytest.raises(SageccError, match=facts(message)) as caught:
         from_dict({**SMALLEST, **change})
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(SageccError, match="field gru, batch is missing"):
+    with pytest.raises(SageccError, match=facts("gru, batch…missing")):
         from_dict({k: v for k, v in SMALLEST.items() if k not in ("gru", "batch")})
 
 
@@ -91,11 +92,11 @@ def test_a_missing_field_is_named() -> None:
     [
         (b"a: [", r"bad\.yaml, line 1: no YAML"),
         (b"just words", r"bad\.yaml: expected 'field: value' lines"),
-        (b"gru: 3\xc3", r"bad\.yaml: cannot be read: 'utf-8' codec can't decode"),
-        (b"gru: 2024-13-01", r"bad\.yaml: cannot be read: month must be in 1\.\.12"),
+        (b"gru: 3\xc3", r"bad\.yaml: cannot be read"),
+        (b"gru: 2024-13-01", r"bad\.yaml: cannot be read"),
         (b"a: " + b"[" * 2000, r"bad\.yaml: cannot be read"),
-        (b"base: paper\n1: 2\nnull: 3", r"bad\.yaml: training configuration: unknown field 1, None; known are"),
-        (b"base: huge", r"no training configuration 'huge', the base of .*bad\.yaml: give a file"),
+        (b"base: paper\n1: 2\nnull: 3", r"bad\.yaml.*unknown field 1, None"),
+        (b"base: huge", r"'huge'.*bad\.yaml"),
     ],
 )
 def test_a_file_that_is_no_configuration(tmp_path: Path, data: bytes, message: str) -> None:
@@ -106,9 +107,7 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, data: bytes, message: s
 
 
 def test_no_such_configuration() -> None:
-    with pytest.raises(
-        SageccError, match=r"no training configuration 'huge': give a file or one of .*paper, small, tiny"
-    ):
+    with pytest.raises(SageccError, match=r"'huge'.*paper, small, tiny"):
         load("huge")
 
 

@@ -19,7 +19,7 @@ from sagecc.policy.artefact import Control, PolicyArtefact
 from tests.conftest import ROOT
 from tests.helpers.processes import sigint
 from tests.helpers.training import CONFIG, command, curve
-from tests.learner.conftest import BAD, GOOD, PoolMaker, observations
+from tests.learner.conftest import BAD, GOOD, PoolMaker, observations, write_pool
 
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -35,18 +35,19 @@ def steps_logged(folder: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(
-    make_pool: PoolMaker, tmp_path: Path
-) -> None:
-    pool = make_pool()
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        folder.mkdir()
-    done = run(command(whole, pool))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pool and what an undisturbed run made of it."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = run(command(folder, write_pool(folder)))
     assert done.returncode == 0, done.stderr
     assert "60 steps in" in done.stdout
     assert done.stderr == ""
+    return folder
 
+
+def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(whole: Path, tmp_path: Path) -> None:
+    pool, killed = whole / "pool", tmp_path
     process = subprocess.Popen(command(killed, pool), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 200
     while steps_logged(killed) < 6 and process.poll() is None and time.monotonic() < deadline:
@@ -117,14 +118,10 @@ sagecc.cli.main(sys.argv[1:])
 """`sagecc` that gets a signal in the middle of a step."""
 
 
-def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(make_pool: PoolMaker, tmp_path: Path) -> None:
-    pool = make_pool()
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    for folder in (whole, stopped):
-        folder.mkdir()
-    assert run([*command(whole, pool, checkpoint_every=3600), "--checkpoint-steps", "7"]).returncode == 0
-
-    arguments = command(stopped, pool, checkpoint_every=3600)
+def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(whole: Path, tmp_path: Path) -> None:
+    """However often there are checkpoints."""
+    stopped = tmp_path
+    arguments = [*command(stopped, whole / "pool", checkpoint_every=3600), "--checkpoint-steps", "7"]
     for step, number in ((25, signal.SIGTERM), (38, signal.SIGINT)):
         with sigint():
             done = run([sys.executable, "-c", SIGNALLING, str(step), str(int(number)), *arguments[3:]])
@@ -175,15 +172,12 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     assert max(map(abs, preferred(tmp_path, "identity"))) < 0.5 * GOOD
 
 
-def test_the_card_says_how_often_a_policy_decides(make_pool: PoolMaker, tmp_path: Path) -> None:
+def test_the_card_says_how_often_a_policy_decides(whole: Path, tmp_path: Path) -> None:
     """Five ticks a decision: five times the action, and what acts on it in parts."""
-    pool = make_pool()
-    for name, changes in {"tick": {}, "period": {"period_ms": 50, "start_share": 0.5}}.items():
-        done = run(command(tmp_path, pool, name, steps=2, **changes))
-        assert done.returncode == 0, done.stderr
-    control = {name: PolicyArtefact.load(tmp_path / "models" / name).control for name in ("tick", "period")}
-    assert control["tick"] == Control()
-    assert control["period"] == Control(period_ms=50, spread=True)
+    done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5))
+    assert done.returncode == 0, done.stderr
+    assert PolicyArtefact.load(whole / "models" / "a").control == Control()
+    assert PolicyArtefact.load(tmp_path / "models" / "a").control == Control(period_ms=50, spread=True)
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sagecc.network import environment_from, network_options
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.environment_file import load_environment
 from tests.conftest import ROOT
+from tests.helpers.messages import facts
 
 EXAMPLES = ROOT / "docs" / "examples" / "environments"
 
@@ -82,28 +84,28 @@ def test_a_file() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--environment a.yaml --rtt 40 --loss 0", "--environment excludes --rtt, --loss: leave them out"),
+        ("--environment a.yaml --rtt 40 --loss 0", "--environment excludes --rtt, --loss"),
         ("--environment a.yaml --cross cubic", "--environment excludes --cross"),
         ("--environment a.yaml --jitter-reorders", "--environment excludes --jitter-reorders"),
-        ("--trace a --bandwidth 4", "--trace excludes --bandwidth: leave it out"),
-        ("--trace a --step 2", "--trace excludes --step: leave it out"),
-        ("--queue-packets 4 --queue-bdp 1", "--queue-packets excludes --queue-bdp: leave it out"),
-        ("--step 0", "--step must be above 0, not 0"),
-        ("--cross cubic:0", "--cross cubic:0: takes a kernel scheme and how many of it, such as cubic:10"),
-        ("--cross cubic:-1", "--cross cubic:-1: takes a kernel scheme"),
-        ("--cross cubic:", "--cross cubic:: takes a kernel scheme"),
-        ("--cross policy:models/sage", "--cross policy:models/sage: takes a kernel scheme"),
-        ("--cross cubic:64", "at most 64 flows, not 65"),
-        ("--jitter-reorders", "jitter_reorders needs jitter_ms above 0"),
-        ("--loss 1", "loss probability must be at least 0 and below 1"),
-        ("--queue-bdp 1e300", "the queue must hold at least one packet of 1500 bytes and at most 2^40"),
-        ("--queue-bdp 0", "the queue must hold at least one packet of 1500 bytes"),
+        ("--trace a --bandwidth 4", "--trace excludes --bandwidth"),
+        ("--trace a --step 2", "--trace excludes --step"),
+        ("--queue-packets 4 --queue-bdp 1", "--queue-packets excludes --queue-bdp"),
+        ("--step 0", "--step…above 0…0"),
+        ("--cross cubic:0", "--cross cubic:0…cubic:10"),
+        ("--cross cubic:-1", "--cross cubic:-1: …scheme"),
+        ("--cross cubic:", "--cross cubic:: …scheme"),
+        ("--cross policy:models/sage", "--cross policy:models/sage: …scheme"),
+        ("--cross cubic:64", "64 flows…65"),
+        ("--jitter-reorders", "jitter_reorders…jitter_ms"),
+        ("--loss 1", "loss…0…1"),
+        ("--queue-bdp 1e300", "queue…1500 bytes…2^40"),
+        ("--queue-bdp 0", "queue…1500 bytes"),
     ],
 )
 def test_options_that_make_no_network(options: str, message: str) -> None:
     with pytest.raises(SageccError) as raised:
         network(*options.split())
-    assert message in str(raised.value)
+    assert re.search(facts(message), str(raised.value))
 
 
 @pytest.mark.parametrize("option", ["--bandwidth", "--rtt", "--loss", "--duration", "--jitter-ms"])
@@ -126,7 +128,7 @@ def test_a_competitor_that_the_kernel_lacks(tmp_path: Path) -> None:
 
 def test_mahimahi_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(SageccError, match="mm-delay and mm-link not on the PATH: install Mahimahi"):
+    with pytest.raises(SageccError, match=facts("mm-delay…mm-link…PATH…Mahimahi")):
         CliRunner().invoke(run, ["--scheme", "cubic", "--backend", "mahimahi"], catch_exceptions=False)
 
 

@@ -14,6 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.environment_file import EnvironmentPart, json_schema, load_environment
 from tests.conftest import ROOT
+from tests.helpers.messages import facts
 from tests.helpers.strategies import environments
 
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Environment files")[2].partition("\n## ")[0]
@@ -149,64 +150,64 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must be a mapping of fields to values, not nothing"),
-        ("- 1", "must be a mapping of fields to values, not 1"),
-        ("a: b: c", "network.yaml, line 1: no YAML: mapping values are not allowed here"),
-        ("set: a\nset: b", "network.yaml, line 2: no YAML: the key 'set' stands here twice"),
-        ("? [1]\n: 2", "line 1: no YAML: found unhashable key"),
+        ("", "mapping…nothing"),
+        ("- 1", "mapping…1"),
+        ("a: b: c", "network.yaml, line 1: no YAML"),
+        ("set: a\nset: b", "network.yaml, line 2: no YAML…'set'…twice"),
+        ("? [1]\n: 2", "line 1: no YAML"),
         ("[" * 3000, "cannot be read"),
-        ("links: []\nduration_s: 3", "there must be 1 to 8 links"),
-        ("duration_s: 3", "links is missing"),
-        (DUMBBELL + "bandwidth: 3", "bandwidth: there is no such field; use links, return_links, rtt_ms, duration_s"),
-        (DUMBBELL + "flow: {strat_s: 1}", "flow.strat_s: there is no such field; did you mean start_s?"),
-        (DUMBBELL + "flow: {links: [0]}", "flow.links: must have 2 entries, not 1"),
-        (DUMBBELL + "flow: 3", "flow: must be a mapping of fields to values, not 3"),
-        (DUMBBELL + "cross: [cubic]", "cross[0]: must be a mapping of fields to values, not 'cubic'"),
-        (DUMBBELL + "cross: [{scheme: cubic, count: 0}]", "cross[0].count: must be at least 1, not 0"),
-        (DUMBBELL + "cross: [{scheme: cubic, count: 64}]", "cross: at most 64 flows, not 65"),
-        (DUMBBELL + "cross: [{count: 2}]", "cross[0]: scheme is missing"),
-        (DUMBBELL + "cross: [{scheme: bbr}, {scheme: bbr, start_s: 31}]", "cross[1]: a cross flow must start and stop"),
-        (DUMBBELL + "cross: [{scheme: bbr, start_s: 1, flow: {}}]", "cross[0]: start_s: stands beside flow"),
-        (DUMBBELL + "windows_s: [[1, 2, 3]]", "windows_s[0]: must have 2 entries, not 3"),
-        (DUMBBELL + "windows_s: [[0, 31]]", "scoring windows must lie in the episode"),
-        (DUMBBELL + "set: a/b", "set: must be made of letters, digits, - and _, not 'a/b'"),
-        (DUMBBELL + "reward: joy", "reward: must be one of 'power' or 'friendliness', not 'joy'"),
-        (DUMBBELL + "id: other", "id: says other, but its fields make custom-48mbps-40ms-1bdp-"),
-        (DUMBBELL + "return_links: []", "return_links: there must be 1, one for each link, not 0"),
-        (DUMBBELL + "return_links: [{delay_ms: 1}]", "return_links[0].delay_ms: rtt_ms gives it already"),
-        (DUMBBELL.replace("48", "fast"), "links[0].rate_mbps: must be a number, not 'fast'"),
-        (DUMBBELL.replace("48", "yes"), "links[0].rate_mbps: must be a number, not True"),
-        (DUMBBELL.replace("48", ".nan"), "links[0].rate_mbps: must be a finite number, not nan"),
-        (DUMBBELL.replace("48", "-1"), "links[0]: bandwidth must be at least 0.001 and at most 10000 Mbps"),
+        ("links: []\nduration_s: 3", "1 to 8 links"),
+        ("duration_s: 3", "links…missing"),
+        (DUMBBELL + "bandwidth: 3", "bandwidth…no such field…links, return_links, rtt_ms, duration_s"),
+        (DUMBBELL + "flow: {strat_s: 1}", "flow.strat_s: …no such field…start_s?"),
+        (DUMBBELL + "flow: {links: [0]}", "flow.links: …2…1"),
+        (DUMBBELL + "flow: 3", "flow: …mapping…3"),
+        (DUMBBELL + "cross: [cubic]", "cross[0]: …mapping…'cubic'"),
+        (DUMBBELL + "cross: [{scheme: cubic, count: 0}]", "cross[0].count: …1…0"),
+        (DUMBBELL + "cross: [{scheme: cubic, count: 64}]", "cross: …64…65"),
+        (DUMBBELL + "cross: [{count: 2}]", "cross[0]: …scheme…missing"),
+        (DUMBBELL + "cross: [{scheme: bbr}, {scheme: bbr, start_s: 31}]", "cross[1]: …start…stop"),
+        (DUMBBELL + "cross: [{scheme: bbr, start_s: 1, flow: {}}]", "cross[0]: …start_s…flow"),
+        (DUMBBELL + "windows_s: [[1, 2, 3]]", "windows_s[0]: …2…3"),
+        (DUMBBELL + "windows_s: [[0, 31]]", "windows…episode"),
+        (DUMBBELL + "set: a/b", "set: …'a/b'"),
+        (DUMBBELL + "reward: joy", "reward: …'power'…'friendliness'…'joy'"),
+        (DUMBBELL + "id: other", "id: …other…custom-48mbps-40ms-1bdp-"),
+        (DUMBBELL + "return_links: []", "return_links: …1…0"),
+        (DUMBBELL + "return_links: [{delay_ms: 1}]", "return_links[0].delay_ms: …rtt_ms"),
+        (DUMBBELL.replace("48", "fast"), "links[0].rate_mbps: …number…'fast'"),
+        (DUMBBELL.replace("48", "yes"), "links[0].rate_mbps: …number…True"),
+        (DUMBBELL.replace("48", ".nan"), "links[0].rate_mbps: …finite…nan"),
+        (DUMBBELL.replace("48", "-1"), "links[0]: bandwidth…0.001…10000 Mbps"),
         (
             DUMBBELL.replace("48", "48, rates: [{t_s: 0, rate_mbps: 1}]"),
-            "links[0]: rate_mbps and rates: a link has one",
+            "links[0]: …rate_mbps…rates",
         ),
-        (DUMBBELL.replace("48", "48, rates: [{rate_mbps: 1}]"), "links[0].rates[0]: t_s is missing"),
-        (DUMBBELL.replace("48", "48, rats: 1"), "links[0].rats: there is no such field; did you mean rates?"),
-        (DUMBBELL.replace("48", "48, delay_ms: 1"), "links[0].delay_ms: rtt_ms gives it already"),
-        (DUMBBELL.replace("48", "48, queue_bytes: 3000"), "links[0]: queue_bdp and queue_bytes: a link has one"),
-        (DUMBBELL.replace("48", "48, queue_packets: 1.5"), "links[0].queue_packets: must be a whole number, not 1.5"),
-        (DUMBBELL.replace("48", "48, discipline: red"), "links[0].discipline: must be one of 'tail-drop', 'head-drop'"),
-        (DUMBBELL.replace("48", "48, jitter_reorders: 1"), "links[0].jitter_reorders: must be true or false, not 1"),
-        (DUMBBELL.replace("48", "48, trace: {name: a}"), "links[0].trace: opportunities_ms is missing"),
-        (DUMBBELL.replace("48", "48, trace: 3"), "links[0].trace: must be text, not 3"),
-        (DUMBBELL.replace("rate_mbps: 48, ", ""), "links[0]: queue_bdp: needs a rate or a trace"),
+        (DUMBBELL.replace("48", "48, rates: [{rate_mbps: 1}]"), "links[0].rates[0]: …t_s…missing"),
+        (DUMBBELL.replace("48", "48, rats: 1"), "links[0].rats: …no such field…rates?"),
+        (DUMBBELL.replace("48", "48, delay_ms: 1"), "links[0].delay_ms: …rtt_ms"),
+        (DUMBBELL.replace("48", "48, queue_bytes: 3000"), "links[0]: …queue_bdp…queue_bytes"),
+        (DUMBBELL.replace("48", "48, queue_packets: 1.5"), "links[0].queue_packets: …whole…1.5"),
+        (DUMBBELL.replace("48", "48, discipline: red"), "links[0].discipline: …'tail-drop', 'head-drop'"),
+        (DUMBBELL.replace("48", "48, jitter_reorders: 1"), "links[0].jitter_reorders: …true…false…1"),
+        (DUMBBELL.replace("48", "48, trace: {name: a}"), "links[0].trace: …opportunities_ms…missing"),
+        (DUMBBELL.replace("48", "48, trace: 3"), "links[0].trace: …text…3"),
+        (DUMBBELL.replace("rate_mbps: 48, ", ""), "links[0]: queue_bdp…rate…trace"),
         (
             DUMBBELL.replace("rate_mbps: 48", "trace: nothing.down"),
-            "nothing.down: No such file or directory; the path is",
+            "nothing.down: No such file or directory",
         ),
-        (DUMBBELL.replace("rate_mbps: 48", "trace: network.yaml"), "network.yaml, line 1: expected a time in ms"),
-        (DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 0.001"), "links[0]: the queue must hold at least one packet"),
-        (DUMBBELL.replace("40", "-40"), "links[0]: a delay must be at least 0 and at most 10000 ms"),
-        ("links: [{rate_mbps: 1}, {rate_mbps: 1}]\nrtt_ms: 9\nduration_s: 1", "rtt_ms: is for one link, here are 2"),
+        (DUMBBELL.replace("rate_mbps: 48", "trace: network.yaml"), "network.yaml, line 1: …ms"),
+        (DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 0.001"), "links[0]: …queue…packet"),
+        (DUMBBELL.replace("40", "-40"), "links[0]: …delay…0…10000 ms"),
+        ("links: [{rate_mbps: 1}, {rate_mbps: 1}]\nrtt_ms: 9\nduration_s: 1", "rtt_ms: …one link…2"),
     ],
 )
 def test_errors_name_file_and_place_in_one_line(file: Path, text: str, message: str) -> None:
     with pytest.raises(SageccError) as raised:
         load(file, text)
     assert str(raised.value).startswith(str(file))
-    assert message in str(raised.value)
+    assert re.search(facts(message), str(raised.value))
     assert "\n" not in str(raised.value)
 
 
@@ -214,8 +215,8 @@ def test_errors_name_file_and_place_in_one_line(file: Path, text: str, message: 
     ("text", "message"),
     [
         ('{"set": "a",', "line 1: no JSON"),
-        ('{"set": "a", "set": "b"}', "the key 'set' stands in one object twice"),
-        ('{"links": [{"loss": Infinity}]}', "links[0].loss: must be a finite number, not inf"),
+        ('{"set": "a", "set": "b"}', "'set'…twice"),
+        ('{"links": [{"loss": Infinity}]}', "links[0].loss: …finite…inf"),
         ("[" * 100_000, "cannot be read"),
         ('{"set": 1' + "0" * 5000 + "}", "cannot be read"),
     ],
@@ -223,7 +224,7 @@ def test_errors_name_file_and_place_in_one_line(file: Path, text: str, message: 
 def test_errors_of_json(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SageccError) as raised:
         load(tmp_path / "network.json", text)
-    assert message in str(raised.value)
+    assert re.search(facts(message), str(raised.value))
     assert "\n" not in str(raised.value)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from sagecc.common.errors import SageccError
 from sagecc.schemas.trace_file import read_trace
 from tests.conftest import ROOT
+from tests.helpers.messages import facts
 
 TRACES = ROOT.parent / "shared" / "traces"
 REAL = {
@@ -57,25 +59,25 @@ def test_fractions_of_a_millisecond(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "t: the trace is empty"),
-        ("0\n", "t: the trace must last longer than 0 ms"),
-        ("0\n0\n", "t: the trace must last longer than 0 ms"),
-        ("\n", "line 1: expected a time in ms such as 12, found an empty line"),
-        ("1\n\n2\n", "line 2: expected a time in ms such as 12, found an empty line"),
-        ("1\n2\n\n", "line 3: expected a time in ms such as 12, found an empty line"),
-        ("# made by hand\n1\n", "line 1: expected a time in ms such as 12, found '# made by hand'"),
-        ("1 # first\n", "line 1: expected a time"),
-        (" 1\n", "line 1: expected a time"),
-        ("1\n-2\n", "line 2: expected a time in ms such as 12, found '-2'"),
-        ("1e3\n", "line 1: expected a time"),
-        ("nan\n", "line 1: expected a time"),
-        ("1.\n", "line 1: expected a time"),
-        ("5\n4\n", "line 2: 4 comes after 5: times must not decrease"),
-        ("1 2\n", "line 1: expected a time"),
-        ("9" * 30 + "\n", "line 1: expected a time"),
-        ("90000000\n", "t: trace t: it must last longer than 0 ms, and a day at most"),
-        ("٣\n", "t: not a trace: a trace has one number"),
-        ("\0\n", "line 1: expected a time"),
+        ("", "t: …empty"),
+        ("0\n", "t: …0 ms"),
+        ("0\n0\n", "t: …0 ms"),
+        ("\n", "line 1: …ms…empty"),
+        ("1\n\n2\n", "line 2: …ms…empty"),
+        ("1\n2\n\n", "line 3: …ms…empty"),
+        ("# made by hand\n1\n", "line 1: …ms…'# made by hand'"),
+        ("1 # first\n", "line 1: …time"),
+        (" 1\n", "line 1: …time"),
+        ("1\n-2\n", "line 2: …ms…'-2'"),
+        ("1e3\n", "line 1: …time"),
+        ("nan\n", "line 1: …time"),
+        ("1.\n", "line 1: …time"),
+        ("5\n4\n", "line 2: …4…5"),
+        ("1 2\n", "line 1: …time"),
+        ("9" * 30 + "\n", "line 1: …time"),
+        ("90000000\n", "t: …0 ms…day"),
+        ("٣\n", "t: not a trace"),
+        ("\0\n", "line 1: …time"),
     ],
 )
 def test_bad_traces_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
@@ -84,7 +86,7 @@ def test_bad_traces_name_file_and_line(tmp_path: Path, text: str, message: str) 
     with pytest.raises(SageccError) as raised:
         read_trace(path)
     assert str(path) in str(raised.value)
-    assert message in str(raised.value)
+    assert re.search(facts(message), str(raised.value))
     assert "\n" not in str(raised.value)
 
 
