@@ -11,7 +11,7 @@ import polars as pl
 from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.common.limits import usable_cores
 from sagecc.execution.lab.lockstep import BATCH
-from sagecc.leagues.league import League, Rules, Terms, lab_runner, play, save
+from sagecc.leagues.league import League, PlayOptions, Rules, lab_runner, play, save
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin, sets
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
@@ -94,20 +94,31 @@ def command(
     do pictures and report.html.
     """
     rules = Rules(alpha, margin, friendly_margin)
-    own = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
-    named = parse_schemes(schemes or ("" if preset else "all"))
+    policy_schemes = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
+    others = parse_schemes(schemes or ("" if preset else "all"))
     if preset:
-        given = [name for name in (*named, *own) if name.startswith(POLICY_PREFIX)]
-        named = (*preset_schemes(preset, given), *named)
-    names = dict.fromkeys((*named, *own))
+        all_policies = [name for name in (*others, *policy_schemes) if name.startswith(POLICY_PREFIX)]
+        others = (*preset_schemes(preset, all_policies), *others)
+    names = dict.fromkeys((*others, *policy_schemes))
     environments = profile_environments(profile)
-    terms = Terms(decision_latency, sample)
-    runner = lab_runner(kernel, jobs, seed, batch, terms)
-    league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing, terms)
+    options = PlayOptions(decision_latency, sample)
+    runner = lab_runner(kernel, jobs, seed, batch, options)
+    league = play(
+        profile,
+        environments,
+        tuple(names),
+        raw,
+        out,
+        runner,
+        rules=rules,
+        seed=seed,
+        allow_missing=allow_missing,
+        options=options,
+    )
     save(league, out)
     click.echo(table(league))
     if with_report:
-        # A league is its tables: drawing is loaded by who wants it.
+        # A league is its tables: what draws is imported only where a report is wanted.
         from sagecc.leagues.report.files import write_beside
 
         click.echo(f"report: {write_beside(out, raw)}")
@@ -116,7 +127,7 @@ def command(
 def table(league: League) -> str:
     """Return the standings as text: rank, scheme, and each set's winning rate with its 95 % interval.
 
-    Below them, the ranks by the paper's other rules, and what was lost without being played.
+    Below them, the ranks by the paper's other rules, and the windows lost without being played.
     """
     names = sets(league.standings)
     width = max(6, *(len(s) for s in league.schemes))
@@ -128,7 +139,7 @@ def table(league: League) -> str:
 
 
 def _ranks(league: League, width: int) -> list[str]:
-    """Return the ranks over all sets by each combination of alpha and margin, one column a combination."""
+    """Return the ranks over all sets, one column per combination of alpha and margin."""
     rows = league.robustness.select("alpha", "margin", "scheme", "overall").unique().iter_rows()
     ranks = {(alpha, margin, scheme): rank for alpha, margin, scheme, rank in rows}
     combinations = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
@@ -143,8 +154,8 @@ def _ranks(league: League, width: int) -> list[str]:
 def _lost(league: League) -> list[str]:
     lines = []
     for scheme, ids in league.missing.items():
-        why = league.failures.get((ids[0], scheme), "there is no episode")
-        lines.append(f"lost unplayed: {scheme} in {len(ids)} environments, such as {ids[0]}: {why}")
+        reason = league.failures.get((ids[0], scheme), "there is no episode")
+        lines.append(f"lost unplayed: {scheme} in {len(ids)} environments, such as {ids[0]}: {reason}")
     silent = league.wins.filter(pl.col("status") == "silent").group_by("scheme").agg(count=pl.len()).sort("scheme")
     lines += [f"lost with nothing delivered: {scheme} in {count} windows" for scheme, count in silent.iter_rows()]
     return lines

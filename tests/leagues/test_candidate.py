@@ -10,7 +10,7 @@ ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
 
 
-class Lab:
+class StubCollector:
     """Stands in for collector and lab: notes what was collected and who played."""
 
     def __init__(self):
@@ -30,7 +30,7 @@ class Lab:
 
 @pytest.fixture
 def lab(monkeypatch):
-    lab = Lab()
+    lab = StubCollector()
     monkeypatch.setattr(sagecc.leagues.candidate, "collect", lab.collect)
     monkeypatch.setattr(sagecc.leagues.candidate, "lab_runner", lab.runner)
     monkeypatch.setattr(sagecc.leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)

@@ -57,10 +57,10 @@ def episode(folders, environment, scheme):
 def test_a_trajectory_s_vectors_are_those_of_the_pool(folders, pool):
     for environment in ENVIRONMENTS:
         own = episode(folders, environment, "vegas")
-        begin, end = pool.rows_of(own.id)
+        begin, end = pool.episode_rows(own.id)
         rows = pool_rows(read_rows(own), Windows())
         assert rows.shape == (end - begin, STATE + 1)
-        along = pool.space.along(rows)
+        along = pool.space.sequence_vectors(rows)
         assert np.array_equal(along, pool.vectors(np.arange(begin, end - 1)))
         assert np.linalg.norm(along, axis=1) == pytest.approx(1, abs=1e-6)
 
@@ -113,14 +113,14 @@ def brute_force(pool, found):
     """Every pair's cosine distance, by the definition, in double precision."""
     rows = pool.sample(10**9, 0)
     pairs = 1 - found.vectors.astype(float) @ pool.vectors(rows).astype(float).T
-    if found.own:
-        pairs[:, (rows >= found.own[0]) & (rows < found.own[1])] = np.inf
+    if found.own_rows:
+        pairs[:, (rows >= found.own_rows[0]) & (rows < found.own_rows[1])] = np.inf
     return pairs
 
 
 def test_distance_is_the_smallest_of_all_pairs(folders, pool):
     own = query(pool, episode(folders, *LAB))
-    assert own.own == pool.rows_of(f"{LAB[0].id}.cubic.0")
+    assert own.own_rows == pool.episode_rows(f"{LAB[0].id}.cubic.0")
     table = distances(pool, [own], exact_in_pool(pool))
     assert dict(table.schema) == DISTANCE_SCHEMA
     assert table["distance"].to_numpy() == pytest.approx(brute_force(pool, own).min(axis=1), abs=1e-6)

@@ -9,7 +9,7 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.helpers.league_episodes import rows, set_one, set_two, write
-from tests.leagues.test_league import Lab
+from tests.leagues.test_league import StubLab
 
 ENVIRONMENTS = (set_one(12), set_two(12))
 
@@ -19,7 +19,7 @@ def league(tmp_path, monkeypatch):
     """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
-    monkeypatch.setattr(league_command, "lab_runner", lambda *_: Lab())
+    monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     for name in ("sage", "bc"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "weights").write_text(name)
