@@ -79,7 +79,7 @@ def trajectories(pool: PoolTransitions, raw: Path, kernel: Path, thin: int) -> l
     """Run the policy and find the others'."""
     environment = set_one(*STEP_UP)
     run = run_episode(kernel, environment, POLICY, 0, policy_controller(POLICY), drive=policy_drive(POLICY)).rows
-    vectors = pool.space.along(pool_rows(run, pool.windows))[::thin]
+    vectors = pool.space.sequence_vectors(pool_rows(run, pool.windows))[::thin]
     t_s = run["t_s"].to_numpy()[: run.num_rows - 2 : thin]
     found = find_episodes([raw], [environment], SCHEMES)
     return [

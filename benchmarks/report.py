@@ -9,7 +9,7 @@ from benchmarks.machine import CpuTime, save
 from sagecc.common.errors import SageccError
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
-from sagecc.leagues.report.series import MOST_TRAJECTORIES
+from sagecc.leagues.report.series import MAX_TRAJECTORIES
 
 LEAGUES = (
     ("small", Path("leagues/results"), Path("datasets/raw"), Path("leagues/analysis")),
@@ -26,7 +26,7 @@ def main() -> None:
     for profile, league, raw, analysis in LEAGUES:
         if not (league / "league.json").exists():
             raise SageccError(f"no league in {league}: 'make repro' and 'make grid-league' play what is measured here")
-        for most in (MOST_TRAJECTORIES, EVERY):
+        for most in (MAX_TRAJECTORIES, EVERY):
             begun = CpuTime.now()
             contents = load(league, raw, analysis)
             page = render(contents, trajectories=most)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that `sagecc distance`, `similarity` and `tsne` leave: a table, and what is to be known of it as JSON."""
+"""The files that `sagecc distance`, `similarity` and `tsne` write: a table, and its summary as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ ANALYSIS_VERSION = "1.0"
 
 
 def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object]) -> None:
-    """Write out/name.parquet and .json, each whole or not at all."""
+    """Write out/name.parquet and .json, each whole or not at all.
+
+    Args:
+        out: folder, made where there is none.
+        name: the files' stem.
+        table: the .parquet file's content.
+        summary: the .json file's content, less its version.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with write_atomically(out / f"{name}.parquet") as beside:
         table.write_parquet(beside, compression="zstd", metadata={"sagecc.analysis_version": ANALYSIS_VERSION})

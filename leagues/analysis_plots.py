@@ -15,17 +15,21 @@ from sagecc.leagues.plots import POLICY, SHADE, label, style
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2933", "#8c6d1f")
-"""Okabe and Ito's less the policies' own, and a brown."""
+"""Colours of other schemes: Okabe and Ito's less that of policies, and a brown."""
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>hd"
-MIDDLE = 0.6
-"""Of a heat map's range: from here on text on it is dark."""
+DARK_TEXT_FROM = 0.6
+"""Share of a heat map's range from which text on it is dark."""
 
 
 def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
-    """Draw the CDF of Distance, one panel an environment, one curve a scheme (leagues.distance.DISTANCE_SCHEMA).
+    """Draw the CDF of Distance, one panel per environment, one curve per scheme.
 
-    titles: the panels', by environment id. The axis is linear up to a thousandth and logarithmic beyond.
+    The axis is linear up to a thousandth and logarithmic beyond.
+
+    Args:
+        table: of leagues.distance.DISTANCE_SCHEMA.
+        titles: the panels', by environment id.
     """
     environments = table["environment_id"].unique(maintain_order=True).to_list()
     schemes = table["scheme"].unique(maintain_order=True).to_list()
@@ -51,9 +55,13 @@ def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
 
 
 def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
-    """Draw similarity as heat maps, a row an environment, a column a scheme (leagues.similarity.SIMILARITY_SCHEMA).
+    """Draw similarity as heat maps, one row per environment, one column per scheme.
 
     Above at the same tick (the paper's Fig. 13), below to the nearest transition. The largest of a row is in bold.
+
+    Args:
+        table: of leagues.similarity.SIMILARITY_SCHEMA.
+        titles: the rows', by environment id.
     """
     environments = table["environment_id"].unique(maintain_order=True).to_list()
     others = table["other"].unique(maintain_order=True).to_list()
@@ -74,7 +82,7 @@ def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
                 value = grid[y, x]
                 if np.isnan(value):
                     continue
-                dark = (value - low) / (high - low) > MIDDLE
+                dark = (value - low) / (high - low) > DARK_TEXT_FROM
                 best = value == np.nanmax(grid[y])
                 axes.text(
                     x,
@@ -97,10 +105,13 @@ def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
     return figure
 
 
-def map_figure(table: pl.DataFrame, titles: Mapping[str, str], apart: Mapping[str, float]) -> Figure:
-    """Draw the maps of last hidden layers, one panel a policy (leagues.hidden.MAP_SCHEMA).
+def map_figure(table: pl.DataFrame, titles: Mapping[str, str], same_network: Mapping[str, float]) -> Figure:
+    """Draw the maps of last hidden layers, one panel per policy.
 
-    titles: the legend's, by environment id. apart: by policy, as leagues.hidden.draw_map has it.
+    Args:
+        table: of leagues.hidden.MAP_SCHEMA.
+        titles: the legend's, by environment id.
+        same_network: by policy, the share of neighbours from the same network (`apart` of leagues.hidden.draw_map).
     """
     policies = table["policy"].unique(maintain_order=True).to_list()
     environments = table["environment_id"].unique(maintain_order=True).to_list()
@@ -121,7 +132,7 @@ def map_figure(table: pl.DataFrame, titles: Mapping[str, str], apart: Mapping[st
                     marker=MARKS[i % len(MARKS)],
                     label=titles[environment],
                 )
-            axes.set_title(f"{label(policy)}: {apart[policy]:.0%} of neighbours from the same network")
+            axes.set_title(f"{label(policy)}: {same_network[policy]:.0%} of neighbours from the same network")
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(True)
@@ -132,12 +143,12 @@ def map_figure(table: pl.DataFrame, titles: Mapping[str, str], apart: Mapping[st
 
 
 def _line(schemes: Sequence[str], i: int) -> dict[str, object]:
-    """Return how a curve is drawn: policies in their colour, others in the rest's; lines differ in pattern too."""
+    """Return how a curve is drawn: policies in their colour, others in OTHERS; lines differ in pattern too."""
     policy = schemes[i].startswith(POLICY_PREFIX)
-    alike = [s for s in schemes if s.startswith(POLICY_PREFIX) == policy]
-    at = alike.index(schemes[i])
-    colour = POLICY if policy else OTHERS[at % len(OTHERS)]
-    return {"color": colour, "linestyle": LINES[at % len(LINES)], "linewidth": 2.2 if policy else 1.5}
+    same_kind = [s for s in schemes if s.startswith(POLICY_PREFIX) == policy]
+    index = same_kind.index(schemes[i])
+    colour = POLICY if policy else OTHERS[index % len(OTHERS)]
+    return {"color": colour, "linestyle": LINES[index % len(LINES)], "linewidth": 2.2 if policy else 1.5}
 
 
 def _number(value: object) -> float:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: for `sagecc train --evaluate-every` alone, which no stage gives.
-"""A small league for a policy that still trains: its winning rates over training time (Fig. 7 of the Sage paper)."""
+"""A small league for a policy in training: its winning rates over training time (Fig. 7 of the Sage paper)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ MEAN_RATE = "winning_rate"
 
 
 class CandidateLeague:
-    """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score.
-
-    profile: of collector.run.grid. schemes: the heuristics. kernel: the built kernel. heuristics: where their
-    trajectories lie, once `prepare` has collected them. out: where the policy's lie, of the last one that played. jobs:
-    processes that run episodes.
-    """
+    """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score."""
 
     def __init__(
         self, profile: str, schemes: Sequence[str], kernel: Path, heuristics: Path, out: Path, jobs: int
     ) -> None:
-        """Raises SageccError for an unknown profile and where there is no kernel."""
+        """Look up the environments and the kernel; `prepare` collects, a call plays.
+
+        Args:
+            profile: of collector.run.grid.
+            schemes: the heuristics.
+            kernel: the lab's kernel.
+            heuristics: folder of the heuristics' trajectories.
+            out: folder of the trajectories of the last policy that played.
+            jobs: processes that run episodes.
+
+        Raises:
+            SageccError: the profile is unknown, or there is no kernel.
+        """
         self._profile, self._schemes, self._kernel = profile, tuple(schemes), kernel
         self._raw, self._out, self._jobs = heuristics, out, jobs
         self._environments = profile_environments(profile)
@@ -39,20 +46,24 @@ class CandidateLeague:
 
     @property
     def identity(self) -> str:
-        """What decides a policy's winning rates beside the policy: environments, schemes, lab, rules."""
+        """What decides winning rates beside the policy: environments, schemes, lab, rules."""
         environments = ",".join(e.id for e in self._environments)
         return f"league {environments} {','.join(self._schemes)} {self._lab} {Rules()}"
 
     def prepare(self) -> None:
-        """Collect what there is not yet of the heuristics' trajectories; of several processes one does, others wait."""
+        """Collect the heuristics' trajectories that are missing; of several processes one does, the others wait."""
         self._raw.mkdir(parents=True, exist_ok=True)
         with locked(self._raw / ".lock", wait_s=math.inf):
             collect(self._environments, self._schemes, self._raw, self._kernel, local(self._jobs))
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:
-        """Return the winning rate of the policy in folder `policy` over all sets (their mean) and in each, 0 to 1.
+        """Return a policy's winning rates, 0 to 1: over all sets (their mean) and in each.
 
         Finished episodes of the same policy are not run again.
+
+        Args:
+            policy: the artefact's folder.
+            step: of the training; not used.
         """
         scheme = f"{POLICY_PREFIX}{policy}"
         runner = lab_runner(self._kernel, self._jobs)

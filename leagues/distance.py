@@ -3,8 +3,8 @@
 
 The Distance of a transition is the smallest cosine distance 1 - u.v / (|u| |v|) to any transition of the pool. Where
 the trajectory is itself in the pool, it is compared with the pool without it. Three searches find the nearest: all of
-a seeded sample, all of the pool, and a compressed index of the pool (leagues.neighbours). The first can only find a
-distance too large, for want of the nearest; the second is exact; the third may miss it too, but the distance that it
+a seeded sample, all of the pool, and a compressed index of the pool (leagues.neighbours). The first may miss the
+nearest, so that its distance is too large; the second is exact; the third may miss it too, but the distance that it
 reports is that to a transition of the pool, not to a compressed one.
 """
 
@@ -32,38 +32,41 @@ DISTANCE_SCHEMA = {
     "neighbour_episode": pl.String,
     "neighbour_step": pl.Int64,
 }
-"""One row a transition: when it began, its Distance, and the pool's transition that is nearest."""
+"""One row per transition: when it began, its Distance, and the nearest transition of the pool."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.65, 0.75, 0.95, 1.0)
 
 PRODUCT_ROWS = 4096
-"""Of the pool, multiplied with a trajectory at a time: the products stay in the cache."""
+"""Rows of the pool multiplied with a trajectory at a time: the products stay in the cache."""
 
 NONE = -1
-"""In place of a row: nothing is near, for there is nothing else in the pool."""
+"""In place of a row: there is no other transition in the pool."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Transitions of one trajectory: unit vectors [n, 139], when each began [n], the pool's rows that are its own."""
+    """Transitions of one trajectory."""
 
     set: str
     environment_id: str
     scheme: str
     t_s: npt.NDArray[np.float64]
+    """When each began [n]."""
     vectors: Floats
-    own: tuple[int, int] | None = None
+    """Unit vectors [n, 139]."""
+    own_rows: tuple[int, int] | None = None
+    """The trajectory's own rows in the pool, the first and the one after the last; None where it is not in it."""
 
 
 class Search(Protocol):
     """Finds the nearest of the pool's transitions."""
 
     def __call__(self, queries: Sequence[Query]) -> list[Ints]:
-        """Return for each query the row [n] of the transition nearest to each of its own, NONE where there is none."""
+        """Return for each query the row of the pool's transition nearest to each of its own [n], or NONE."""
 
 
 def exact_in_sample(pool: PoolTransitions, count: int, seed: int) -> Search:
-    """Return the search through so many transitions drawn from the pool."""
+    """Return the search through `count` transitions drawn from the pool by a seed."""
 
     def search(queries: Sequence[Query]) -> list[Ints]:
         rows = pool.sample(count, seed)
@@ -74,7 +77,7 @@ def exact_in_sample(pool: PoolTransitions, count: int, seed: int) -> Search:
 
 
 def exact_in_pool(pool: PoolTransitions) -> Search:
-    """Return the search through the whole pool; its memory is that of a block of rows."""
+    """Return the search through the whole pool; it holds one block of rows at a time."""
 
     def search(queries: Sequence[Query]) -> list[Ints]:
         return nearest(queries, pool.blocks(), pool.count)
@@ -83,39 +86,53 @@ def exact_in_pool(pool: PoolTransitions) -> Search:
 
 
 def nearest(queries: Sequence[Query], blocks: Iterable[tuple[Ints, Floats]], count: int) -> list[Ints]:
-    """Compare every query with `count` vectors that come in blocks of (rows [m], vectors [m, 139])."""
-    best = [np.full(len(query.vectors), -np.inf, np.float32) for query in queries]
-    found = [np.full(len(query.vectors), NONE, np.int64) for query in queries]
+    """Compare every query with the pool's transitions, except its own.
+
+    Args:
+        queries: of unit vectors.
+        blocks: the pool's transitions as (rows [m], vectors [m, 139]).
+        count: their number in all, for the progress bar.
+
+    Returns:
+        For each query the row nearest to each of its transitions [n], or NONE.
+    """
+    similarities = [np.full(len(query.vectors), -np.inf, np.float32) for query in queries]
+    nearest_rows = [np.full(len(query.vectors), NONE, np.int64) for query in queries]
     with tqdm(total=count, desc="distance", unit=" transitions", unit_scale=True, disable=None, leave=False) as bar:
         for rows, vectors in blocks:
-            for query, similarity, at in zip(queries, best, found, strict=True):
+            for query, similarity, nearest_row in zip(queries, similarities, nearest_rows, strict=True):
                 others = np.ones(len(rows), np.bool_)
-                if query.own:
-                    others = (rows < query.own[0]) | (rows >= query.own[1])
+                if query.own_rows:
+                    others = (rows < query.own_rows[0]) | (rows >= query.own_rows[1])
                 if not others.any():
                     continue
-                among, where = (vectors, rows) if others.all() else (vectors[others], rows[others])
-                for begin in range(0, len(among), PRODUCT_ROWS):
-                    products = query.vectors @ among[begin : begin + PRODUCT_ROWS].T
-                    which = products.argmax(axis=1)
-                    near = products[np.arange(len(which)), which]
-                    nearer = near > similarity
-                    similarity[nearer], at[nearer] = near[nearer], where[begin + which[nearer]]
+                other_vectors, other_rows = (vectors, rows) if others.all() else (vectors[others], rows[others])
+                for begin in range(0, len(other_vectors), PRODUCT_ROWS):
+                    products = query.vectors @ other_vectors[begin : begin + PRODUCT_ROWS].T
+                    largest = products.argmax(axis=1)
+                    product = products[np.arange(len(largest)), largest]
+                    nearer = product > similarity
+                    similarity[nearer] = product[nearer]
+                    nearest_row[nearer] = other_rows[begin + largest[nearer]]
             bar.update(len(rows))
-    return found
+    return nearest_rows
 
 
 def distances(pool: PoolTransitions, queries: Sequence[Query], search: Search) -> pl.DataFrame:
-    """Return every query's transitions with their Distances (DISTANCE_SCHEMA), in the order given.
+    """Return every query's transitions with their Distances, in the order given.
 
-    The distance to what the search found is calculated in double precision, so it does not depend on how it was found.
+    The distance to the row that the search found is calculated in double precision, so that it does not depend on the
+    search.
+
+    Returns:
+        A table of DISTANCE_SCHEMA.
     """
     tables = []
     for query, rows in zip(queries, search(queries), strict=True):
         known = rows != NONE
         distance = np.full(len(rows), np.inf)
         distance[known] = cosine_distance(query.vectors[known], pool.vectors(rows[known]))
-        episodes, schemes, steps = pool.whereabouts(rows)
+        episodes, schemes, steps = pool.origins(rows)
         tables.append(
             pl.DataFrame(
                 {
@@ -135,7 +152,7 @@ def distances(pool: PoolTransitions, queries: Sequence[Query], search: Search) -
 
 
 def cosine_distance(u: Floats, v: Floats) -> npt.NDArray[np.float64]:
-    """1 - u.v / (|u| |v|), row by row [n, d]; 1 where a vector has length 0. At least 0, however it is rounded."""
+    """Return 1 - u.v / (|u| |v|) of each row of [n, d]; 1 where a vector has length 0, never below 0 by rounding."""
     a, b = u.astype(np.float64), v.astype(np.float64)
     length = np.sqrt(np.einsum("nd,nd->n", a, a) * np.einsum("nd,nd->n", b, b))
     product = np.einsum("nd,nd->n", a, b)
@@ -143,7 +160,7 @@ def cosine_distance(u: Floats, v: Floats) -> npt.NDArray[np.float64]:
 
 
 def summary(table: pl.DataFrame) -> list[Mapping[str, object]]:
-    """Return a trajectory's quantiles of Distance, mean, and which schemes its neighbours belong to (shares)."""
+    """Return for each trajectory the mean and quantiles of Distance, and its neighbours' shares by scheme."""
     rows: list[Mapping[str, object]] = []
     for (environment, scheme), part in table.group_by("environment_id", "scheme", maintain_order=True):
         shares = (

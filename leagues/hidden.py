@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy's last hidden layer makes of networks, as a map (section 7.4 and Fig. 16 of the Sage paper)."""
+"""A policy's last hidden layer in different networks, as a map (section 7.4 and Fig. 16 of the Sage paper)."""
 
 from __future__ import annotations
 
@@ -35,66 +35,75 @@ MAP_SCHEMA = {
     "x": pl.Float64,
     "y": pl.Float64,
 }
-"""One row a decision: where t-SNE puts it. Only nearness has a meaning, neither axes nor places."""
+"""One row per decision: its coordinates by t-SNE. Only nearness has a meaning, neither axes nor positions."""
 
 PERPLEXITY = 30.0
 NEIGHBOURS = 10
-"""Of a point, to tell how well a layer keeps environments apart."""
+"""Neighbours of a point that tell how well a layer keeps environments apart."""
 
 HEAD = "head.logits.w"
-"""The weight that the last hidden layer's output meets first."""
+"""The first weight that the last hidden layer's output is multiplied with."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A policy's last hidden layer along one trajectory: when it decided [n], and what it saw there [n, width]."""
+class HiddenLayer:
+    """A policy's last hidden layer along one trajectory."""
 
     set: str
     environment_id: str
     t_s: npt.NDArray[np.float64]
+    """When the policy decided [n]."""
     values: Floats
+    """The layer's output at each decision [n, width]."""
 
 
-class _Tap(ExactOps):
-    """The policy's arithmetic, which keeps what goes into its head."""
+class _RecordingOps(ExactOps):
+    """The policy's arithmetic, which records the input of its head."""
 
     def __init__(self, head: Floats) -> None:
         super().__init__()
         self._head = head
-        self.seen: list[Floats] = []
+        self.recorded: list[Floats] = []
 
     def linear(self, x: Any, w: Floats, b: Floats) -> Any:
-        """X w + b."""
+        """Return x w + b."""
         if w is self._head:
-            self.seen.append(np.array(x[0]))
+            self.recorded.append(np.array(x[0]))
         return super().linear(x, w, b)
 
 
 def last_hidden(policy: Path, raw: pa.Table) -> tuple[npt.NDArray[np.float64], Floats, npt.NDArray[np.int64]]:
-    """Let a policy decide anew along a trajectory of its own.
+    """Replay a policy's decisions along a trajectory that it drove.
 
-    raw: the rows that it drove (schemas.raw.RAW_SCHEMA). Returns when it decided [n], its last hidden layer there
-    [n, width], and the window that it asks for at each raw row.
-    Raises SageccError for a policy whose network is of another kind than Sage's.
+    Args:
+        policy: the artefact's folder.
+        raw: the trajectory's rows (schemas.raw.RAW_SCHEMA).
+
+    Returns:
+        When it decided [n], its last hidden layer at each decision [n, width], and the window (packets) that it asks
+        for at each raw row.
+
+    Raises:
+        SageccError: the policy's network is of another kind than Sage's.
     """
     artefact = PolicyArtefact.load(policy)
     if not isinstance(artefact.sizes, NetworkSizes):
         raise SageccError(
             f"policy {policy} has a network of kind '{artefact.sizes.kind}': only Sage's has such a layer"
         )
-    tap = _Tap(artefact.weights[HEAD])
+    ops = _RecordingOps(artefact.weights[HEAD])
 
     def step(observation: Floats, hidden: Floats) -> Any:
-        return artefact.sizes.forward(artefact.weights, tap, scaled(artefact.scaling, observation), hidden)
+        return artefact.sizes.forward(artefact.weights, ops, scaled(artefact.scaling, observation), hidden)
 
     agent = PolicyAgent(artefact, step=step)
     times, windows = [], np.zeros(raw.num_rows, np.int64)
     for row, sample in enumerate(_samples(raw)):
-        before = len(tap.seen)
+        decisions = len(ops.recorded)
         windows[row], _ = agent(sample)
-        if len(tap.seen) > before:
+        if len(ops.recorded) > decisions:
             times.append(float(sample["t_s"]))
-    return np.array(times), np.array(tap.seen, np.float32), windows
+    return np.array(times), np.array(ops.recorded, np.float32), windows
 
 
 def _samples(raw: pa.Table) -> npt.NDArray[np.void]:
@@ -106,43 +115,54 @@ def _samples(raw: pa.Table) -> npt.NDArray[np.void]:
     return samples
 
 
-def draw_map(policy: str, layers: list[Layer], points: int, seed: int) -> tuple[pl.DataFrame, Mapping[str, object]]:
-    """Lay out a policy's layers by t-SNE: MAP_SCHEMA, and what is to be known of the map.
+def draw_map(
+    policy: str, layers: list[HiddenLayer], points: int, seed: int
+) -> tuple[pl.DataFrame, Mapping[str, object]]:
+    """Lay out a policy's layers by t-SNE.
 
-    points: of each trajectory, spread evenly over it. `apart` is the share of a point's NEIGHBOURS nearest in the layer
-    itself (not on the map) that are of its environment; `by_chance` is what an arbitrary layer would have.
-    Raises SageccError for fewer than two points in all.
+    Args:
+        policy: its name in the table and the summary.
+        layers: one per trajectory.
+        points: of each trajectory, spread evenly over it.
+        seed: of t-SNE.
+
+    Returns:
+        A table of MAP_SCHEMA and the map's summary. There, `apart` is the share of a point's NEIGHBOURS nearest in the
+        layer itself (not on the map) that are of its environment; `by_chance` is that of an arbitrary layer.
+
+    Raises:
+        SageccError: there are fewer than two points in all.
     """
-    thin = [np.unique(np.linspace(0, len(layer.t_s) - 1, min(points, len(layer.t_s))).astype(int)) for layer in layers]
-    values = np.concatenate([layer.values[at] for layer, at in zip(layers, thin, strict=True)])
-    of = np.repeat(np.arange(len(layers)), [len(at) for at in thin])
+    kept = [np.unique(np.linspace(0, len(layer.t_s) - 1, min(points, len(layer.t_s))).astype(int)) for layer in layers]
+    values = np.concatenate([layer.values[rows] for layer, rows in zip(layers, kept, strict=True)])
+    layer_of = np.repeat(np.arange(len(layers)), [len(rows) for rows in kept])
     if len(values) < 2:
         raise SageccError(f"{policy}: {len(values)} decisions make no map")
     perplexity = min(PERPLEXITY, (len(values) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="pca" if len(values) > 2 else "random", random_state=seed)
     with threadpool_limits(1):  # threads would add up in any order, and thousands of short steps make them wait
-        places = tsne.fit_transform(values).astype(np.float64)
+        positions = tsne.fit_transform(values).astype(np.float64)
     count = min(NEIGHBOURS, len(values) - 1)
     _, near = NearestNeighbors(n_neighbors=count + 1).fit(values).kneighbors(values)
-    others = np.array([row[row != i][:count] for i, row in enumerate(near)])
-    sizes = np.bincount(of, minlength=len(layers))
+    neighbours = np.array([row[row != i][:count] for i, row in enumerate(near)])
+    sizes = np.bincount(layer_of, minlength=len(layers))
     table = pl.DataFrame(
         {
-            "policy": [policy] * len(of),
-            "set": [layers[i].set for i in of],
-            "environment_id": [layers[i].environment_id for i in of],
-            "t_s": np.concatenate([layer.t_s[at] for layer, at in zip(layers, thin, strict=True)]),
-            "x": places[:, 0],
-            "y": places[:, 1],
+            "policy": [policy] * len(layer_of),
+            "set": [layers[i].set for i in layer_of],
+            "environment_id": [layers[i].environment_id for i in layer_of],
+            "t_s": np.concatenate([layer.t_s[rows] for layer, rows in zip(layers, kept, strict=True)]),
+            "x": positions[:, 0],
+            "y": positions[:, 1],
         },
         schema=MAP_SCHEMA,
     )
     return table, {
         "policy": policy,
-        "points": len(of),
+        "points": len(layer_of),
         "width": values.shape[1],
         "perplexity": perplexity,
         "divergence": float(tsne.kl_divergence_),
-        "apart": float((of[others] == of[:, None]).mean()),
-        "by_chance": float((sizes * (sizes - 1)).sum() / (len(of) * (len(of) - 1))),
+        "apart": float((layer_of[neighbours] == layer_of[:, None]).mean()),
+        "by_chance": float((sizes * (sizes - 1)).sum() / (len(layer_of) * (len(layer_of) - 1))),
     }

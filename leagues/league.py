@@ -22,13 +22,13 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
 from sagecc.execution.lab.controllers import policy_controller, policy_drive
 from sagecc.execution.lab.lockstep import BATCH, lockstep
-from sagecc.leagues.scores import Episode, find_episodes, score
+from sagecc.leagues.scores import StoredEpisode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
     CONFIDENCE,
     FriendlyMargin,
     breakdown,
-    lost,
+    lost_windows,
     mark_winners,
     missing,
     overall,
@@ -46,16 +46,19 @@ LEAGUE_VERSION = "1.2"
 POLICIES_FILE = "policies.json"
 
 RunPolicies = Callable[[Sequence[Environment], Sequence[str], Path], None]
-"""Runs policies in environments and leaves their trajectories in a folder (`lab_runner`)."""
+"""Runs policies in environments and writes their trajectories into a folder (`lab_runner`)."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a league is scored: S_p = r^alpha / d, the winning margin, and the margin's meaning for friendliness."""
+    """How a league is scored (leagues.scores.score, leagues.standings.mark_winners)."""
 
     alpha: float = 2.0
+    """Weight of throughput in S_p = r^alpha / d."""
     margin: float = 0.1
+    """By how much a winner's score may be worse than the best."""
     friendly_margin: FriendlyMargin = "rate"
+    """What the margin is applied to where the score is friendliness."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 10:
@@ -65,18 +68,16 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How policies play in the lab.
-
-    latency_ms: from a sample to when the answer takes effect, for a host that is slow (0 to 1000). sample: actions are
-    drawn from a policy's mixture, by each episode's own seed; else they are the mixture's mean.
-    """
+class PlayOptions:
+    """How policies play in the lab."""
 
     latency_ms: float = 0.0
+    """From a sample to when its action takes effect, 0 to 1000: that of a slow host."""
     sample: bool = False
+    """Draw actions from a policy's mixture, by each episode's own seed, instead of taking the mixture's mean."""
 
     def __post_init__(self) -> None:
-        Drive(latency_us=self.latency_us)  # raises where the lab does not know such a latency
+        Drive(latency_us=self.latency_us)  # raises where the latency is out of range
 
     @property
     def latency_us(self) -> int:
@@ -84,35 +85,39 @@ class Terms:
         return round(self.latency_ms * 1000)
 
     def identify(self, sha256: str) -> str:
-        """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these terms."""
-        late = f" late by {self.latency_us} us" if self.latency_us else ""
-        return f"{sha256}{late}{' sampled' if self.sample else ''}"
+        """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these options."""
+        latency = f" late by {self.latency_us} us" if self.latency_us else ""
+        return f"{sha256}{latency}{' sampled' if self.sample else ''}"
 
 
 @dataclass(frozen=True)
 class League:
-    """A league that has been played.
-
-    wins: leagues.standings.mark_winners' table; standings: one row a set and a scheme; ranking: over all sets;
-    robustness: the standings by other rules; missing: environments without an episode, by scheme; failures: why a
-    policy's episode failed, by environment and scheme; kernel: its identity (collector.kernel.identity);
-    policies: SHA-256 of each policy's files; terms: how they played.
-    """
+    """A league that has been played."""
 
     profile: str
     rules: Rules
     environments: tuple[Environment, ...]
     schemes: tuple[str, ...]
-    episodes: Mapping[tuple[str, str], Episode]
+    episodes: Mapping[tuple[str, str], StoredEpisode]
+    """By (environment id, scheme)."""
     wins: pl.DataFrame
+    """The table of leagues.standings.mark_winners."""
     standings: pl.DataFrame
+    """One row per set and scheme (leagues.standings.standings)."""
     ranking: pl.DataFrame
+    """Over all sets (leagues.standings.overall)."""
     robustness: pl.DataFrame
+    """The standings by other rules (leagues.standings.robustness)."""
     missing: Mapping[str, list[str]]
+    """Ids of environments without an episode, by scheme."""
     failures: Mapping[tuple[str, str], str]
+    """Why a policy's episode failed, by (environment id, scheme)."""
     kernel: str
+    """The kernel's identity (collector.kernel.identity)."""
     policies: Mapping[str, str]
-    terms: Terms = Terms()
+    """SHA-256 of each policy's files."""
+    options: PlayOptions = PlayOptions()
+    """How the policies played."""
 
 
 def play(
@@ -122,17 +127,41 @@ def play(
     raw: Path,
     out: Path,
     run_policies: RunPolicies,
+    *,
     rules: Rules = Rules(),
     seed: int = 0,
     allow_missing: bool = False,
-    terms: Terms = Terms(),
+    options: PlayOptions = PlayOptions(),
 ) -> League:
-    """Play a league: heuristics' trajectories come from `raw`, those of policies from the lab, kept in out/raw.
+    """Play a league. A policy whose episode fails loses there and is listed.
 
-    A policy whose episode fails loses there and is listed. allow_missing: so does a heuristic without an episode; else
-    that is a SageccError, as are schemes that ran on different kernels.
+    Args:
+        profile: the environments' name in the results and in advice.
+        environments: where the schemes play.
+        schemes: heuristics and policies (`policy:PATH`).
+        raw: folder of the heuristics' trajectories.
+        out: folder of the league; policies' trajectories are kept in out/raw.
+        run_policies: runs policies whose trajectories are not kept yet (`lab_runner`).
+        rules: how to score.
+        seed: of the episodes to score.
+        allow_missing: let a heuristic without an episode lose there, instead of raising.
+        options: how `run_policies` lets the policies play.
+
+    Raises:
+        SageccError: an episode of a heuristic is missing, or schemes ran on different kernels.
+        EpisodesFailedError: all episodes of a policy failed.
     """
-    gathered = gather(profile, environments, schemes, raw, out, run_policies, seed, allow_missing, terms)
+    gathered = gather(
+        profile,
+        environments,
+        schemes,
+        raw,
+        out,
+        run_policies,
+        seed=seed,
+        allow_missing=allow_missing,
+        options=options,
+    )
     scores = score(environments, schemes, gathered.episodes, rules.alpha)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
@@ -150,18 +179,22 @@ def play(
         failures=gathered.failures,
         kernel=gathered.kernel,
         policies=gathered.policies,
-        terms=terms,
+        options=options,
     )
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Episodes by (environment id, scheme), failures of policies' by the same, their kernel, the policies' SHA-256."""
+    """All episodes of a league."""
 
-    episodes: Mapping[tuple[str, str], Episode]
+    episodes: Mapping[tuple[str, str], StoredEpisode]
+    """By (environment id, scheme)."""
     failures: Mapping[tuple[str, str], str]
+    """Why a policy's episode failed, by (environment id, scheme)."""
     kernel: str
+    """The identity of the kernel of all of them."""
     policies: Mapping[str, str]
+    """SHA-256 of each policy's files."""
 
 
 def gather(
@@ -171,9 +204,10 @@ def gather(
     raw: Path,
     out: Path,
     run_policies: RunPolicies,
+    *,
     seed: int = 0,
     allow_missing: bool = False,
-    terms: Terms = Terms(),
+    options: PlayOptions = PlayOptions(),
 ) -> Gathered:
     """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
     if not environments or not schemes:
@@ -182,13 +216,13 @@ def gather(
     policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
     episodes = find_episodes([raw], environments, heuristics, seed)
     if not allow_missing:
-        _demand(episodes, environments, heuristics, raw, profile)
+        _check_complete(episodes, environments, heuristics, raw, profile)
     failures: dict[tuple[str, str], str] = {}
     if policies:
-        own = out / "raw"
-        forget_changed_policies(own, {scheme: terms.identify(sha256) for scheme, sha256 in policies.items()})
-        failures = _run_policies(run_policies, environments, list(policies), own, seed)
-        played = find_episodes([own], environments, list(policies), seed)
+        policies_raw = out / "raw"
+        forget_changed_policies(policies_raw, {scheme: options.identify(sha256) for scheme, sha256 in policies.items()})
+        failures = _run_policies(run_policies, environments, list(policies), policies_raw, seed)
+        played = find_episodes([policies_raw], environments, list(policies), seed)
         episodes |= {key: episode for key, episode in played.items() if key not in failures}
     return Gathered(episodes, failures, _one_kernel(episodes.values()), policies)
 
@@ -210,30 +244,49 @@ def _run_policies(
             finished = [environment for environment in environments if (environment.id, policy) not in failures]
             if not finished:
                 raise
-            run(finished, [policy], out)  # they are there already, and are put in place without the others
+            run(finished, [policy], out)  # nothing is run again: their partitions are assembled without the others
         return failures
     return {}
 
 
-def lab_runner(kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, terms: Terms = Terms()) -> RunPolicies:
-    """Return what runs policies for `play`: the collector, on this kernel.
+def lab_runner(
+    kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, options: PlayOptions = PlayOptions()
+) -> RunPolicies:
+    """Return what runs policies for `play` in the lab.
 
-    jobs: processes. batch: the guests that share an inference in each (execution.lab.lockstep). terms: those of `play`.
+    Args:
+        kernel: the lab's kernel.
+        jobs: the most processes.
+        seed: of the episodes.
+        batch: guests that share an inference per process (execution.lab.lockstep).
+        options: those of `play`.
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
-        # Every policy is read here: a damaged one is one error now, not one an episode.
-        drives = {scheme: policy_drive(scheme, terms.latency_us) for scheme in policies}
-        engine = lockstep(jobs, batch, terms.sample)
+        # Every policy is read here: a damaged one is one error now, not one per episode.
+        drives = {scheme: policy_drive(scheme, options.latency_us) for scheme in policies}
+        engine = lockstep(jobs, batch, options.sample)
         collect(
-            environments, policies, out, kernel, engine, seed, controllers=policy_controller, prune=True, drives=drives
+            environments,
+            policies,
+            out,
+            kernel,
+            engine,
+            seed=seed,
+            controllers=policy_controller,
+            prune=True,
+            drives=drives,
         )
 
     return run
 
 
 def policy_sha256(scheme: str) -> str:
-    """Hash a policy's files (names and bytes) so that a retrained one is not taken for its trajectories' author."""
+    """Hash a policy's files (names and bytes), so that trajectories are not taken for those of a retrained one.
+
+    Raises:
+        SageccError: there is no such policy.
+    """
     path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     if not files or not files[0].is_file():
@@ -245,12 +298,17 @@ def policy_sha256(scheme: str) -> str:
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
-    """Keep only trajectories of these policies, and only if what made them is as it was (Terms.identify)."""
+    """Remove trajectories of other policies, and of these where what decides them has changed.
+
+    Args:
+        raw: folder of policies' trajectories; what decided them is kept there.
+        policies: by scheme, what decides its trajectories now (PlayOptions.identify).
+    """
     path = raw / POLICIES_FILE
     try:
         known: dict[str, str] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
-        known = {}  # nothing is known of the trajectories there: they go
+        known = {}  # nothing is known of the trajectories: all are removed
     kept = {Path(partition("", scheme)).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
     for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
         if folder.name not in kept:
@@ -260,7 +318,7 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
 
 
 def save(league: League, out: Path) -> None:
-    """Write a league's tables into `out`: the same bytes for the same trajectories."""
+    """Write a league's tables into a folder: the same bytes for the same trajectories."""
     out.mkdir(parents=True, exist_ok=True)
     _write_table(out / "scores.parquet", league.wins.sort("set", "environment_id", "window", "scheme"))
     _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
@@ -288,22 +346,22 @@ def summary(league: League) -> dict[str, object]:
         },
         "kernel": league.kernel,
         "policies": dict(league.policies),
-        "terms": {"decision_latency_ms": league.terms.latency_ms, "sample": league.terms.sample},
+        "terms": {"decision_latency_ms": league.options.latency_ms, "sample": league.options.sample},
         "environments": {s: sum(e.set == s for e in league.environments) for s in names},
         "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
         "episodes": len(league.episodes),
         "missing": dict(league.missing),
-        "lost": _lost(league),
+        "lost": _lost_windows(league),
         "ranking": league.ranking.to_dicts(),
         "standings": league.standings.to_dicts(),
         "robustness": league.robustness.to_dicts(),
     }
 
 
-def _lost(league: League) -> list[dict[str, object]]:
-    """Return the rows of leagues.standings.lost, each with the reason why an episode failed where one did."""
+def _lost_windows(league: League) -> list[dict[str, object]]:
+    """Return the rows of leagues.standings.lost_windows, each with the reason where an episode failed."""
     reasons = league.failures
-    rows = lost(league.wins).to_dicts()
+    rows = lost_windows(league.wins).to_dicts()
     return [row | {"reason": reasons.get((row["environment_id"], row["scheme"]), "")} for row in rows]
 
 
@@ -311,10 +369,10 @@ def _metrics(league: League) -> dict[str, object]:
     """Return metrics.json's content, for `dvc metrics`: the policies' rates and ranks, the best heuristic's rate."""
     metrics: dict[str, object] = {}
     for scheme in league.policies:
-        own = league.standings.filter(pl.col("scheme") == scheme)
+        standings_rows = league.standings.filter(pl.col("scheme") == scheme)
         metrics[scheme.removeprefix(POLICY_PREFIX)] = {
             f"set_{row['set']}": {"winning_rate": round(row["winning_rate"], 4), "rank": row["rank"]}
-            for row in own.to_dicts()
+            for row in standings_rows.to_dicts()
         }
     heuristics = league.standings.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
     best = heuristics.group_by("set").agg(pl.col("winning_rate").max()).sort("set")
@@ -322,27 +380,28 @@ def _metrics(league: League) -> dict[str, object]:
     return metrics
 
 
-def _demand(
-    episodes: Mapping[tuple[str, str], Episode],
+def _check_complete(
+    episodes: Mapping[tuple[str, str], StoredEpisode],
     environments: Sequence[Environment],
     schemes: Sequence[str],
     raw: Path,
     profile: str,
 ) -> None:
-    lacking = [(e.id, s) for s in schemes for e in environments if (e.id, s) not in episodes]
-    if lacking:
-        environment, scheme = lacking[0]
-        names = ",".join(dict.fromkeys(s for _, s in lacking))
+    """Raise SageccError, saying what to collect, where an episode is missing."""
+    absent = [(e.id, s) for s in schemes for e in environments if (e.id, s) not in episodes]
+    if absent:
+        environment, scheme = absent[0]
+        names = ",".join(dict.fromkeys(s for _, s in absent))
         raise SageccError(
-            f"{raw}: {len(lacking)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
+            f"{raw}: {len(absent)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
             f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or let a league "
             "count them as lost with --allow-missing"
         )
 
 
-def _one_kernel(episodes: Iterable[Episode]) -> str:
-    """Return the identity of what all episodes ran on (collector.kernel.identity)."""
-    kernels: dict[str, Episode] = {}
+def _one_kernel(episodes: Iterable[StoredEpisode]) -> str:
+    """Return the identity of the kernel that all episodes ran on; raises SageccError where there are several."""
+    kernels: dict[str, StoredEpisode] = {}
     for episode in episodes:
         kernels.setdefault(episode.kernel, episode)
     try:

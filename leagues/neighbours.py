@@ -3,10 +3,9 @@
 
 68 million vectors of 139 floats are 38 GB, and graphs over them (HNSW) more than that. But a state resembles the one
 after it, and a window's average its minimum: DIMENSIONS principal components hold nearly all of a vector. So the index
-is faiss's IVF over these with 4-bit quantisation: a vector is 32 bytes and an id, and a query looks only at the lists
-near it. It lies in shards of a few million rows, built and searched one after another, so that memory does not grow
-with the pool and a killed build goes on with the shard that it was at. What is found is compared anew, with the pool's
-own rows.
+is faiss's IVF over these with 4-bit quantisation: a vector is 32 bytes and an id, and a query reads only the lists
+near it. It is split into shards of a few million rows, built and searched one after another, so that memory does not
+grow with the pool and a killed build resumes at its shard. Candidates are compared again, with the pool's own rows.
 """
 
 from __future__ import annotations
@@ -33,19 +32,28 @@ with requires_extra("analysis"):
 
 SHARD_ROWS = 1 << 22
 DIMENSIONS = 64
-"""Principal components, turned at random so that they weigh alike; 4 bits say where a vector is along each."""
+"""Principal components, rotated at random so that they weigh alike; each is quantised to 4 bits."""
 TRAINED_ON = 1 << 17
 CANDIDATES = 128
-"""Transitions compared anew for each query."""
+"""Transitions compared again for each query."""
 PROBED = 16
-"""One in so many lists is looked at, but LEAST_PROBED at least."""
-LEAST_PROBED = 16
+"""One in so many lists is searched, but MIN_PROBED at least."""
+MIN_PROBED = 16
 
 
 def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
-    """Build what there is not yet of the pool's index in a folder of `cache`; return the folder."""
-    made_by = code.identity("sagecc.leagues.neighbours")
-    text = f"{made_by} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
+    """Build the missing parts of the pool's index.
+
+    Args:
+        pool: the transitions to index.
+        cache: the index lies in a folder of it, named after what decides it.
+        seed: of the sample that the index is trained on.
+
+    Returns:
+        The index's folder.
+    """
+    code_identity = code.identity("sagecc.leagues.neighbours")
+    text = f"{code_identity} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
     folder = cache / hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     trained = folder / "trained.faiss"
@@ -72,17 +80,18 @@ def in_index(pool: PoolTransitions, folder: Path) -> Search:
     """Return the search through the index that `prepare` built in `folder`."""
 
     def search(queries: Sequence[Query]) -> list[Ints]:
-        found = [np.full((len(query.vectors), CANDIDATES), NONE, np.int64) for query in queries]
-        nearness = [np.full((len(query.vectors), CANDIDATES), np.inf, np.float32) for query in queries]
+        candidates = [np.full((len(query.vectors), CANDIDATES), NONE, np.int64) for query in queries]
+        distances = [np.full((len(query.vectors), CANDIDATES), np.inf, np.float32) for query in queries]
         for path in tqdm(sorted(folder.glob("shard-*.faiss")), desc="search", unit="shard", disable=None, leave=False):
             index = _read(path)
-            for query, ids, far in zip(queries, found, nearness, strict=True):
-                squared, rows = index.search(query.vectors, CANDIDATES, params=_parameters(index, query))
-                squared[rows == NONE] = np.inf
-                together, both = np.concatenate([far, squared], axis=1), np.concatenate([ids, rows], axis=1)
-                order = np.argsort(together, axis=1, kind="stable")[:, :CANDIDATES]
-                far[:], ids[:] = np.take_along_axis(together, order, 1), np.take_along_axis(both, order, 1)
-        return [_nearest(pool, query, ids) for query, ids in zip(queries, found, strict=True)]
+            for query, rows, squared in zip(queries, candidates, distances, strict=True):
+                shard_squared, shard_rows = index.search(query.vectors, CANDIDATES, params=_parameters(index, query))
+                shard_squared[shard_rows == NONE] = np.inf
+                all_squared = np.concatenate([squared, shard_squared], axis=1)
+                all_rows = np.concatenate([rows, shard_rows], axis=1)
+                order = np.argsort(all_squared, axis=1, kind="stable")[:, :CANDIDATES]
+                squared[:], rows[:] = np.take_along_axis(all_squared, order, 1), np.take_along_axis(all_rows, order, 1)
+        return [_nearest(pool, query, rows) for query, rows in zip(queries, candidates, strict=True)]
 
     return search
 
@@ -101,24 +110,24 @@ def _train(pool: PoolTransitions, seed: int) -> Any:
 
 
 def _parameters(index: Any, query: Query) -> Any:
-    """Return how a query is to be searched: in how many lists, and not among the trajectory's own rows."""
+    """Return a query's search parameters: how many lists, and the trajectory's own rows left out."""
     lists = faiss.extract_index_ivf(index).nlist
-    options: dict[str, Any] = {"nprobe": min(lists, max(LEAST_PROBED, lists // PROBED))}
-    if query.own:
-        options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*query.own))
+    options: dict[str, Any] = {"nprobe": min(lists, max(MIN_PROBED, lists // PROBED))}
+    if query.own_rows:
+        options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*query.own_rows))
     return faiss.SearchParametersPreTransform(  # type: ignore[call-arg]
         index_params=faiss.SearchParametersIVF(**options)
     )
 
 
 def _nearest(pool: PoolTransitions, query: Query, candidates: Ints) -> Ints:
-    """Return the nearest [n] of each query's candidates [n, k] by the pool's own rows."""
-    wanted, where = np.unique(candidates[candidates != NONE], return_inverse=True)
-    vectors: Floats = pool.vectors(wanted)
+    """Return the nearest [n] of a query's candidates [n, k] by the pool's own rows."""
+    rows, row_index = np.unique(candidates[candidates != NONE], return_inverse=True)
+    vectors: Floats = pool.vectors(rows)
     distance = np.full(candidates.shape, np.inf)
     known = candidates != NONE
-    which = np.broadcast_to(np.arange(len(candidates))[:, None], candidates.shape)[known]
-    distance[known] = cosine_distance(query.vectors[which], vectors[where])
+    query_index = np.broadcast_to(np.arange(len(candidates))[:, None], candidates.shape)[known]
+    distance[known] = cosine_distance(query.vectors[query_index], vectors[row_index])
     return np.take_along_axis(candidates, distance.argmin(axis=1)[:, None], 1)[:, 0]
 
 

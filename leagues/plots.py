@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The league's pictures: standings, throughput-delay plane, trajectories over time.
 
-Functions return a Figure; `save_png` and `to_svg` write it. Colours are Okabe and Ito's, which stay apart for
-colour-blind eyes, and no meaning rests on colour alone.
+Functions return a Figure; `save_png` and `to_svg` write it. Colours are Okabe and Ito's, which colour-blind people can
+tell apart, and no meaning rests on colour alone.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def label(scheme: str) -> str:
 
 
 def save_png(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG (150 dots an inch, white ground), whole or not at all."""
+    """Write a figure as PNG (150 dots per inch, white background), whole or not at all."""
     with write_atomically(path) as beside, mpl.rc_context(_RC):
         figure.savefig(beside, format="png", dpi=150, facecolor="white", metadata={"Software": None})
 
 
 def to_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an inline <svg>: no ground, ink in the page's text colour, ids prefixed with `name`."""
+    """Return a figure as an inline <svg>: no background, INK in the page's text colour, ids prefixed with `name`."""
     text = io.StringIO()
     with mpl.rc_context(_RC | {"svg.hashsalt": name, "svg.id": name}):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -102,7 +102,7 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def standings_figure(table: pl.DataFrame) -> Figure:
-    """Draw winning rates as bars, one panel a set, best on top, with 95 % intervals (leagues.standings.standings)."""
+    """Draw winning rates as bars with 95 % intervals, one panel per set, best on top (leagues.standings.standings)."""
     names = sets(table)
     count = table["scheme"].n_unique()
     with mpl.rc_context(_RC):
@@ -116,8 +116,8 @@ def standings_figure(table: pl.DataFrame) -> Figure:
             errors = np.clip(np.stack([rates - low, high - rates]), 0, None)
             axes.errorbar(rates, y, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5, alpha=0.75)
             top = max(float(high.max()), float(rates.max()), 0.05)
-            for at, rate, end in zip(y, rates, np.maximum(high, rates), strict=True):
-                axes.text(end + 0.02 * top, at, f"{rate:.0%}", va="center", fontsize=10)
+            for bar_y, rate, end in zip(y, rates, np.maximum(high, rates), strict=True):
+                axes.text(end + 0.02 * top, bar_y, f"{rate:.0%}", va="center", fontsize=10)
             axes.set_ylim(len(part) - 0.4, -0.6)
             axes.set_yticks(y, [label(s) for s in schemes])
             for tick, scheme in zip(axes.get_yticklabels(), schemes, strict=True):
@@ -134,10 +134,13 @@ def standings_figure(table: pl.DataFrame) -> Figure:
 
 
 def plane_figure(scores: pl.DataFrame) -> Figure:
-    """Draw goodput against delay, one panel a set: a point a scheme, and its 1-sigma ellipse over environments.
+    """Draw goodput against delay, one panel per set: each scheme's mean, and its 1-sigma ellipse over environments.
 
     As in Fig. 8 of the paper: in each window the delay is divided by the smallest any scheme had (log axis); the
     goodput by the largest in Set I and by the fair share where flows compete. Up and left is better.
+
+    Args:
+        scores: a table of leagues.scores.SCORE_SCHEMA.
     """
     names = sets(scores)
     with mpl.rc_context(_RC):
@@ -152,7 +155,7 @@ def plane_figure(scores: pl.DataFrame) -> Figure:
 
 
 def _normalised(part: pl.DataFrame) -> pl.DataFrame:
-    """Mean of each environment's windows: scheme, environment_id, x (log2 of relative delay), y (relative goodput)."""
+    """Average each environment's windows: scheme, environment_id, x (log2 of relative delay), y (relative goodput)."""
     window = ["environment_id", "window"]
     best = pl.when(pl.col("metric") == "power").then(pl.col("goodput_mbps").max().over(window))
     return (
@@ -169,10 +172,10 @@ def _normalised(part: pl.DataFrame) -> pl.DataFrame:
 def _plane(axes: Axes, points: pl.DataFrame, friendly: bool) -> None:
     centres = points.group_by("scheme").agg(pl.col("x", "y").mean()).sort("scheme")
     for scheme, x, y in centres.iter_rows():
-        own = points.filter(pl.col("scheme") == scheme).select("x", "y").to_numpy()
+        scheme_points = points.filter(pl.col("scheme") == scheme).select("x", "y").to_numpy()
         policy = scheme.startswith(POLICY_PREFIX)
-        if len(own) > 2:
-            axes.add_patch(_ellipse(own, colour(scheme), policy))
+        if len(scheme_points) > 2:
+            axes.add_patch(_ellipse(scheme_points, colour(scheme), policy))
         shape, size = ("*", 190) if policy else ("o", 34)
         axes.scatter(x, y, s=size, color=colour(scheme), marker=shape, zorder=4 if policy else 3, label=scheme)
     if friendly:
@@ -223,22 +226,23 @@ def _name_points(figure: Figure) -> None:
     figure.set_layout_engine("none")
     for axes in figure.axes:
         marks = [(str(c.get_label()), axes.transData.transform(c.get_offsets())[0]) for c in axes.collections]
-        taken: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
+        occupied: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
         for scheme, (x, y) in sorted(marks, key=lambda mark: -mark[1][1]):
             text = axes.text(0, 0, label(scheme), fontsize=10)
             box = text.get_window_extent(renderer)
             text.remove()
-            spots = [_spot(box, x, y, r, a) for r, a in product((9, 18, 30, 44), np.arange(0, 2 * np.pi, np.pi / 8))]
-            best = min(spots, key=lambda spot: (_covered(spot, taken, axes.bbox), _distance(spot, x, y)))
-            taken.append(best)
+            directions = product((9, 18, 30, 44), np.arange(0, 2 * np.pi, np.pi / 8))
+            boxes = [_label_box(box, x, y, radius, angle) for radius, angle in directions]
+            best = min(boxes, key=lambda b: (_covered_area(b, occupied, axes.bbox), _distance(b, x, y)))
+            occupied.append(best)
             far = _distance(best, x, y) > 14
             to_data = axes.transData.inverted().transform
-            place = to_data(((best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2))
+            position = to_data(((best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2))
             policy = scheme.startswith(POLICY_PREFIX)
             axes.annotate(
                 label(scheme),
                 tuple(to_data((x, y))),
-                xytext=tuple(place),
+                xytext=tuple(position),
                 ha="center",
                 va="center",
                 fontsize=10,
@@ -249,7 +253,7 @@ def _name_points(figure: Figure) -> None:
             )
 
 
-def _spot(box: Bbox, x: float, y: float, radius: float, angle: float) -> Bbox:
+def _label_box(box: Bbox, x: float, y: float, radius: float, angle: float) -> Bbox:
     """Return a name's box whose edge nearest to (x, y) lies `radius` pixels away in the direction of `angle`."""
     cx = x + np.cos(angle) * (radius + box.width / 2)
     cy = y + np.sin(angle) * (radius + box.height / 2)
@@ -260,38 +264,50 @@ def _distance(box: Bbox, x: float, y: float) -> float:
     return float(np.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1)))
 
 
-def _covered(spot: Bbox, taken: Sequence[Bbox], frame: Bbox) -> float:
-    shared = [Bbox.intersection(spot, other) for other in taken]
+def _covered_area(box: Bbox, occupied: Sequence[Bbox], frame: Bbox) -> float:
+    """Return how much of a box lies over others or outside of the frame (square pixels)."""
+    shared = [Bbox.intersection(box, other) for other in occupied]
     hidden = sum(b.width * b.height for b in shared if b is not None)
-    inside = Bbox.intersection(spot, frame)
-    return hidden + spot.width * spot.height - (inside.width * inside.height if inside else 0)
+    inside = Bbox.intersection(box, frame)
+    return hidden + box.width * box.height - (inside.width * inside.height if inside else 0)
 
 
 @dataclass(frozen=True)
 class Track:
-    """One trajectory to draw: its name, its rows (schemas.raw.RAW_SCHEMA) and its colour."""
+    """One trajectory to draw."""
 
     name: str
+    """In the legend."""
     rows: pa.Table
+    """Of schemas.raw.RAW_SCHEMA."""
     colour: str
 
 
 @dataclass(frozen=True)
 class _Series:
-    """A trajectory in equal bins: times (s), rates (Mbps), delay (ms, NaN where no packet left), cwnd, drops."""
+    """A trajectory in equal bins [n]."""
 
     t_s: Doubles
+    """Where each bin ends."""
     goodput_mbps: Doubles
     capacity_mbps: Doubles
     delay_ms: Doubles
+    """Mean one-way delay, NaN where no packet left."""
     cwnd_pkts: Doubles
     dropped: npt.NDArray[np.bool_]
+    """Whether a packet was dropped."""
 
 
 def plot_episode(rows: pa.Table, path: Path, title: str = "") -> None:
-    """Draw one raw trajectory (schemas.raw.RAW_SCHEMA) over time as PNG: goodput and capacity, delay, cwnd.
+    """Draw one raw trajectory over time as PNG: goodput and capacity, delay, cwnd.
 
-    Raises SageccError when there are fewer than two rows.
+    Args:
+        rows: of schemas.raw.RAW_SCHEMA.
+        path: of the PNG file.
+        title: by default the episode's id.
+
+    Raises:
+        SageccError: there are fewer than two rows.
     """
     name = str(rows["episode_id"][0]) if rows.num_rows else "episode"
     save_png(trajectory_figure([Track("goodput", rows, HEURISTIC)], title or name), path)
@@ -300,7 +316,10 @@ def plot_episode(rows: pa.Table, path: Path, title: str = "") -> None:
 def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
     """Draw trajectories of one environment over time, three panels: goodput and capacity, one-way delay, cwnd.
 
-    Ticks under the cwnd panel mark drops at the bottleneck. Raises SageccError for a track of fewer than two rows.
+    Ticks under the cwnd panel mark drops at the bottleneck.
+
+    Raises:
+        SageccError: a track has fewer than two rows.
     """
     binned = [_bins(track) for track in tracks]
     with mpl.rc_context(_RC):
@@ -315,10 +334,10 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
             delay.plot(series.t_s, series.delay_ms, **line)
             cwnd.plot(series.t_s, series.cwnd_pkts, **line)
         for row, (track, series) in enumerate(zip(tracks, binned, strict=True)):  # a rug of drops under the axis
-            lost = series.t_s[series.dropped]
+            drops_s = series.t_s[series.dropped]
             cwnd.plot(
-                lost,
-                np.full(len(lost), -0.035 - 0.05 * row),
+                drops_s,
+                np.full(len(drops_s), -0.035 - 0.05 * row),
                 "|",
                 color=track.colour,
                 markersize=6,
@@ -348,12 +367,12 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
 
 
 _WIDTHS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_MOST_BINS = 250
+_MAX_BINS = 250
 
 
 def bin_width(seconds: float) -> float:
-    """Return a round width (s) in which so long a trajectory makes at most _MOST_BINS bins."""
-    return next((w for w in _WIDTHS_S if seconds / w <= _MOST_BINS), seconds / _MOST_BINS)
+    """Return a round width (s) of which a trajectory of `seconds` has at most _MAX_BINS bins."""
+    return next((w for w in _WIDTHS_S if seconds / w <= _MAX_BINS), seconds / _MAX_BINS)
 
 
 def _bins(track: Track) -> _Series:
@@ -364,22 +383,22 @@ def _bins(track: Track) -> _Series:
     width = bin_width(float(t[-1] - t[0]))
     inner = width * np.arange(np.ceil(t[0] / width + 0.5), t[-1] / width - 0.5)  # round times, as the rate's steps are
     edges = np.concatenate([t[:1], inner, t[-1:]])
-    at = np.searchsorted(t, edges + 1e-6, side="right") - 1
-    at = at[np.append(True, np.diff(at) > 0)]
+    last = np.searchsorted(t, edges + 1e-6, side="right") - 1  # the last row of each bin
+    last = last[np.append(True, np.diff(last) > 0)]
     counters = ("received_bytes", "link_capacity_bytes", "link_packets", "link_delay_ns", "link_drops")
-    grown = {name: np.diff(rows[name].to_numpy()[at].astype(np.float64)) for name in counters}
-    seconds = np.diff(t[at])
-    packets = grown["link_packets"]
-    sums = np.add.reduceat(rows["cwnd_pkts"].to_numpy().astype(np.float64), at[:-1])
-    sums[-1] -= float(rows["cwnd_pkts"].to_numpy()[at[-1] :].sum())
-    delay = np.divide(grown["link_delay_ns"], packets * 1e6, out=np.full(len(packets), np.nan), where=packets > 0)
+    increase = {name: np.diff(rows[name].to_numpy()[last].astype(np.float64)) for name in counters}
+    seconds = np.diff(t[last])
+    packets = increase["link_packets"]
+    sums = np.add.reduceat(rows["cwnd_pkts"].to_numpy().astype(np.float64), last[:-1])
+    sums[-1] -= float(rows["cwnd_pkts"].to_numpy()[last[-1] :].sum())
+    delay = np.divide(increase["link_delay_ns"], packets * 1e6, out=np.full(len(packets), np.nan), where=packets > 0)
     return _Series(
-        t_s=t[at[1:]],
-        goodput_mbps=grown["received_bytes"] / seconds / 125_000,
-        capacity_mbps=grown["link_capacity_bytes"] / seconds / 125_000,
+        t_s=t[last[1:]],
+        goodput_mbps=increase["received_bytes"] / seconds / 125_000,
+        capacity_mbps=increase["link_capacity_bytes"] / seconds / 125_000,
         delay_ms=delay,
-        cwnd_pkts=sums / np.diff(at),
-        dropped=grown["link_drops"] > 0,
+        cwnd_pkts=sums / np.diff(last),
+        dropped=increase["link_drops"] > 0,
     )
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: for `sagecc league --preset` alone, which no stage gives.
-"""The leagues of the Sage paper, as far as their schemes exist here."""
+"""The leagues of the Sage paper, as far as their schemes are implemented here."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sagecc.schemas.schemes import SCHEMES
 
 @dataclass(frozen=True)
 class Preset:
-    """Who plays beside the policies that are given.
-
-    schemes: kernel schemes. least_policies: fewer make no such league. lacks: the paper's schemes that are not here.
-    about: for --help.
-    """
+    """The schemes that play beside the given policies."""
 
     schemes: tuple[str, ...]
-    least_policies: int
-    lacks: tuple[str, ...]
+    """Kernel schemes."""
+    min_policies: int
+    """Policies that such a league needs."""
+    missing: tuple[str, ...]
+    """The paper's schemes that are not implemented here."""
     about: str
+    """For --help."""
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -48,11 +48,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 def preset_schemes(name: str, policies: Sequence[str]) -> tuple[str, ...]:
-    """Return the kernel schemes of a preset. Raises SageccError where it needs more policies than are given."""
+    """Return the kernel schemes of a preset; raises SageccError where it needs more policies than are given."""
     preset = PRESETS[name]
-    if len(policies) < preset.least_policies:
+    if len(policies) < preset.min_policies:
         raise SageccError(
-            f"--preset {name} ranks policies against each other: name {preset.least_policies} or more with --policy, "
+            f"--preset {name} ranks policies against each other: name {preset.min_policies} or more with --policy, "
             "such as models/sagecc-1 and one that 'sagecc train --config bc' made"
         )
     return preset.schemes

@@ -38,7 +38,7 @@ SCORE_SCHEMA = {
     "fair_share_mbps": pl.Float64,
     "score": pl.Float64,
 }
-"""One row a window, an environment and a scheme. `status` is `ok`, `missing` (no episode) or `silent` (no rows or no
+"""One row per window, environment and scheme. `status` is `ok`, `missing` (no episode) or `silent` (no rows or no
 packets in the window); `metric` is `power` (S_p, bigger is better) or `friendliness` (S_fr, smaller is better)."""
 
 _COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_bytes")
@@ -49,61 +49,72 @@ _BYTES_S_PER_MBPS = 125_000
 
 
 @dataclass(frozen=True)
-class Episode:
-    """One trajectory on disk: whose it is, its kernel's identity, and the folder whose part files hold its rows.
-
-    rows: how many it must have.
-    """
+class StoredEpisode:
+    """One trajectory on disk."""
 
     id: str
     environment: Environment
     scheme: str
     seed: int
     kernel: str
+    """Identity of the kernel that it ran on."""
     folder: Path
+    """Where the part files lie that hold its rows."""
     rows: int
+    """How many rows it must have."""
 
 
 def find_episodes(
     roots: Iterable[Path], environments: Sequence[Environment], schemes: Sequence[str], seed: int = 0
-) -> dict[tuple[str, str], Episode]:
-    """Look up episodes under `roots` (each laid out as set=*/scheme=*), by (environment id, scheme).
+) -> dict[tuple[str, str], StoredEpisode]:
+    """Look up episodes in folders of raw trajectories.
 
-    Raises SageccError for a file that cannot be read or has another major version.
+    Args:
+        roots: the folders, each laid out as set=*/scheme=*; a later one's episode replaces an earlier one's.
+        environments: whose episodes.
+        schemes: whose episodes.
+        seed: whose episodes.
+
+    Returns:
+        The episodes by (environment id, scheme).
+
+    Raises:
+        SageccError: a file cannot be read or has another major version.
     """
-    wanted, found = {e.id: e for e in environments}, {}
+    by_id, episodes = {e.id: e for e in environments}, {}
     for root in roots:
         for path in sorted(root.glob(LISTINGS)):
             table = read_episodes(path, ["episode_id", "environment_id", "scheme", "seed", "rows"])
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
-                environment = wanted.get(row["environment_id"])
+                environment = by_id.get(row["environment_id"])
                 if environment and row["scheme"] in schemes and row["seed"] == seed:
-                    episode = Episode(
+                    episode = StoredEpisode(
                         row["episode_id"], environment, row["scheme"], seed, kernel, path.parent, row["rows"]
                     )
-                    found[environment.id, episode.scheme] = episode
-    return found
+                    episodes[environment.id, episode.scheme] = episode
+    return episodes
 
 
-def read_rows(episode: Episode) -> pa.Table:
+def read_rows(episode: StoredEpisode) -> pa.Table:
     """Return the raw rows of one episode (schemas.raw.RAW_SCHEMA), in order of time.
 
-    Raises SageccError where they cannot be read, or are not as many as they must be.
+    Raises:
+        SageccError: they cannot be read, or are not as many as they must be.
     """
-    parts, own = _parts(episode.folder), [("episode_id", "=", episode.id)]
+    parts, filters = _parts(episode.folder), [("episode_id", "=", episode.id)]
     try:
-        rows = pq.read_table(parts, filters=own, partitioning=None, page_checksum_verification=True)
+        rows = pq.read_table(parts, filters=filters, partitioning=None, page_checksum_verification=True)
     except (*UNREADABLE, ValueError) as error:
-        why = f"cannot read {episode.id} ({first_line(error)})"
-        raise SageccError(f"{episode.folder}: {why}; collect it again") from error
+        problem = f"cannot read {episode.id} ({first_line(error)})"
+        raise SageccError(f"{episode.folder}: {problem}; collect it again") from error
     if fault := column_fault(rows.schema, RAW_SCHEMA):
         raise SageccError(f"{episode.folder}: episode {episode.id} {fault}; collect it again")
-    _demand_rows(episode, len(rows))
+    _check_row_count(episode, len(rows))
     return rows.sort_by("step")
 
 
-def _demand_rows(episode: Episode, rows: int) -> None:
+def _check_row_count(episode: StoredEpisode, rows: int) -> None:
     if rows != episode.rows:
         raise SageccError(
             f"{episode.folder}: episode {episode.id} has {rows} rows, {EPISODES_FILE} says {episode.rows};"
@@ -114,26 +125,38 @@ def _demand_rows(episode: Episode, rows: int) -> None:
 def score(
     environments: Sequence[Environment],
     schemes: Sequence[str],
-    episodes: Mapping[tuple[str, str], Episode],
+    episodes: Mapping[tuple[str, str], StoredEpisode],
     alpha: float = 2.0,
 ) -> pl.DataFrame:
-    """Score every scheme in every scoring window of every environment (SCORE_SCHEMA).
+    """Score every scheme in every scoring window of every environment.
 
     r, the goodput (Mbps): bytes the receiver got in order within the window. d, the delay (ms): mean one-way delay of
-    the window's data packets at the bottleneck plus the constant delay of the way back. f, the fair share (Mbps):
-    what the link could have sent in the window over the number of flows.
+    the window's data packets at the bottleneck plus the constant delay of the return path. f, the fair share (Mbps):
+    the link's capacity in the window over the number of flows.
 
     S_p = r^alpha / d where the environment's reward is `power`, S_fr = |f - r| where it is `friendliness`.
     A window without rows, without packets or without an episode has S_p = 0 and S_fr = infinity.
 
     Rows that stop before a window ends (by more than two ticks) count as no rows at all.
+
+    Args:
+        environments: of which all windows are scored.
+        schemes: to score.
+        episodes: by (environment id, scheme).
+        alpha: weight of throughput.
+
+    Returns:
+        A table of SCORE_SCHEMA.
+
+    Raises:
+        SageccError: an episode's rows cannot be read.
     """
     plan = _plan(environments, schemes, episodes)
-    by_folder: dict[Path, list[Episode]] = {}
+    by_folder: dict[Path, list[StoredEpisode]] = {}
     for episode in episodes.values():
         by_folder.setdefault(episode.folder, []).append(episode)
     bar = tqdm(sorted(by_folder.items()), desc="score", unit="partition", disable=None, leave=False)
-    measured = pl.concat([_no_measures(), *(_measure(folder, of, plan) for folder, of in bar)])
+    measured = pl.concat([_no_measures(), *(_measure(folder, in_folder, plan) for folder, in_folder in bar)])
     table = (
         plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
         .with_columns(
@@ -148,7 +171,7 @@ def score(
 
 
 def rescore(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
-    """Return a table of SCORE_SCHEMA with the `score` that another alpha gives; the rates and delays stay."""
+    """Return a table of SCORE_SCHEMA with the `score` of another alpha; the rates and delays stay."""
     r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
     ok = pl.col("status") == "ok"
     return table.with_columns(
@@ -159,9 +182,9 @@ def rescore(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
 
 
 def _plan(
-    environments: Sequence[Environment], schemes: Sequence[str], episodes: Mapping[tuple[str, str], Episode]
+    environments: Sequence[Environment], schemes: Sequence[str], episodes: Mapping[tuple[str, str], StoredEpisode]
 ) -> pl.DataFrame:
-    """One row a window, an environment and a scheme: all that is known before the trajectories are read."""
+    """Return one row per window, environment and scheme, with all that is known before trajectories are read."""
     rows = []
     for environment in environments:
         for window, (from_s, to_s) in enumerate(environment.windows_s):
@@ -183,10 +206,10 @@ def _plan(
                     }
                 )
     schema = {name: SCORE_SCHEMA[name] for name in SCORE_SCHEMA if rows and name in rows[0]}
-    own = {"episode_id": pl.String, "flows": pl.Int64, "return_delay_ms": pl.Float64}
+    extra = {"episode_id": pl.String, "flows": pl.Int64, "return_delay_ms": pl.Float64}
     if not rows:
         raise SageccError("league: there is no scoring window; the environments or the schemes are empty")
-    return pl.DataFrame(rows, schema=schema | own)
+    return pl.DataFrame(rows, schema=schema | extra)
 
 
 _MEASURES = {
@@ -203,7 +226,7 @@ def _no_measures() -> pl.DataFrame:
     return pl.DataFrame(schema=_MEASURES)
 
 
-def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> pl.DataFrame:
+def _measure(folder: Path, episodes: Sequence[StoredEpisode], plan: pl.DataFrame) -> pl.DataFrame:
     """Measure every planned window of one folder's episodes: one pass over its part files, needed columns only.
 
     A window's figures are differences of counters between the last tick at or before each edge. A flow that starts
@@ -238,27 +261,32 @@ def _measure(folder: Path, episodes: Sequence[Episode], plan: pl.DataFrame) -> p
     try:
         table = pl.concat(pl.collect_all(per_window, engine="streaming"))
     except (pl.exceptions.PolarsError, OSError) as error:
-        why = f"cannot read the raw trajectories ({first_line(error)})"
-        raise SageccError(f"{folder}: {why}; collect them again") from error
+        problem = f"cannot read the raw trajectories ({first_line(error)})"
+        raise SageccError(f"{folder}: {problem}; collect them again") from error
     return _rates(table)
 
 
-def scan(folder: Path, episodes: Sequence[Episode], columns: Sequence[str]) -> pl.LazyFrame:
-    """Return columns of a folder's raw rows, `episode_id` among them.
+def scan(folder: Path, episodes: Sequence[StoredEpisode], columns: Sequence[str]) -> pl.LazyFrame:
+    """Return a lazy frame of a folder's raw rows, after checking them: Polars does not verify pages' checksums.
 
-    They are read once before: Polars does not hold pages against their checksums. Raises SageccError where one does not
-    hold, or an episode has not the rows that it must have.
+    Args:
+        folder: of the part files.
+        episodes: whose row counts are checked.
+        columns: to read, `episode_id` among them.
+
+    Raises:
+        SageccError: a checksum is wrong, or an episode has not the rows that it must have.
     """
-    there: Counter[str] = Counter()
+    row_counts: Counter[str] = Counter()
     for path in (parts := _parts(folder)):
         with reading(path, select_columns(RAW_SCHEMA, columns)) as file:
             for batch in file.iter_batches(columns=columns):
                 runs = pc.run_end_encode(batch["episode_id"])
                 lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)
                 for name, length in zip(runs.values.to_pylist(), lengths.tolist(), strict=True):
-                    there[name] += length
+                    row_counts[name] += length
     for episode in episodes:
-        _demand_rows(episode, there[episode.id])
+        _check_row_count(episode, row_counts[episode.id])
     return pl.scan_parquet(parts, hive_partitioning=False, glob=False).select(columns)
 
 

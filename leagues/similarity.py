@@ -22,36 +22,44 @@ SIMILARITY_SCHEMA = {
     "transitions": pl.Int64,
     "ticks": pl.Int64,
 }
-"""One row an environment, a scheme and another. `index`: the mean cosine similarity of the scheme's transitions to the
-other's of the same tick, over `ticks` ticks that both have (null where there is none). `nearest`: the mean, over all
-its `transitions`, of the largest similarity to any of the other's in that environment, whenever that was. 1 is alike.
+"""One row per environment, scheme and other scheme. `index`: the mean cosine similarity of the scheme's transitions to
+the other's of the same tick, over `ticks` ticks that both have (null where there is none). `nearest`: the mean, over
+all its `transitions`, of the largest similarity to any of the other's in that environment, at whatever tick. 1 is
+perfect likeness.
 """
 
 
 def similarities(
     trajectories: Mapping[tuple[str, str], Query], scheme: str, others: Sequence[str], environments: Sequence[str]
 ) -> pl.DataFrame:
-    """Compare a scheme with others in these environments (SIMILARITY_SCHEMA).
+    """Compare a scheme with others.
 
-    trajectories: by environment id and scheme; where one is missing, so is the row.
+    Args:
+        trajectories: by (environment id, scheme); a pair of which one is missing has no row.
+        scheme: whose similarity.
+        others: to whom.
+        environments: ids.
+
+    Returns:
+        A table of SIMILARITY_SCHEMA.
     """
     rows = []
     for environment, other in product(environments, others):
-        own, its = trajectories.get((environment, scheme)), trajectories.get((environment, other))
-        if own is None or its is None:
+        a, b = trajectories.get((environment, scheme)), trajectories.get((environment, other))
+        if a is None or b is None:
             continue
-        _, mine, theirs = np.intersect1d(_ticks(own), _ticks(its), assume_unique=True, return_indices=True)
-        together = np.einsum("nd,nd->n", own.vectors[mine], its.vectors[theirs], dtype=np.float64)
+        _, rows_a, rows_b = np.intersect1d(_ticks(a), _ticks(b), assume_unique=True, return_indices=True)
+        cosines = np.einsum("nd,nd->n", a.vectors[rows_a], b.vectors[rows_b], dtype=np.float64)
         rows.append(
             {
-                "set": own.set,
+                "set": a.set,
                 "environment_id": environment,
                 "scheme": scheme,
                 "other": other,
-                "index": float(together.mean()) if len(together) else None,
-                "nearest": _nearest(own, its),
-                "transitions": len(own.vectors),
-                "ticks": len(together),
+                "index": float(cosines.mean()) if len(cosines) else None,
+                "nearest": _nearest(a, b),
+                "transitions": len(a.vectors),
+                "ticks": len(cosines),
             }
         )
     return pl.DataFrame(rows, schema=SIMILARITY_SCHEMA)
@@ -61,9 +69,9 @@ def _ticks(trajectory: Query) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.rint(trajectory.t_s / TICK_S).astype(np.int64)
 
 
-def _nearest(own: Query, its: Query) -> float:
-    """Return the mean over `own` of the largest similarity to any of `its` transitions."""
-    best = np.full(len(own.vectors), -np.inf, np.float32)
-    for begin in range(0, len(its.vectors), PRODUCT_ROWS):
-        np.maximum(best, (own.vectors @ its.vectors[begin : begin + PRODUCT_ROWS].T).max(axis=1), out=best)
-    return float(best.mean(dtype=np.float64))
+def _nearest(a: Query, b: Query) -> float:
+    """Return the mean over the transitions of `a` of the largest similarity to any of `b`."""
+    largest = np.full(len(a.vectors), -np.inf, np.float32)
+    for begin in range(0, len(b.vectors), PRODUCT_ROWS):
+        np.maximum(largest, (a.vectors @ b.vectors[begin : begin + PRODUCT_ROWS].T).max(axis=1), out=largest)
+    return float(largest.mean(dtype=np.float64))

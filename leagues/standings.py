@@ -22,8 +22,16 @@ CLASSES = ("window", "bandwidth_mbps", "min_rtt_ms", "queue_bdp", "step")
 """What the breakdown groups environments by."""
 
 STANDINGS_COLUMNS = (
-    *("set", "rank", "scheme", "wins", "windows", "winning_rate", "low", "high"),
-    *("environments", "missing"),
+    "set",
+    "rank",
+    "scheme",
+    "wins",
+    "windows",
+    "winning_rate",
+    "low",
+    "high",
+    "environments",
+    "missing",
 )
 
 ALPHAS, MARGINS = (2.0, 3.0), (0.1, 0.05)
@@ -31,14 +39,21 @@ ALPHAS, MARGINS = (2.0, 3.0), (0.1, 0.05)
 
 
 def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "rate") -> pl.DataFrame:
-    """Add `best` (the window's best score) and `win` to a table of leagues.scores.SCORE_SCHEMA.
+    """Add `best` (the window's best score) and `win` to a table of scores.
 
     Power: a scheme wins a window if S_p >= (1 - margin) * best. Friendliness: the goodput lies within the margin around
     the rates whose distance from the fair share f is the best one, (1 - margin) * (f - best) <= r <= (1 + margin) *
     (f + best), as in the authors' public benchmark. Ties all win. A window that is missing or silent is never won.
 
-    friendly_margin `score` puts the margin on the distance itself, as the paper's text has it: S_fr <= best /
-    (1 - margin). A distance has no scale of its own, so where the best is near 0 that rule is close to a lottery.
+    Args:
+        scores: of leagues.scores.SCORE_SCHEMA.
+        margin: by how much a winner's score may be worse than the best, 0 to below 1.
+        friendly_margin: `rate` as above; `score` applies the margin to the distance itself, as the paper's text has it:
+            S_fr <= best / (1 - margin). A distance has no scale of its own, so that where the best is near 0 that rule
+            is close to a lottery.
+
+    Raises:
+        SageccError: the margin is out of range.
     """
     if not 0 <= margin < 1:
         raise SageccError(f"league: the margin must be at least 0 and below 1, not {margin:g}")
@@ -62,10 +77,14 @@ def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: Fri
 def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Rank the schemes of every set by winning rate = wins / windows.
 
-    wins: `mark_winners`' table. Returns one row a set and a scheme: set, rank (1 is best, equal rates share a rank),
-    scheme, wins, windows, winning_rate, low, high, environments, missing. low and high bound the 95 % interval of a
-    bootstrap that draws environments, each with all its windows, with replacement (percentile method, seeded).
-    missing counts the environments in which the scheme has no episode; it lost their windows.
+    Args:
+        wins: the table of `mark_winners`.
+        seed: of the bootstrap.
+
+    Returns:
+        One row per set and scheme, of STANDINGS_COLUMNS. rank: 1 is best, equal rates share a rank. low and high bound
+        the 95 % interval of a bootstrap that draws environments, each with all its windows, with replacement
+        (percentile method). missing: environments in which the scheme has no episode; it lost their windows.
     """
     tables = []
     for set_name in sets(wins):
@@ -104,17 +123,29 @@ Ranked = tuple[int, str, dict[str, dict[str, Any]]]
 
 
 def by_rank(ranking: Sequence[Mapping[str, Any]], table: Sequence[Mapping[str, Any]]) -> list[Ranked]:
-    """Return the schemes in order of rank. ranking: the rows of `overall`; table: those of `standings`."""
-    found = {(row["scheme"], row["set"]): dict(row) for row in table}
+    """Return the schemes in order of rank.
+
+    Args:
+        ranking: the rows of `overall`.
+        table: the rows of `standings`.
+    """
+    rows = {(row["scheme"], row["set"]): dict(row) for row in table}
     names = sorted({row["set"] for row in table})
-    return [(row["rank"], row["scheme"], {name: found[row["scheme"], name] for name in names}) for row in ranking]
+    return [(row["rank"], row["scheme"], {name: rows[row["scheme"], name] for name in names}) for row in ranking]
 
 
 def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int = 0) -> pl.DataFrame:
-    """Winning rates by class of environment: one row a set, a class, a value and a scheme (tidy).
+    """Return winning rates by class of environment.
 
-    class is one of CLASSES; value is the scoring window's index, the base bandwidth (Mbps), the minimum RTT (ms), the
-    queue (BDP) or the second rate over the first. low and high are as in `standings`, over the class's environments.
+    Args:
+        wins: the table of `mark_winners`.
+        environments: those of the table.
+        seed: of the bootstrap.
+
+    Returns:
+        One row per set, class, value and scheme (tidy). class is one of CLASSES; value is the scoring window's index,
+        the base bandwidth (Mbps), the minimum RTT (ms), the queue (BDP) or the second rate over the first. low and high
+        are as in `standings`, over the class's environments.
     """
     values: Mapping[str, list[object]] = {
         "environment_id": [e.id for e in environments],
@@ -123,7 +154,7 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
         "queue_bdp": [round(e.queue_bdp, 2) for e in environments],
         "step": [e.step for e in environments],
     }
-    tall = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    joined = wins.join(pl.DataFrame(values), on="environment_id", how="left")
     keys = ["set", "value"]
     tables = [
         part.group_by(*keys, "scheme")
@@ -131,22 +162,30 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
         .with_columns(pl.lit(name).alias("class"), winning_rate=pl.col("wins") / pl.col("windows"))
         .join(_intervals(part, part["scheme"].unique().sort().to_list(), seed), on="scheme")
         for name in CLASSES
-        for _, part in tall.with_columns(value=pl.col(name).cast(pl.Float64)).group_by(keys, maintain_order=True)
+        for _, part in joined.with_columns(value=pl.col(name).cast(pl.Float64)).group_by(keys, maintain_order=True)
     ]
     columns = ["set", "class", "value", "scheme", "wins", "windows", "winning_rate", "low", "high"]
     return pl.concat(tables).select(columns).sort("set", "class", "value", "scheme")
 
 
 def robustness(
-    scores: pl.DataFrame, friendly_margin: FriendlyMargin = "rate", own: tuple[float, float] = (ALPHAS[0], MARGINS[0])
+    scores: pl.DataFrame,
+    friendly_margin: FriendlyMargin = "rate",
+    league_rule: tuple[float, float] = (ALPHAS[0], MARGINS[0]),
 ) -> pl.DataFrame:
-    """Standings under every combination of ALPHAS and MARGINS, and under the league's own alpha and margin.
+    """Return the standings under every combination of ALPHAS and MARGINS, and under the league's own rule.
 
-    Columns: alpha, margin, then those of `standings`, and `overall`, the scheme's rank over all sets by those rules.
-    alpha does not matter where the score is friendliness.
+    Args:
+        scores: of leagues.scores.SCORE_SCHEMA.
+        friendly_margin: as for `mark_winners`.
+        league_rule: the league's alpha and margin.
+
+    Returns:
+        Columns alpha, margin, STANDINGS_COLUMNS, and `overall`, the scheme's rank over all sets by that rule. alpha
+        does not matter where the score is friendliness.
     """
     tables = []
-    for alpha, margin in dict.fromkeys((own, *product(ALPHAS, MARGINS))):
+    for alpha, margin in dict.fromkeys((league_rule, *product(ALPHAS, MARGINS))):
         table = standings(mark_winners(rescore(scores, alpha), margin, friendly_margin))
         ranks = overall(table).select("scheme", overall="rank")
         tables.append(table.with_columns(alpha=pl.lit(alpha), margin=pl.lit(margin)).join(ranks, on="scheme"))
@@ -166,11 +205,11 @@ def missing(scores: pl.DataFrame) -> dict[str, list[str]]:
     }
 
 
-def lost(scores: pl.DataFrame) -> pl.DataFrame:
-    """Return what was lost without being played: set, environment_id, scheme, status, windows.
+def lost_windows(scores: pl.DataFrame) -> pl.DataFrame:
+    """Return the windows lost without being played, counted by set, environment_id, scheme and status.
 
-    status is `missing` (no episode, all windows lost) or `silent` (in so many windows nothing arrived, or the
-    trajectory had ended).
+    status is `missing` (no episode, all windows lost) or `silent` (nothing arrived in these windows, or the trajectory
+    had ended).
     """
     keys = ["set", "environment_id", "scheme", "status"]
     return scores.filter(pl.col("status") != "ok").group_by(keys).agg(windows=pl.len().cast(pl.Int64)).sort(keys)
@@ -182,7 +221,7 @@ def sets(table: pl.DataFrame) -> list[str]:
 
 
 def _intervals(part: pl.DataFrame, schemes: list[str], seed: int) -> pl.DataFrame:
-    """Bootstrap one set: scheme, low, high. Integer arithmetic up to the last division, so that bytes never differ."""
+    """Bootstrap one set: scheme, low, high. Integer arithmetic up to the last division: the same bytes everywhere."""
     counts = (
         part.group_by("environment_id", "scheme")
         .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))

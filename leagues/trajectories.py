@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories that distance, similarity and t-SNE look at: of heuristics as collected, of policies as played."""
+"""The trajectories that distance, similarity and t-SNE compare: of heuristics as collected, of policies as played."""
 
 from __future__ import annotations
 
@@ -13,59 +13,92 @@ from sagecc.collector.run.grid import set_one
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather, policy_sha256
-from sagecc.leagues.scores import Episode, find_episodes, read_rows
+from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)
-"""Section 7.1's environment: the rate changes from 24 to 96 Mbps; 40 ms and 4 BDP are ours, the paper does not say."""
+"""Section 7.1's environment: the rate changes from 24 to 96 Mbps; the paper does not give RTT and queue: ours are
+40 ms and 4 BDP."""
 
 
-def episodes_of(
+def find_or_play(
     profile: str,
     environments: Sequence[Environment],
     schemes: Sequence[str],
+    *,
     raw: Path,
     league: Path,
     out: Path,
     run_policies: RunPolicies,
-) -> Mapping[tuple[str, str], Episode]:
-    """Return the episodes by (environment id, scheme); raises SageccError where a heuristic was not collected.
+) -> Mapping[tuple[str, str], StoredEpisode]:
+    """Find the episodes of schemes; those of policies that have not played are run.
 
-    Those of a policy come from a league's folder, if it has them of these very files; else they are run, and kept in
-    out/raw. One that fails is left out.
+    Args:
+        profile: the environments' name in advice.
+        environments: whose episodes.
+        schemes: heuristics and policies (`policy:PATH`).
+        raw: folder of the heuristics' trajectories.
+        league: folder of a league; the policies' episodes are taken from it if their files are still the same.
+        out: the other policies' trajectories are kept in out/raw.
+        run_policies: runs the other policies.
+
+    Returns:
+        Episodes by (environment id, scheme); one that fails is left out.
+
+    Raises:
+        SageccError: a heuristic was not collected.
     """
     played = _played(league / "raw", environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
-    left = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in environments)]
-    gathered = gather(profile, environments, left, raw, out, run_policies).episodes if left else {}
-    return {**{key: episode for key, episode in played.items() if key[1] not in left}, **gathered}
+    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in environments)]
+    gathered = gather(profile, environments, remaining, raw, out, run_policies).episodes if remaining else {}
+    return {**{key: episode for key, episode in played.items() if key[1] not in remaining}, **gathered}
 
 
-def _played(raw: Path, environments: Sequence[Environment], policies: Sequence[str]) -> dict[tuple[str, str], Episode]:
+def _played(
+    raw: Path, environments: Sequence[Environment], policies: Sequence[str]
+) -> dict[tuple[str, str], StoredEpisode]:
     try:
         known: dict[str, str] = json.loads((raw / POLICIES_FILE).read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
-    same = [policy for policy in policies if known.get(policy) == policy_sha256(policy)]
-    return find_episodes([raw], environments, same)
+    unchanged = [policy for policy in policies if known.get(policy) == policy_sha256(policy)]
+    return find_episodes([raw], environments, unchanged)
 
 
-def query(pool: PoolTransitions, episode: Episode, every: int = 1) -> Query:
-    """Return an episode's transitions as vectors on the pool's scale, each tick's or every so many."""
+def query(pool: PoolTransitions, episode: StoredEpisode, every: int = 1) -> Query:
+    """Return an episode's transitions as vectors on the pool's scale, one in every so many ticks."""
     raw = read_rows(episode)
-    vectors = pool.space.along(pool_rows(raw, pool.windows))[::every]
-    t_s = raw["t_s"].to_numpy()[: raw.num_rows - 2 : every]
-    environment = episode.environment
+    vectors = pool.space.sequence_vectors(pool_rows(raw, pool.windows))[::every]
     return Query(
-        environment.set, environment.id, episode.scheme, t_s, np.ascontiguousarray(vectors), pool.rows_of(episode.id)
+        set=episode.environment.set,
+        environment_id=episode.environment.id,
+        scheme=episode.scheme,
+        t_s=raw["t_s"].to_numpy()[: raw.num_rows - 2 : every],
+        vectors=np.ascontiguousarray(vectors),
+        own_rows=pool.episode_rows(episode.id),
     )
 
 
 def choose(
     environments: Sequence[Environment], names: Sequence[str], count: int, seed: int, set_name: str | None = None
 ) -> tuple[Environment, ...]:
-    """Return the environments of these ids or, where none is named, so many drawn from those (of one set, if given)."""
+    """Choose environments by id or at random.
+
+    Args:
+        environments: to choose from.
+        names: ids; where there are some, these are chosen.
+        count: how many to draw otherwise.
+        seed: of the draw.
+        set_name: the set to draw from, by default any.
+
+    Returns:
+        The chosen environments; drawn ones are in the order given.
+
+    Raises:
+        SageccError: there is no environment of an id, or none in the set.
+    """
     by_id = {environment.id: environment for environment in environments}
     for name in names:
         if name not in by_id:
@@ -74,23 +107,24 @@ def choose(
             )
     if names:
         return tuple(by_id[name] for name in dict.fromkeys(names))
-    among = [environment for environment in environments if set_name in (None, environment.set)]
-    if not among:
+    candidates = [environment for environment in environments if set_name in (None, environment.set)]
+    if not candidates:
         raise SageccError(f"the profile has no environment of Set {set_name}; name some with --environment")
-    drawn = np.random.default_rng(seed).choice(len(among), min(count, len(among)), replace=False)
-    return tuple(among[i] for i in sorted(drawn))
+    drawn = np.random.default_rng(seed).choice(len(candidates), min(count, len(candidates)), replace=False)
+    return tuple(candidates[i] for i in sorted(drawn))
 
 
 def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
-    """Return the environment of section 7.1, STEP_UP; of a profile without it, the first whose rate rises.
+    """Return the environment of section 7.1, STEP_UP, or else the first whose rate rises.
 
-    Raises SageccError where no rate does.
+    Raises:
+        SageccError: no rate rises.
     """
     rising = [environment for environment in environments if environment.step > 1]
-    wanted = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
-    if not wanted:
+    chosen = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
+    if not chosen:
         raise SageccError("in no environment of the profile does the rate rise; name one with --environment")
-    return tuple(wanted)
+    return tuple(chosen)
 
 
 def describe(environment: Environment) -> str:

@@ -29,21 +29,22 @@ from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 STATE = len(FEATURE_NAMES)
 SIZE = 2 * STATE + 1
-"""Numbers of a vector: a state, log2 of an action, the state after it."""
+"""Length of a vector: a state, log2 of an action, the state after it."""
 
 LIMIT = 10.0
 """Scaled columns are clipped to plus or minus this many deviations."""
 
 BLOCK_ROWS = 65_536
 ACTIONS = 100_000
-"""About how many of the pool's rows tell the actions' mean and deviation."""
+"""About how many of the pool's rows the actions' mean and deviation are measured on."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """Where vectors lie. scaling: of a row's first 70 columns, the features and log2 of the action."""
+    """The scale on which transitions become vectors."""
 
     scaling: Scaling
+    """Of a row's first 70 columns: the features, and log2 of the action."""
 
     @property
     def identity(self) -> str:
@@ -51,14 +52,14 @@ class Space:
         s = self.scaling
         return hashlib.sha256(f"{s.transform} {s.limit}".encode() + s.shift.tobytes() + s.scale.tobytes()).hexdigest()
 
-    def between(self, rows: Floats, following: Floats) -> Floats:
-        """Return unit vectors [n, 139] of rows [n, 70 or more] and those a tick later [n, 69 or more]."""
+    def pair_vectors(self, rows: Floats, following: Floats) -> Floats:
+        """Return unit vectors [n, 139] of rows [n, 70 or more] and the rows one tick later [n, 69 or more]."""
         u = np.empty((len(rows), SIZE), np.float32)
         u[:, : STATE + 1] = self.scaling(rows[:, : STATE + 1])
         u[:, STATE + 1 :] = self.scaling.select(list(range(STATE)))(following[:, :STATE])
         return unit(u)
 
-    def along(self, rows: Floats) -> Floats:
+    def sequence_vectors(self, rows: Floats) -> Floats:
         """Return unit vectors [n - 1, 139] of consecutive rows [n, 70 or more]."""
         scaled = self.scaling(np.ascontiguousarray(rows[:, : STATE + 1]))
         return unit(np.concatenate([scaled[:-1], scaled[1:, :STATE]], axis=1))
@@ -73,20 +74,24 @@ def unit(vectors: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class PoolTransitions:
-    """The pool's transitions, each known by the number of its row in the compiled pool.
-
-    windows: the pool's observation windows.
-    """
+    """The pool's transitions, each identified by the number of its row in the compiled pool."""
 
     pool: CompiledPool
     space: Space
     windows: Windows
+    """The pool's observation windows."""
 
     @classmethod
     def load(cls, pool: Path, cache: Path, transform: InputTransform = "symlog") -> PoolTransitions:
-        """Compile the pool into `cache` unless that is done, and measure its scale.
+        """Compile the pool unless that is done, and measure its scale.
 
-        Raises SageccError for a pool that cannot be read (learner.compiled).
+        Args:
+            pool: folder of the pool.
+            cache: folder of compiled pools.
+            transform: what is done to a column before mean and deviation.
+
+        Raises:
+            SageccError: the pool cannot be read (learner.compiled).
         """
         compiled = compile_pool(pool, cache)
         meta = pq.read_schema(pool_files(pool)[0].path).metadata or {}
@@ -108,10 +113,18 @@ class PoolTransitions:
         return self.pool.rows - len(self.pool.starts)
 
     def sample(self, count: int, seed: int) -> Ints:
-        """Draw so many transitions without replacement, or all there are; return their rows in order."""
+        """Draw transitions without replacement.
+
+        Args:
+            count: how many; all, where the pool has fewer.
+            seed: of the draw.
+
+        Returns:
+            Their rows [n], ascending.
+        """
         order = np.argsort(self.pool.starts)
-        starts, each = self.pool.starts[order], self.pool.lengths[order] - 1
-        ends = np.cumsum(each)
+        starts, counts = self.pool.starts[order], self.pool.lengths[order] - 1
+        ends = np.cumsum(counts)
         random = np.random.default_rng(seed)
         drawn = (
             np.sort(random.choice(self.count, count, replace=False, shuffle=False))
@@ -119,10 +132,10 @@ class PoolTransitions:
             else np.arange(self.count)
         )
         episode = np.searchsorted(ends, drawn, side="right")
-        return np.asarray(starts[episode] + drawn - (ends - each)[episode], np.int64)
+        return np.asarray(starts[episode] + drawn - (ends - counts)[episode], np.int64)
 
     def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
-        """Yield the transitions of the rows from `first` to `stop`: their rows [n] and vectors [n, 139]."""
+        """Yield the transitions of the rows from `first` to before `stop`, in blocks: rows [n], vectors [n, 139]."""
         columns, end = STATE + 2, len(self._last) if stop is None else min(stop, len(self._last))
         for begin in range(first, end, BLOCK_ROWS):
             count = min(begin + BLOCK_ROWS, end) + 1 - begin
@@ -131,46 +144,54 @@ class PoolTransitions:
             if len(block) < 2:
                 return
             keep = ~self._last[begin : begin + len(block) - 1]
-            yield begin + np.flatnonzero(keep), self.space.along(block)[keep]
+            yield begin + np.flatnonzero(keep), self.space.sequence_vectors(block)[keep]
 
     def vectors(self, rows: Ints) -> Floats:
         """Return the vectors [n, 139] of these rows [n], in any order and with repetitions."""
         file = RowFile(self.pool.rows_file)
         try:
-            found = np.empty((len(rows), SIZE), np.float32)
+            vectors = np.empty((len(rows), SIZE), np.float32)
             for begin in range(0, len(rows), BLOCK_ROWS):
                 part = rows[begin : begin + BLOCK_ROWS]
                 file.announce(part, 2)
                 pairs = file.read(part, 2)
-                found[begin : begin + len(part)] = self.space.between(pairs[:, 0], pairs[:, 1])
-            return found
+                vectors[begin : begin + len(part)] = self.space.pair_vectors(pairs[:, 0], pairs[:, 1])
+            return vectors
         finally:
             file.close()
 
-    def whereabouts(self, rows: Ints) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Ints]:
-        """Return the episode id, the scheme and the step there of each row [n]; "" and -1 of rows below 0."""
+    def origins(self, rows: Ints) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Ints]:
+        """Return each row's episode id, scheme and step in the episode [n]; "" and -1 of rows below 0."""
         order = np.argsort(self.pool.starts)
-        at = order[np.maximum(np.searchsorted(self.pool.starts[order], rows, side="right") - 1, 0)]
-        known, of = rows >= 0, self.pool.trajectories
+        episode = order[np.maximum(np.searchsorted(self.pool.starts[order], rows, side="right") - 1, 0)]
+        known, trajectories = rows >= 0, self.pool.trajectories
         return (
-            np.where(known, of.ids[at], ""),
-            np.where(known, of.schemes[at], ""),
-            np.where(known, rows - self.pool.starts[at], -1),
+            np.where(known, trajectories.ids[episode], ""),
+            np.where(known, trajectories.schemes[episode], ""),
+            np.where(known, rows - self.pool.starts[episode], -1),
         )
 
-    def rows_of(self, episode: str) -> tuple[int, int] | None:
+    def episode_rows(self, episode: str) -> tuple[int, int] | None:
         """Return the first row of an episode and the row after its last; None if the pool does not hold it."""
-        (found,) = np.nonzero(self.pool.trajectories.ids == episode)
-        if not len(found):
+        (indices,) = np.nonzero(self.pool.trajectories.ids == episode)
+        if not len(indices):
             return None
-        start = int(self.pool.starts[found[0]])
-        return start, start + int(self.pool.lengths[found[0]])
+        start = int(self.pool.starts[indices[0]])
+        return start, start + int(self.pool.lengths[indices[0]])
 
 
 def pool_rows(raw: pa.Table, windows: Windows) -> Floats:
-    """Return an episode's rows as the compiled pool has them, less the reward: [n - 1, 70] of n raw rows.
+    """Return an episode's rows as the compiled pool has them, less the reward.
 
-    Raises SageccError for fewer than three raw rows, between which there is no transition.
+    Args:
+        raw: n rows of schemas.raw.RAW_SCHEMA.
+        windows: the pool's observation windows.
+
+    Returns:
+        Features and log2 of the action [n - 1, 70].
+
+    Raises:
+        SageccError: there are fewer than three raw rows, and so no transition.
     """
     if raw.num_rows < 3:
         raise SageccError(f"a trajectory of {raw.num_rows} rows has no transition, it needs three")
@@ -184,7 +205,7 @@ def pool_rows(raw: pa.Table, windows: Windows) -> Floats:
 
 
 def _scaling(pool: CompiledPool, transform: InputTransform) -> Scaling:
-    """Return the pool's scaling of features and action; the actions' moments come from rows spread evenly over it."""
+    """Return the pool's scaling of features and action; the action's is measured on rows spread evenly over it."""
     limit = 0.0 if transform == "none" else LIMIT
     features = pool.moments.scaling(transform, limit)
     rows = np.memmap(pool.rows_file, np.dtype("<f4"), "r").reshape(-1, STATE + 2)

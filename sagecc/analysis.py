@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What distance, similarity and tsne share: options, and files that are whole or not there."""
+"""What the commands distance, similarity and tsne share: their options, and how their files are written."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sagecc.common.limits import usable_cores
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
-from sagecc.leagues.scores import Episode
-from sagecc.leagues.trajectories import choose, episodes_of
+from sagecc.leagues.scores import StoredEpisode
+from sagecc.leagues.trajectories import choose, find_or_play
 from sagecc.leagues.transitions import PoolTransitions
 from sagecc.options import RAW, kernel_option, parse_schemes
 from sagecc.policy.scaling import InputTransform
@@ -28,44 +28,62 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Which networks an analysis looks at, where it finds their trajectories, and where its files go; see `options`."""
+class AnalysisSettings:
+    """The options of an analysis, by name."""
 
     profile: str
     ids: tuple[str, ...]
+    """Environments of the profile that are named."""
     raw: Path
+    """Folder of the heuristics' trajectories."""
     league: Path
+    """Folder of a league that policies may have played."""
     out: Path
+    """Folder of the analysis's files."""
     seed: int
+    """Of all that is drawn."""
     jobs: int
+    """Episodes at a time."""
     kernel: Path
+    """The lab's kernel."""
 
     def environments(self) -> tuple[Environment, ...]:
         """Return the profile's environments."""
         return profile_environments(self.profile)
 
     def choose(self, count: int, set_name: str | None = None) -> tuple[Environment, ...]:
-        """Return the environments that are named, or so many drawn (of one set, if given)."""
+        """Return the named environments, or `count` drawn ones (of one set, if given)."""
         return choose(self.environments(), self.ids, count, self.seed, set_name)
 
     def episodes(
         self, environments: Sequence[Environment], schemes: Sequence[str]
-    ) -> Mapping[tuple[str, str], Episode]:
-        """Return the schemes' episodes there; those of policies that have not played are run now."""
+    ) -> Mapping[tuple[str, str], StoredEpisode]:
+        """Return episodes by (environment id, scheme); those of policies that have not played are run now."""
         runner = lab_runner(self.kernel, self.jobs)
-        return episodes_of(self.profile, environments, schemes, self.raw, self.league, self.out, runner)
+        return find_or_play(
+            self.profile,
+            environments,
+            schemes,
+            raw=self.raw,
+            league=self.league,
+            out=self.out,
+            run_policies=runner,
+        )
 
 
 @dataclass(frozen=True)
-class PoolSetting:
-    """The pool that trajectories are held against, and the scale on which."""
+class PoolSettings:
+    """The options of an analysis that compares with the pool, by name."""
 
     pool: Path
+    """Folder of the pool."""
     cache: Path
+    """Folder of what is made from the pool."""
     scaling: InputTransform
+    """What is done to a column before mean and deviation."""
 
     def transitions(self) -> PoolTransitions:
-        """Return the pool's transitions, compiled if they are not yet."""
+        """Return the pool's transitions; the pool is compiled where that is not done."""
         return PoolTransitions.load(self.pool, self.cache / "pool", self.scaling)
 
 
@@ -90,7 +108,15 @@ POOL_OPTIONS = (
 
 
 def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the options of an analysis: its command gets them as `setting`, and those of the pool as `against`."""
+    """Return a decorator that adds an analysis's options to its command.
+
+    Args:
+        name: the analysis's; its files go to leagues/analysis/name by default.
+        pool: also add the pool's options.
+
+    Returns:
+        The decorator; the command gets the argument `settings`, and `pool_settings` with `pool`.
+    """
     listed = (
         click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True),
         click.option(
@@ -114,11 +140,14 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def run(**told: Any) -> Any:
-            told["setting"] = Setting(**{field.name: told.pop(field.name) for field in fields(Setting)})
+        def run(**arguments: Any) -> Any:
+            def take(settings: type[Any]) -> Any:
+                return settings(**{field.name: arguments.pop(field.name) for field in fields(settings)})
+
+            arguments["settings"] = take(AnalysisSettings)
             if pool:
-                told["against"] = PoolSetting(**{field.name: told.pop(field.name) for field in fields(PoolSetting)})
-            return command(**told)
+                arguments["pool_settings"] = take(PoolSettings)
+            return command(**arguments)
 
         decorated: Callable[..., Any] = run
         for option in reversed((*(POOL_OPTIONS if pool else ()), *listed)):
@@ -130,12 +159,12 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
 
 def named_schemes(schemes: str, policies: tuple[str, ...]) -> tuple[str, ...]:
     """Return the policies and then the other schemes that the options name, each once."""
-    own = (f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
-    return tuple(dict.fromkeys((*own, *parse_schemes(schemes))))
+    policy_schemes = (f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
+    return tuple(dict.fromkeys((*policy_schemes, *parse_schemes(schemes))))
 
 
 def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object], figure: Figure) -> None:
-    """Write out/name.parquet, .json and .png, each whole or not at all."""
+    """Write out/name.parquet, .json and .png, each whole or not at all; see leagues.analysis.save."""
     analysis.save(out, name, table, summary)
     save_png(figure, out / f"{name}.png")
     click.echo(f"files: {out / name}.parquet, .json, .png")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page shows: a league's tables and trajectories, and what else was measured of its schemes."""
+"""What the page shows: a league's tables and trajectories, its policies' training, and the analyses of its schemes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from sagecc.common import shipped
-from sagecc.leagues.scores import Episode
+from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import Ranked, by_rank, sets
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -20,28 +20,30 @@ CURVES = "curves.csv"
 
 @dataclass(frozen=True)
 class Analysis:
-    """What `sagecc distance`, `similarity` or `tsne` wrote: its table, and its JSON file's content."""
+    """What `sagecc distance`, `similarity` or `tsne` wrote."""
 
     table: pl.DataFrame
     summary: Mapping[str, Any]
+    """The JSON file's content."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A league as the page needs it.
-
-    summary: league.json's content. wins: leagues.standings.mark_winners' table. classes: leagues.standings.breakdown.
-    episodes: the trajectories by (environment id, scheme); what is not there is not drawn. curves: by policy, how its
-    training went (learner's curves.csv). analyses: by the name of the command that made them.
-    """
+    """A league as the page needs it."""
 
     summary: Mapping[str, Any]
+    """The content of league.json."""
     wins: pl.DataFrame
+    """The table of leagues.standings.mark_winners."""
     classes: pl.DataFrame
+    """The table of leagues.standings.breakdown."""
     environments: Sequence[Environment]
-    episodes: Mapping[tuple[str, str], Episode]
+    episodes: Mapping[tuple[str, str], StoredEpisode]
+    """Trajectories by (environment id, scheme); a missing one is not drawn."""
     curves: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Training curves by policy (the learner's curves.csv)."""
     analyses: Mapping[str, Analysis] = field(default_factory=dict)
+    """By the name of the command that made them."""
 
     @property
     def schemes(self) -> list[str]:
@@ -64,6 +66,6 @@ def in_order(environments: Sequence[Environment]) -> list[Environment]:
 
 
 def training_curves(policies: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """Return the curves of those policies (`policy:PATH`) that carry some."""
+    """Return the curves of those policies (`policy:PATH`) that have a file of them."""
     paths = {policy: shipped.policy(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
     return {policy: pl.read_csv(path) for policy, path in paths.items() if path.is_file()}

@@ -13,19 +13,24 @@ from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import league_pictures
-from sagecc.leagues.report.series import MOST_TRAJECTORIES
+from sagecc.leagues.report.series import MAX_TRAJECTORIES
 
 
 def write(
     contents: Contents,
     page: Path,
     pictures: Path | None = None,
-    trajectories: int = MOST_TRAJECTORIES,
+    trajectories: int = MAX_TRAJECTORIES,
     named: Sequence[str] = (),
 ) -> None:
-    """Write the page and, into the folder `pictures` if given, its still pictures as PNG files.
+    """Write the page and its still pictures.
 
-    trajectories, named: as for `render`. Examples that an earlier league left among the pictures are removed.
+    Args:
+        contents: what the page shows.
+        page: path of the HTML file.
+        pictures: folder of the pictures as PNG files, if any; an earlier league's examples are removed from it.
+        trajectories: as for `render`.
+        named: as for `render`.
     """
     drawn = league_pictures(contents)
     text = render(contents, drawn, trajectories, named)  # first: drawing a figure again moves its axes a little
@@ -42,9 +47,14 @@ def write(
 
 
 def write_beside(league: Path, raw: Path) -> Path:
-    """Write a league's report.html and pictures beside its tables in the folder `league`; return the page's path.
+    """Write a league's report.html and pictures beside its tables.
 
-    raw: the heuristics' trajectories.
+    Args:
+        league: folder of the league.
+        raw: folder of the heuristics' trajectories.
+
+    Returns:
+        The page's path.
     """
     page = league / "report.html"
     write(load(league, raw), page, league)

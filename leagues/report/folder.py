@@ -21,7 +21,7 @@ from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
-from sagecc.leagues.scores import Episode, find_episodes
+from sagecc.leagues.scores import StoredEpisode, find_episodes
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import LISTINGS
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -30,10 +30,16 @@ TABLES = ("scores", "breakdown")
 
 
 def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
-    """Read a league's folder, its trajectories (`raw` and league/raw), and analysis/{distance,similarity,tsne}.
+    """Read what the page shows. Curves are those of policies whose files are still the ones that played.
 
-    Curves are those of policies whose files are still the ones that played. Raises SageccError where there is no
-    league, where a file cannot be read or is of another major version, and where `raw` is of another kernel.
+    Args:
+        league: folder of the league; policies' trajectories lie in league/raw.
+        raw: folder of the heuristics' trajectories.
+        analysis: folder of the analyses, each in a folder of its command's name.
+
+    Raises:
+        SageccError: there is no league, a file cannot be read or is of another major version, or `raw` is of another
+            kernel.
     """
     again = _again(league)
     summary = read_summary(league)
@@ -52,7 +58,7 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
         environments=in_order(environments),
         episodes=episodes,
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
-        analyses={name: found for name in ANALYSES if analysis and (found := _analysis(analysis / name, name))},
+        analyses={name: result for name in ANALYSES if analysis and (result := _analysis(analysis / name, name))},
     )
 
 
@@ -73,17 +79,17 @@ def _again(league: Path) -> str:
 
 def _environments(roots: Iterable[Path], ids: set[str]) -> list[Environment]:
     """Return the environments of these ids that have an episode under one of the roots."""
-    found: dict[str, Environment] = {}
+    environments: dict[str, Environment] = {}
     for root in roots:
         for path in sorted(root.glob(LISTINGS)):
             table = read_episodes(path, ["environment_id", "environment"])
             for row in table.to_pylist():
-                if row["environment_id"] in ids and row["environment_id"] not in found:
+                if row["environment_id"] in ids and row["environment_id"] not in environments:
                     try:
-                        found[row["environment_id"]] = Environment.from_json(row["environment"])
+                        environments[row["environment_id"]] = Environment.from_json(row["environment"])
                     except SageccError as error:
                         raise SageccError(f"{path}: {error}; remove its folder and collect it again") from error
-    return list(found.values())
+    return list(environments.values())
 
 
 def _analysis(folder: Path, name: str) -> Analysis | None:
@@ -108,14 +114,15 @@ def _json(path: Path, advice: str) -> dict[str, Any]:
     return content
 
 
-def _check(path: Path, summary: Mapping[str, Any], known: str, advice: str) -> None:
-    version, major = str(summary.get("version", "unknown")), known.partition(".")[0]
+def _check(path: Path, summary: Mapping[str, Any], supported: str, advice: str) -> None:
+    """Raise SageccError where a file is of another major version than the supported one."""
+    version, major = str(summary.get("version", "unknown")), supported.partition(".")[0]
     if version.partition(".")[0] != major:
         raise SageccError(f"{path}: its version is {version}, this program reads {major}.x; {advice}")
 
 
 def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None:
-    """Hold that league.json and the tables are as they were written, together; leagues before 1.2 do not say."""
+    """Check that league.json and the tables are as they were written, together; before 1.2 there are no hashes."""
     if summary["version"] in ("1.0", "1.1"):
         return
     path = league / "league.json"
@@ -133,8 +140,8 @@ def _table(path: Path, advice: str) -> pl.DataFrame:
         raise SageccError(f"{path}: cannot be read ({first_line(error)}); {advice}") from error
 
 
-def _check_kernel(episodes: Iterable[Episode], kernel: str, raw: Path) -> None:
-    """Hold that the trajectories are those that were scored, as far as their kernel tells."""
+def _check_kernel(episodes: Iterable[StoredEpisode], kernel: str, raw: Path) -> None:
+    """Check that the trajectories are those that were scored, as far as their kernel tells."""
     kernels = {episode.kernel for episode in episodes}
     try:
         if not kernels or join_identities(kernels) == kernel:

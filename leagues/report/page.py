@@ -26,7 +26,7 @@ from sagecc.leagues.report.pictures import (
     policies,
     training_figure,
 )
-from sagecc.leagues.report.series import LEVELS, MOST_TRAJECTORIES, NONE, choose, payload
+from sagecc.leagues.report.series import LEVELS, MAX_TRAJECTORIES, NONE, choose, payload
 from sagecc.leagues.standings import CLASSES
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -44,15 +44,15 @@ ANALYSES = {
     "similarity": ("Similarity to the schemes", "sagecc similarity --scheme policy:PATH"),
     "tsne": ("What the policy tells apart", "sagecc tsne --policy PATH"),
 }
-"""By the command that finds it out: the section's title, and how to call it."""
+"""By the command that measures it: the section's title, and how to call the command."""
 
-MOST_SHOWN = 4
-"""Schemes in one chart: the palette's colours that stay apart."""
+MAX_SHOWN = 4
+"""Schemes in one chart: as many as the palette has colours that can be told apart."""
 
 PIXELS_PER_INCH = 100
-"""Of a still picture where there is room: its text is then as large as the page's."""
-LEAST_WIDTH = 0.65
-"""Of that, on a small screen: what is left is scrolled."""
+"""Of a still picture at full width: its text is then as large as the page's."""
+MIN_WIDTH = 0.65
+"""Share of the full width below which a picture scrolls instead of shrinking."""
 
 _HERE = Path(__file__).parent
 
@@ -60,13 +60,16 @@ _HERE = Path(__file__).parent
 def render(
     contents: Contents,
     pictures: Sequence[Picture] | None = None,
-    trajectories: int = MOST_TRAJECTORIES,
+    trajectories: int = MAX_TRAJECTORIES,
     named: Sequence[str] = (),
 ) -> str:
-    """Return the page.
+    """Return the page's HTML.
 
-    pictures: those of `league_pictures` where they are drawn already. trajectories: at most so many can be looked at;
-    of a larger league it has a sample of the environments, and those named (by id) in any case.
+    Args:
+        contents: what the page shows.
+        pictures: those of `league_pictures`, where they are drawn already.
+        trajectories: the most that the page holds; of a larger league it holds a sample of the environments.
+        named: ids of environments that it holds in any case.
     """
     drawn = league_pictures(contents) if pictures is None else pictures
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
@@ -83,10 +86,10 @@ def render(
         ("lost", "Lost without being played", _lost(contents)),
         ("rules", "How it was scored", _rules(contents.summary)),
     ]
-    there = [(name, title, text) for name, title, text in sections if text]
-    links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>\n' for name, title, _ in there)
+    shown = [(name, title, text) for name, title, text in sections if text]
+    links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>\n' for name, title, _ in shown)
     body = "".join(
-        f'<section aria-labelledby="{n}"><h2 id="{n}">{escape(t)}</h2>\n{x}</section>\n' for n, t, x in there
+        f'<section aria-labelledby="{n}"><h2 id="{n}">{escape(t)}</h2>\n{x}</section>\n' for n, t, x in shown
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -122,7 +125,15 @@ def _head(contents: Contents) -> str:
 def _table(
     kind: str, caption: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], lead: str = "Scheme"
 ) -> str:
-    """Return a table in a region that scrolls. head: the columns' titles; rows: a scheme and its cells, as <td>s."""
+    """Return a table in a region that scrolls.
+
+    Args:
+        kind: the table's CSS class.
+        caption: shown, and the region's label.
+        head: the columns' titles.
+        rows: each a scheme and its cells, as <td>s.
+        lead: title of the schemes' column.
+    """
     titles = "".join(f'<th scope="col">{text}</th>' for text in head)
     body = "".join(
         f'<tr{_kind(scheme)}><th scope="row">{escape(label(scheme))}</th>{"".join(cells)}</tr>\n'
@@ -170,7 +181,7 @@ def _rate(row: Mapping[str, float]) -> str:
 def _figure(picture: Picture) -> str:
     svg = to_svg(picture.figure, picture.name)
     width = picture.figure.get_figwidth() * PIXELS_PER_INCH
-    size = f"max-width:{width:.0f}px;min-width:{LEAST_WIDTH * width:.0f}px"
+    size = f"max-width:{width:.0f}px;min-width:{MIN_WIDTH * width:.0f}px"
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.title)}" style="{size}"', 1)
     return (
         f"<figure><figcaption>{escape(picture.text)}</figcaption>"
@@ -200,16 +211,16 @@ def _classes(contents: Contents) -> str:
 
 def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list[Environment]:
     """Return the environments whose trajectories the page has: all, or a sample with the examples and those named."""
-    per = max(len({scheme for _, scheme in contents.episodes}), 1)
-    if len(contents.environments) * per <= trajectories:
+    schemes = max(len({scheme for _, scheme in contents.episodes}), 1)
+    if len(contents.environments) * schemes <= trajectories:
         return list(contents.environments)
-    shown = (example(contents, set_name) for set_name in contents.sets)
-    wanted = dict.fromkeys((*(e[0].id for e in shown if e), *named))
-    return choose(contents.environments, max(trajectories // per, len(wanted)), list(wanted))
+    examples = (example(contents, set_name) for set_name in contents.sets)
+    required = dict.fromkeys((*(e[0].id for e in examples if e), *named))
+    return choose(contents.environments, max(trajectories // schemes, len(required)), list(required))
 
 
 def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> str:
-    """Return the pickers and what report.js fills, the trajectories' data, and below them the still examples."""
+    """Return the controls, the elements that report.js fills, the trajectories' data, and the still examples."""
     schemes = contents.schemes
     environments = payload(chosen, schemes, contents.episodes, contents.wins)
     still = "".join(f"<h3>{escape(p.title)}</h3>\n{_figure(p)}" for p in examples)
@@ -220,7 +231,7 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
     data = {
         "levels": LEVELS,
         "none": NONE,
-        "most": MOST_SHOWN,
+        "most": MAX_SHOWN,
         "schemes": schemes,
         "labels": [label(s) for s in schemes],
         "start": {"environment": start[0], "schemes": start[1]},
@@ -238,11 +249,11 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
     columns = "".join(
         f'<th scope="col">{text}</th>' for text in ("Scheme", "Goodput", "One-way delay", "cwnd", "Packets dropped")
     )
-    left = len(contents.environments) - len(environments)
+    omitted = len(contents.environments) - len(environments)
     sample = (
         f" The page has {len(environments)} of the league's {len(contents.environments)} environments, spread evenly "
         "over each set; <code>sagecc report --environment ID</code> adds others."
-        if left
+        if omitted
         else ""
     )
     return (
@@ -255,7 +266,7 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
         '<button type="button" id="previous" aria-label="Previous environment">&lt;</button>'
         '<button type="button" id="next" aria-label="Next environment">&gt;</button> '
         '<code id="name" class="soft"></code></div>\n'
-        f'<fieldset id="schemes"><legend>Schemes, at most {MOST_SHOWN}</legend>\n{boxes}</fieldset>\n</div>\n'
+        f'<fieldset id="schemes"><legend>Schemes, at most {MAX_SHOWN}</legend>\n{boxes}</fieldset>\n</div>\n'
         '<p id="status" class="soft" role="status"></p>\n<div id="chart" role="img"></div>\n'
         '<div class="moment"><label for="moment">Reading</label><input id="moment" type="range" min="0" step="1">'
         '<output id="when" for="moment"></output></div>\n'
@@ -306,9 +317,9 @@ def _friendliness(contents: Contents) -> str:
 def _analysis(contents: Contents, name: str, call: str) -> str:
     if name in contents.analyses:
         return _figure(analysis_picture(name, contents.analyses[name]))
-    own = policies(contents.schemes)
-    wanted = escape(call.replace("PATH", own[0].removeprefix(POLICY_PREFIX) if own else "PATH"))
-    return f"<p>Not measured yet: <code>{wanted}</code>, then <code>sagecc report</code>.</p>\n"
+    played = policies(contents.schemes)
+    command = escape(call.replace("PATH", played[0].removeprefix(POLICY_PREFIX) if played else "PATH"))
+    return f"<p>Not measured yet: <code>{command}</code>, then <code>sagecc report</code>.</p>\n"
 
 
 def _training(contents: Contents) -> str:
@@ -340,22 +351,22 @@ def _lost(contents: Contents) -> str:
         return ""
     items = []
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
-        for status, what in (("missing", "no episode"), ("silent", "nothing delivered")):
-            own = [row for row in rows if (row["scheme"], row["status"]) == (scheme, status)]
-            if own:
-                why = f": {own[0]['reason']}" if own[0]["reason"] else ""
-                windows = sum(row["windows"] for row in own)
+        for status, text in (("missing", "no episode"), ("silent", "nothing delivered")):
+            matching = [row for row in rows if (row["scheme"], row["status"]) == (scheme, status)]
+            if matching:
+                reason = f": {matching[0]['reason']}" if matching[0]["reason"] else ""
+                windows = sum(row["windows"] for row in matching)
                 items.append(
-                    f"<li>{escape(label(scheme))}: {what}, {windows} windows of {len(own)} environments, such as "
-                    f"{escape(own[0]['environment_id'] + why)}</li>\n"
+                    f"<li>{escape(label(scheme))}: {text}, {windows} windows of {len(matching)} environments, such as "
+                    f"{escape(matching[0]['environment_id'] + reason)}</li>\n"
                 )
     return f"<p>These windows count as lost.</p>\n<ul>\n{''.join(items)}</ul>\n"
 
 
-def _terms(terms: Mapping[str, Any]) -> str:
-    action = "actions are drawn from their mixtures" if terms["sample"] else "an action is their mixture's mean"
-    late = terms["decision_latency_ms"]
-    return f"{action}; it takes effect {f'{late:g} ms after' if late else 'at the moment of'} what it answers"
+def _play_options(options: Mapping[str, Any]) -> str:
+    action = "actions are drawn from their mixtures" if options["sample"] else "an action is their mixture's mean"
+    latency = options["decision_latency_ms"]
+    return f"{action}; it takes effect {f'{latency:g} ms after' if latency else 'at the moment of'} what it answers"
 
 
 def _rules(summary: Mapping[str, Any]) -> str:
@@ -372,7 +383,7 @@ def _rules(summary: Mapping[str, Any]) -> str:
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
         "Kernel": str(summary["kernel"]),
         **{f"Policy {label(s)}": f"{s}, SHA-256 {sha256}" for s, sha256 in summary["policies"].items()},
-        **({"Policies": _terms(summary["terms"])} if summary["policies"] else {}),
+        **({"Policies": _play_options(summary["terms"])} if summary["policies"] else {}),
     }
     body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())
     return f"<dl>\n{body}</dl>\n"

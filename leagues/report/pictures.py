@@ -43,16 +43,18 @@ _LINES = ("-", "--", ":", "-.")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the report. `name` is its file's stem and the prefix of its SVG ids."""
+    """A figure of the report."""
 
     name: str
+    """Its file's stem, and the prefix of its SVG ids."""
     title: str
     text: str
+    """The caption."""
     figure: Figure
 
 
 def league_pictures(contents: Contents) -> list[Picture]:
-    """Return the standings, the plane of throughput and delay, and each set's example, as far as there are any."""
+    """Return the standings, the plane of throughput and delay, and an example of each set that has one."""
     table = pl.DataFrame(contents.summary["standings"])
     pictures = [
         Picture("standings", "Winning rates", "", standings_figure(table)),
@@ -70,9 +72,9 @@ def league_pictures(contents: Contents) -> list[Picture]:
         if not chosen:
             continue
         environment, shown, rival = chosen
-        own = POLICY if shown.startswith(POLICY_PREFIX) else GREEN
+        shown_colour = POLICY if shown.startswith(POLICY_PREFIX) else GREEN
         tracks = [
-            Track(label(shown), read_rows(contents.episodes[environment.id, shown]), own),
+            Track(label(shown), read_rows(contents.episodes[environment.id, shown]), shown_colour),
             Track(label(rival), read_rows(contents.episodes[environment.id, rival]), HEURISTIC),
         ]
         title = f"{label(shown)} and {label(rival)}, each in its own run\n{_describe(environment)}"
@@ -83,10 +85,14 @@ def league_pictures(contents: Contents) -> list[Picture]:
 
 
 def example(contents: Contents, set_name: str) -> tuple[Environment, str, str] | None:
-    """Choose a set's example: an environment (of those with a changing rate, if any), the scheme shown and its rival.
+    """Choose a set's example.
 
-    Shown is the best policy, or the best scheme in a league without one; the rival is whoever else won most windows
-    of that environment. None when fewer than two schemes have an episode there.
+    Shown is the best policy, or the best scheme in a league without one; the rival is the other scheme that won most
+    windows of that environment.
+
+    Returns:
+        An environment (of those with a changing rate, if any), the scheme shown and its rival; None when fewer than
+        two schemes have an episode there.
     """
     ranked = contents.schemes
     shown = next((s for s in ranked if s.startswith(POLICY_PREFIX)), ranked[0])
@@ -99,19 +105,20 @@ def example(contents: Contents, set_name: str) -> tuple[Environment, str, str] |
             .group_by("scheme")
             .agg(pl.col("win").sum())
         )
-        order = {scheme: at for at, scheme in enumerate(ranked)}
-        there = [row for row in won.iter_rows() if (environment.id, row[0]) in contents.episodes]
-        rivals = sorted(there, key=lambda row: (-row[1], order[row[0]]))
+        order = {scheme: position for position, scheme in enumerate(ranked)}
+        with_episode = [row for row in won.iter_rows() if (environment.id, row[0]) in contents.episodes]
+        rivals = sorted(with_episode, key=lambda row: (-row[1], order[row[0]]))
         if rivals:
             return environment, shown, rivals[0][0]
     return None
 
 
 def friendliness(wins: pl.DataFrame) -> pl.DataFrame:
-    """Return how much of the fair share each scheme had beside other flows: scheme, windows, p05 to p95, near.
+    """Return goodput over fair share by scheme, in the windows of environments whose score is friendliness.
 
-    Over the scoring windows of environments whose score is friendliness: goodput over fair share; p05, p25, p50, p75
-    and p95 are its quantiles, near is the share of windows in which it lies within 10 % of 1. Nearest to 1 first.
+    Returns:
+        scheme, windows, p05, p25, p50, p75 and p95 (quantiles over the windows), near (the share of windows in which it
+        lies within 10 % of 1); the scheme nearest to 1 first.
     """
     share = pl.col("goodput_mbps") / pl.col("fair_share_mbps")
     return (
@@ -132,10 +139,10 @@ def friendliness_figure(table: pl.DataFrame) -> Figure:
         figure = Figure(figsize=(8, 1.2 + 0.3 * len(table)), layout="constrained")
         axes = figure.subplots()
         for y, row in enumerate(table.to_dicts()):
-            drawn = colour(row["scheme"])
-            axes.plot([row["p05"], row["p95"]], [y, y], color=drawn, linewidth=1.2)
-            axes.plot([row["p25"], row["p75"]], [y, y], color=drawn, linewidth=5, solid_capstyle="butt", alpha=0.6)
-            axes.plot(row["p50"], y, "o", color=drawn, markersize=7, markeredgecolor=INK, markeredgewidth=0.8)
+            shade = colour(row["scheme"])
+            axes.plot([row["p05"], row["p95"]], [y, y], color=shade, linewidth=1.2)
+            axes.plot([row["p25"], row["p75"]], [y, y], color=shade, linewidth=5, solid_capstyle="butt", alpha=0.6)
+            axes.plot(row["p50"], y, "o", color=shade, markersize=7, markeredgecolor=INK, markeredgewidth=0.8)
         axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
         axes.set_yticks(range(len(table)), [label(s) for s in table["scheme"]])
         axes.set_ylim(len(table) - 0.4, -0.6)
@@ -147,7 +154,7 @@ def friendliness_figure(table: pl.DataFrame) -> Figure:
 
 
 def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
-    """Draw policies' curves over the steps of training, a panel each of CURVE_TITLES that any has; None without."""
+    """Draw policies' training curves, one panel for each of CURVE_TITLES that any has; None where none has one."""
     names = [name for name in CURVE_TITLES if any(name in table.columns for table in curves.values())]
     if not names:
         return None
@@ -156,9 +163,10 @@ def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             for i, (policy, table) in enumerate(curves.items()):
                 if name in table.columns:
-                    thin = table[np.unique(np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int))]
+                    rows = np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int)
+                    points = table[np.unique(rows)]
                     line = {"color": (POLICY, HEURISTIC, GREEN, INK)[i % 4], "linestyle": _LINES[i % 4]}
-                    axes.plot(thin["step"], thin[name], label=label(policy), **line)
+                    axes.plot(points["step"], points[name], label=label(policy), **line)
             axes.set_title(CURVE_TITLES[name])
             axes.set_xlabel("step")
             axes.locator_params(axis="x", nbins=5)
@@ -168,7 +176,7 @@ def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
 
 
 def analysis_picture(name: str, analysis: Analysis) -> Picture:
-    """Return the picture of what `sagecc distance`, `similarity` or `tsne` found."""
+    """Return the picture of the analysis of `sagecc distance`, `similarity` or `tsne`, which `name` says."""
     titles = analysis.summary["environments"]
     if name == "distance":
         searched = f"{analysis.summary['searched']:,} of its {analysis.summary['pool_transitions']:,} transitions"
@@ -184,23 +192,23 @@ def analysis_picture(name: str, analysis: Analysis) -> Picture:
             "the largest of a row in bold."
         )
         return Picture(name, "Similarity to the schemes", text, similarity_figure(analysis.table, titles))
-    apart = {row["policy"]: row["apart"] for row in analysis.summary["maps"]}
+    same_network = {row["policy"]: row["apart"] for row in analysis.summary["maps"]}
     text = (
         "The last hidden layer at each decision, laid out by t-SNE; only nearness has a meaning. By chance "
         f"{analysis.summary['maps'][0]['by_chance']:.0%} of a point's neighbours would be from the same network."
     )
-    return Picture(name, "What the policy tells apart", text, map_figure(analysis.table, titles, apart))
+    return Picture(name, "What the policy tells apart", text, map_figure(analysis.table, titles, same_network))
 
 
 def _thin(table: pl.DataFrame) -> pl.DataFrame:
-    """Return as many quantiles of each trajectory's distances as a curve shows, instead of all of them."""
+    """Reduce each trajectory's distances to as many quantiles as a curve shows."""
     keys = ["environment_id", "scheme"]
     parts: list[pl.DataFrame] = []
     for key, part in table.group_by(keys, maintain_order=True):
-        at = np.linspace(0, 1, min(len(part), _CDF_POINTS))
-        distance = np.quantile(part["distance"].to_numpy(), at)
-        named: dict[str, Any] = {name: [value] * len(at) for name, value in zip(keys, key, strict=True)}
-        parts.append(pl.DataFrame({**named, "distance": distance}))
+        shares = np.linspace(0, 1, min(len(part), _CDF_POINTS))
+        distance = np.quantile(part["distance"].to_numpy(), shares)
+        columns: dict[str, Any] = {name: [value] * len(shares) for name, value in zip(keys, key, strict=True)}
+        parts.append(pl.DataFrame({**columns, "distance": distance}))
     return pl.concat(parts)
 
 

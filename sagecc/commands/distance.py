@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from sagecc.analysis import PoolSetting, Setting, named_schemes, options, save
+from sagecc.analysis import AnalysisSettings, PoolSettings, named_schemes, options, save
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure
 from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
@@ -36,8 +36,8 @@ SAMPLE = 1_000_000
 )
 @options("distance", pool=True)
 def command(
-    setting: Setting,
-    against: PoolSetting,
+    settings: AnalysisSettings,
+    pool_settings: PoolSettings,
     policies: tuple[str, ...],
     schemes: str,
     kind: str,
@@ -52,9 +52,9 @@ def command(
     names = named_schemes(schemes, policies)
     if not names:
         raise SageccError("distance: name a scheme with --schemes or a policy with --policy")
-    environments = setting.choose(len(setting.ids)) if setting.ids else step_up(setting.environments())
-    episodes = setting.episodes(environments, names)
-    transitions = against.transitions()
+    environments = settings.choose(len(settings.ids)) if settings.ids else step_up(settings.environments())
+    episodes = settings.episodes(environments, names)
+    transitions = pool_settings.transitions()
     queries = [
         query(transitions, episodes[e.id, s], every) for e in environments for s in names if (e.id, s) in episodes
     ]
@@ -62,18 +62,18 @@ def command(
     if kind == "index":
         from sagecc.leagues.neighbours import in_index, prepare  # faiss: an extra
 
-        search = in_index(transitions, prepare(transitions, against.cache / "neighbours"))
+        search = in_index(transitions, prepare(transitions, pool_settings.cache / "neighbours"))
     else:
-        search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, setting.seed)
+        search = exact_in_pool(transitions) if kind == "pool" else exact_in_sample(transitions, sample, settings.seed)
     table = distances(transitions, queries, search)
     rows = summary(table)
-    meta = {
+    content = {
         "pool": transitions.pool.identity,
         "pool_transitions": transitions.count,
         "search": kind,
         "searched": min(sample, transitions.count) if kind == "sample" else transitions.count,
-        "scaling": against.scaling,
-        "seed": setting.seed,
+        "scaling": pool_settings.scaling,
+        "seed": settings.seed,
         "every": every,
         "environments": {e.id: describe(e) for e in environments},
         "trajectories": rows,
@@ -81,6 +81,6 @@ def command(
     figure = distance_figure(table, {e.id: describe(e) for e in environments})
     for row in rows:
         quantiles: dict[str, float] = row["quantiles"]  # type: ignore[assignment]
-        median, late = quantiles["0.5"], quantiles["0.95"]
-        click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.2g}, 95th percentile {late:.2g}")
-    save(setting.out, "distance", table, meta, figure)
+        median, p95 = quantiles["0.5"], quantiles["0.95"]
+        click.echo(f"{row['scheme']} in {row['environment_id']}: median {median:.2g}, 95th percentile {p95:.2g}")
+    save(settings.out, "distance", table, content, figure)

@@ -11,7 +11,7 @@ from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.common.limits import usable_cores
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
-from sagecc.leagues.league import Rules, Terms, lab_runner, play, save, summary
+from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, summary
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin
 from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
@@ -94,20 +94,31 @@ def command(
     do pictures and report.html.
     """
     rules = Rules(alpha, margin, friendly_margin)
-    own = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
-    named = parse_schemes(schemes or ("" if preset else "all"))
+    policy_schemes = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)
+    others = parse_schemes(schemes or ("" if preset else "all"))
     if preset:
-        given = [name for name in (*named, *own) if name.startswith(POLICY_PREFIX)]
-        named = (*preset_schemes(preset, given), *named)
-    names = dict.fromkeys((*named, *own))
+        all_policies = [name for name in (*others, *policy_schemes) if name.startswith(POLICY_PREFIX)]
+        others = (*preset_schemes(preset, all_policies), *others)
+    names = dict.fromkeys((*others, *policy_schemes))
     environments = profile_environments(profile)
-    terms = Terms(decision_latency, sample)
-    runner = lab_runner(kernel, jobs, seed, batch, terms)
-    league = play(profile, environments, tuple(names), raw, out, runner, rules, seed, allow_missing, terms)
+    options = PlayOptions(decision_latency, sample)
+    runner = lab_runner(kernel, jobs, seed, batch, options)
+    league = play(
+        profile,
+        environments,
+        tuple(names),
+        raw,
+        out,
+        runner,
+        rules=rules,
+        seed=seed,
+        allow_missing=allow_missing,
+        options=options,
+    )
     save(league, out)
     click.echo(table.text(summary(league)))
     if with_report:
-        # A league is its tables: drawing is loaded by who wants it.
+        # A league is its tables: what draws is imported only where a report is wanted.
         from sagecc.leagues.report.files import write_beside
 
         click.echo(f"report: {write_beside(out, raw)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc report`: a league and what else is known of its schemes on one page."""
+"""`sagecc report`: a league and the analyses of its schemes on one page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
-from sagecc.leagues.report.series import MOST_TRAJECTORIES
+from sagecc.leagues.report.series import MAX_TRAJECTORIES
 from sagecc.options import LEAGUE, RAW
 
 
@@ -33,7 +33,7 @@ from sagecc.options import LEAGUE, RAW
 @click.option(
     "--trajectories",
     type=click.IntRange(min=0),
-    default=MOST_TRAJECTORIES,
+    default=MAX_TRAJECTORIES,
     show_default=True,
     help="How many may be looked at in the page, about 1 kB each; of a larger league it has a sample of networks.",
 )

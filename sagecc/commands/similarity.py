@@ -7,7 +7,7 @@ import click
 import polars as pl
 from tqdm import tqdm
 
-from sagecc.analysis import PoolSetting, Setting, options, save
+from sagecc.analysis import AnalysisSettings, PoolSettings, options, save
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import similarity_figure
 from sagecc.leagues.similarity import similarities
@@ -23,7 +23,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
     "--count", type=click.IntRange(min=1), default=8, show_default=True, help="Environments to draw if none is named."
 )
 @options("similarity", pool=True)
-def command(setting: Setting, against: PoolSetting, scheme: str, schemes: str, count: int) -> None:
+def command(settings: AnalysisSettings, pool_settings: PoolSettings, scheme: str, schemes: str, count: int) -> None:
     """Tell how alike a scheme's trajectories and others' are in the same networks, by the cosine of their transitions.
 
     As section 7.2 of the paper: the Similarity Index is the mean over the scheme's trajectory, 1 for perfect likeness.
@@ -33,13 +33,14 @@ def command(setting: Setting, against: PoolSetting, scheme: str, schemes: str, c
     others = [name for name in parse_schemes(schemes) if name != scheme]
     if not others:
         raise SageccError("similarity: name schemes to compare with in --schemes")
-    environments = setting.choose(count)
-    episodes = setting.episodes(environments, (scheme, *others))
-    transitions = against.transitions()
+    environments = settings.choose(count)
+    episodes = settings.episodes(environments, (scheme, *others))
+    transitions = pool_settings.transitions()
     tables = []
     for environment in tqdm(environments, desc="similarity", unit="environment", disable=None, leave=False):
-        mine = {key: episode for key, episode in episodes.items() if key[0] == environment.id}
-        trajectories = {key: query(transitions, episode) for key, episode in mine.items()}
+        trajectories = {
+            key: query(transitions, episode) for key, episode in episodes.items() if key[0] == environment.id
+        }
         tables.append(similarities(trajectories, scheme, others, [environment.id]))
     table = pl.concat(tables)
     if table.is_empty():
@@ -48,12 +49,12 @@ def command(setting: Setting, against: PoolSetting, scheme: str, schemes: str, c
     best = table.sort("index", descending=True, nulls_last=True).group_by("environment_id", maintain_order=True).first()
     summary = {
         "pool": transitions.pool.identity,
-        "scaling": against.scaling,
-        "seed": setting.seed,
+        "scaling": pool_settings.scaling,
+        "seed": settings.seed,
         "scheme": scheme,
         "environments": titles,
         "similarities": table.to_dicts(),
     }
     for row in best.join(pl.DataFrame({"environment_id": list(titles)}), on="environment_id").to_dicts():
         click.echo(f"{row['environment_id']}: most like {row['other']}, index {row['index'] or 0:.3f}")
-    save(setting.out, "similarity", table, summary, similarity_figure(table, titles))
+    save(settings.out, "similarity", table, summary, similarity_figure(table, titles))

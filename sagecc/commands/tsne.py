@@ -9,7 +9,7 @@ import click
 import polars as pl
 from tqdm import tqdm
 
-from sagecc.analysis import Setting, named_schemes, options, save
+from sagecc.analysis import AnalysisSettings, named_schemes, options, save
 from sagecc.leagues.analysis_plots import map_figure
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
@@ -30,16 +30,16 @@ POINTS = 300
     "--points", type=click.IntRange(min=2), default=POINTS, show_default=True, help="Decisions of each trajectory."
 )
 @options("tsne", pool=False)
-def command(setting: Setting, policies: tuple[str, ...], count: int, set_name: str, points: int) -> None:
+def command(settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str, points: int) -> None:
     """Draw what policies' last hidden layer makes of different networks, by t-SNE.
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point per decision, a panel per policy.
     """
-    from sagecc.leagues.hidden import Layer, draw_map, last_hidden  # scikit-learn: an extra
+    from sagecc.leagues.hidden import HiddenLayer, draw_map, last_hidden  # scikit-learn: an extra
 
     schemes = named_schemes("", policies)
-    environments = setting.choose(count, set_name)
-    episodes = setting.episodes(environments, schemes)
+    environments = settings.choose(count, set_name)
+    episodes = settings.episodes(environments, schemes)
     tables, maps = [], []
     for scheme in schemes:
         layers = []
@@ -48,14 +48,13 @@ def command(setting: Setting, policies: tuple[str, ...], count: int, set_name: s
                 t_s, values, _ = last_hidden(
                     Path(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
                 )
-                layers.append(Layer(environment.set, environment.id, t_s, values))
-        table, known = draw_map(scheme, layers, points, setting.seed)
+                layers.append(HiddenLayer(environment.set, environment.id, t_s, values))
+        table, summary = draw_map(scheme, layers, points, settings.seed)
         tables.append(table)
-        maps.append(known)
-        click.echo(
-            f"{scheme}: {known['apart']:.0%} of neighbours are of the same network, {known['by_chance']:.0%} by chance"
-        )
+        maps.append(summary)
+        apart, by_chance = summary["apart"], summary["by_chance"]
+        click.echo(f"{scheme}: {apart:.0%} of neighbours are of the same network, {by_chance:.0%} by chance")
     titles = {e.id: describe(e) for e in environments}
     table = pl.concat(tables)
-    figure = map_figure(table, titles, {str(known["policy"]): float(str(known["apart"])) for known in maps})
-    save(setting.out, "tsne", table, {"seed": setting.seed, "environments": titles, "maps": maps}, figure)
+    figure = map_figure(table, titles, {str(summary["policy"]): float(str(summary["apart"])) for summary in maps})
+    save(settings.out, "tsne", table, {"seed": settings.seed, "environments": titles, "maps": maps}, figure)

@@ -116,7 +116,7 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         pq.write_table(pa.Table.from_pylist(summaries, schema=schema), folder / "episodes.parquet")
 
 
-class Lab:
+class StubLab:
     """Stands in for the lab: notes what it was asked for, and writes trajectories of a chosen rate and delay."""
 
     def __init__(self, mbps: float = 8, delay_ms: float = 11) -> None:

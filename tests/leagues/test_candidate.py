@@ -18,7 +18,7 @@ ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
 
 
-class Lab:
+class StubCollector:
     """Stands in for collector and lab: notes what was collected and who played."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
-    lab = Lab()
+def lab(monkeypatch: pytest.MonkeyPatch) -> StubCollector:
+    lab = StubCollector()
     monkeypatch.setattr(sagecc.leagues.candidate, "collect", lab.collect)
     monkeypatch.setattr(sagecc.leagues.candidate, "lab_runner", lab.runner)
     monkeypatch.setattr(sagecc.leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)
@@ -53,7 +53,7 @@ def league(folder: Path, schemes: Sequence[str] = ("cubic", "vegas")) -> Candida
     return CandidateLeague("three", schemes, folder / "kernel", folder / "heuristics", folder / "logs" / "league", 2)
 
 
-def test_winning_rates_by_hand(lab: Lab, tmp_path: Path) -> None:
+def test_winning_rates_by_hand(lab: StubCollector, tmp_path: Path) -> None:
     """Set I: 64/21 = 3.05 beats 49/22 and 81/50. Set II, fair share 6: |6 - 8| loses to |6 - 7|."""
     policy = tmp_path / "step-500"
     policy.mkdir()
@@ -65,7 +65,7 @@ def test_winning_rates_by_hand(lab: Lab, tmp_path: Path) -> None:
     assert lab.played == [f"policy:{policy}"]
 
 
-def test_what_decides_the_scores_is_told(lab: Lab, tmp_path: Path) -> None:
+def test_what_decides_the_scores_is_told(lab: StubCollector, tmp_path: Path) -> None:
     assert league(tmp_path).identity == league(tmp_path / "elsewhere").identity
     assert league(tmp_path).identity != league(tmp_path, ("cubic",)).identity
     assert all(environment.id in league(tmp_path).identity for environment in ENVIRONMENTS)

@@ -29,7 +29,7 @@ from sagecc.leagues.distance import (
     summary,
 )
 from sagecc.leagues.neighbours import in_index, prepare
-from sagecc.leagues.scores import Episode, find_episodes, read_rows
+from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.trajectories import query
 from sagecc.leagues.transitions import SIZE, STATE, PoolTransitions, pool_rows, unit
 from sagecc.pool.features import Windows
@@ -60,19 +60,19 @@ def pool(folders: Folders) -> PoolTransitions:
     return PoolTransitions.load(folders[1], folders[1].parent / "cache")
 
 
-def episode(folders: Folders, environment: Environment, scheme: str) -> Episode:
+def episode(folders: Folders, environment: Environment, scheme: str) -> StoredEpisode:
     return find_episodes([folders[0]], ENVIRONMENTS, [scheme])[environment.id, scheme]
 
 
 def test_a_trajectory_s_vectors_are_those_of_the_pool(folders: Folders, pool: PoolTransitions) -> None:
     for environment in ENVIRONMENTS:
         own = episode(folders, environment, "vegas")
-        found = pool.rows_of(own.id)
+        found = pool.episode_rows(own.id)
         assert found is not None
         begin, end = found
         rows = pool_rows(read_rows(own), Windows())
         assert rows.shape == (end - begin, STATE + 1)
-        along = pool.space.along(rows)
+        along = pool.space.sequence_vectors(rows)
         assert np.array_equal(along, pool.vectors(np.arange(begin, end - 1)))
         assert np.linalg.norm(along, axis=1) == pytest.approx(1, abs=1e-6)
 
@@ -125,14 +125,14 @@ def brute_force(pool: PoolTransitions, found: Query) -> npt.NDArray[np.float64]:
     """Every pair's cosine distance, by the definition, in double precision."""
     rows = pool.sample(10**9, 0)
     pairs: npt.NDArray[np.float64] = 1 - found.vectors.astype(float) @ pool.vectors(rows).astype(float).T
-    if found.own:
-        pairs[:, (rows >= found.own[0]) & (rows < found.own[1])] = np.inf
+    if found.own_rows:
+        pairs[:, (rows >= found.own_rows[0]) & (rows < found.own_rows[1])] = np.inf
     return pairs
 
 
 def test_distance_is_the_smallest_of_all_pairs(folders: Folders, pool: PoolTransitions) -> None:
     own = query(pool, episode(folders, *LAB))
-    assert own.own == pool.rows_of(f"{LAB[0].id}.cubic.0")
+    assert own.own_rows == pool.episode_rows(f"{LAB[0].id}.cubic.0")
     table = distances(pool, [own], exact_in_pool(pool))
     assert dict(table.schema) == DISTANCE_SCHEMA
     assert table["distance"].to_numpy() == pytest.approx(brute_force(pool, own).min(axis=1), abs=1e-6)

@@ -83,4 +83,4 @@ def test_presets() -> None:
     }
     assert rows.keys() == PRESETS.keys()
     for name, preset in PRESETS.items():
-        assert ", ".join(preset.lacks) in rows[name]
+        assert ", ".join(preset.missing) in rows[name]

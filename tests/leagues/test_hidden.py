@@ -17,7 +17,7 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import policy_controller
-from sagecc.leagues.hidden import MAP_SCHEMA, Layer, _samples, draw_map, last_hidden
+from sagecc.leagues.hidden import MAP_SCHEMA, HiddenLayer, _samples, draw_map, last_hidden
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
@@ -76,9 +76,9 @@ def test_another_kind_of_network_has_no_such_layer(tmp_path: Path) -> None:
         last_hidden(tmp_path / "mlp", pa.table({}))
 
 
-def layer(name: str, centre: float, count: int, seed: int) -> Layer:
+def layer(name: str, centre: float, count: int, seed: int) -> HiddenLayer:
     values = np.random.default_rng(seed).normal(centre, 1, (count, 5)).astype(np.float32)
-    return Layer("II", name, np.arange(count, dtype=np.float64) * np.float64(0.05), values)
+    return HiddenLayer("II", name, np.arange(count, dtype=np.float64) * np.float64(0.05), values)
 
 
 def test_layers_that_tell_networks_apart_and_such_as_do_not() -> None:

@@ -16,11 +16,11 @@ from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
-from sagecc.leagues.league import Rules, Terms, forget_changed_policies, play, policy_sha256, save, summary
+from sagecc.leagues.league import PlayOptions, Rules, forget_changed_policies, play, policy_sha256, save, summary
 from sagecc.leagues.report.files import write_beside
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from tests.helpers.league_episodes import Lab, rows, set_one, set_two, write
+from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SCHEMES = ("cubic", "vegas")
@@ -54,7 +54,7 @@ def test_league_by_hand(raw: Path, tmp_path: Path) -> None:
 
 
 def test_policy_plays_in_the_lab_and_wins(raw: Path, tmp_path: Path, policy: str) -> None:
-    lab = Lab()
+    lab = StubLab()
     league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
     assert lab.calls == [(policy,)]
     # 64 / 21 = 3.05 in Set I, more than 49/22; in Set II |6 - 8| = 2 is worse than 1
@@ -63,7 +63,7 @@ def test_policy_plays_in_the_lab_and_wins(raw: Path, tmp_path: Path, policy: str
 
 
 def test_retrained_policy_is_run_again(raw: Path, tmp_path: Path, policy: str) -> None:
-    lab, better = Lab(), Lab(mbps=6)
+    lab, better = StubLab(), StubLab(mbps=6)
     games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
     play("smoke", *games, lab)
     kept = play("smoke", *games, better)
@@ -89,12 +89,18 @@ def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path: Path) 
 def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: str) -> None:
     games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
     won = []
-    for terms, mbps in ((Terms(), 8), (Terms(5), 6), (Terms(5), 8), (Terms(5, sample=True), 8), (Terms(), 6)):
-        league = play("smoke", *games, Lab(mbps), terms=terms)
+    for options, mbps in (
+        (PlayOptions(), 8),
+        (PlayOptions(5), 6),
+        (PlayOptions(5), 8),
+        (PlayOptions(5, sample=True), 8),
+        (PlayOptions(), 6),
+    ):
+        league = play("smoke", *games, StubLab(mbps), options=options)
         won.append(league.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1])
         assert league.policies == {policy: policy_sha256(policy)}
     assert won == [0, 2, 2, 0, 2]  # the third found the second's, no other found one
-    save(play("smoke", *games, Lab(), terms=Terms(2.5)), tmp_path / "out")
+    save(play("smoke", *games, StubLab(), options=PlayOptions(2.5)), tmp_path / "out")
     assert "takes effect 2.5 ms after what it answers" in write_beside(tmp_path / "out", raw).read_text()
     summary = json.loads((tmp_path / "out/league.json").read_text())
     assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
@@ -102,7 +108,7 @@ def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: s
 
 def test_missing_policy(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"no policy at .*nowhere"):
-        play("smoke", ENVIRONMENTS, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", Lab())
+        play("smoke", ENVIRONMENTS, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", StubLab())
 
 
 def test_missing_heuristic_says_what_to_do(raw: Path, tmp_path: Path) -> None:
@@ -120,7 +126,7 @@ def test_missing_heuristic_can_count_as_lost(raw: Path, tmp_path: Path) -> None:
     assert "Lost without being played" in write_beside(tmp_path / "out", raw).read_text()
 
 
-class FailingLab(Lab):
+class FailingLab(StubLab):
     """A lab in which some of the policy's episodes fail; like the collector, it then puts nothing in place."""
 
     def __init__(self, failing: Sequence[Environment]) -> None:
@@ -178,7 +184,7 @@ def test_bad_rules(rules: dict[str, Any]) -> None:
 
 def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
     out = tmp_path / "out"
-    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab())
+    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, StubLab())
     save(league, out)
     files = {p.name for p in out.iterdir() if p.is_file()}
     tables = {
@@ -195,7 +201,7 @@ def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
     files = {p.name for p in out.iterdir() if p.is_file()}
     assert files == tables | {"standings.png", "plane.png", "example-I.png", "example-II.png", "report.html"}
     before = {name: (out / name).read_bytes() for name in files}
-    save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, Lab()), out)
+    save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, StubLab()), out)
     write_beside(out, raw)
     assert {name: (out / name).read_bytes() for name in files} == before
     summary = json.loads((out / "league.json").read_text())
@@ -230,7 +236,7 @@ def test_no_set_two(raw: Path, tmp_path: Path) -> None:
 
 def test_command(raw: Path, tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
-    monkeypatch.setattr(league_command, "lab_runner", lambda *_: Lab())
+    monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     options = [
         "--schemes",
         "cubic,vegas",

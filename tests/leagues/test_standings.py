@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import SCORE_SCHEMA
-from sagecc.leagues.standings import breakdown, lost, mark_winners, missing, overall, robustness, standings
+from sagecc.leagues.standings import breakdown, lost_windows, mark_winners, missing, overall, robustness, standings
 from tests.helpers.league_episodes import set_one, set_two
 
 Games = Mapping[tuple[str, int], Mapping[str, float | None]]
@@ -185,7 +185,7 @@ def test_lost_windows_are_listed() -> None:
     table = table.with_columns(
         status=pl.when((pl.col("scheme") == "a") & (pl.col("window") == 1)).then(pl.lit("silent")).otherwise("status")
     )
-    assert lost(table).rows() == [("I", "e1", "a", "silent", 1), ("I", "e1", "b", "missing", 2)]
+    assert lost_windows(table).rows() == [("I", "e1", "a", "silent", 1), ("I", "e1", "b", "missing", 2)]
 
 
 def rates(
@@ -238,7 +238,7 @@ def test_the_four_rules_by_hand() -> None:
 
 
 def test_own_rules_are_among_them() -> None:
-    table = robustness(rates({("e", 0): {"a": (10, 100), "b": (8, 67)}}), own=(1.0, 0.2))
+    table = robustness(rates({("e", 0): {"a": (10, 100), "b": (8, 67)}}), league_rule=(1.0, 0.2))
     rules = table.select("alpha", "margin").unique(maintain_order=True).rows()
     assert rules == [(1.0, 0.2), (2.0, 0.1), (2.0, 0.05), (3.0, 0.1), (3.0, 0.05)]
 
