@@ -19,9 +19,8 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
-from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import set_one
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.distance import Query, Search, distances, exact_in_pool, exact_in_sample
 from sagecc.leagues.neighbours import in_index, prepare
 from sagecc.leagues.scores import find_episodes
@@ -78,7 +77,7 @@ def main() -> None:
 def trajectories(pool: PoolTransitions, raw: Path, kernel: Path, thin: int) -> list[Query]:
     """Run the policy and find the others'."""
     environment = set_one(*STEP_UP)
-    run = run_episode(kernel, environment, POLICY, 0, policy_controller(POLICY), drive=policy_drive(POLICY)).rows
+    run = play_episode(kernel, environment, POLICY).rows
     vectors = pool.space.sequence_vectors(pool_rows(run, pool.windows))[::thin]
     t_s = run["t_s"].to_numpy()[: run.num_rows - 2 : thin]
     found = find_episodes([raw], [environment], SCHEMES)

@@ -28,7 +28,7 @@ from sagecc.collector.run.engines import Engine, local
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.learner import config
 from sagecc.policy.artefact import Control, PolicyArtefact, write
@@ -112,8 +112,8 @@ def main() -> None:
         wide = widened(PolicyArtefact.load(SHIPPED), sizes, Path(folder) / "wide")
         for name, path in (("sagecc-1", SHIPPED), ("the same, widened", wide)):
             scheme, loaded = f"{POLICY_PREFIX}{path}", PolicyArtefact.load(path)
-            drive = policy_drive(scheme)
-            tasks = [Task(e, scheme, 0, "", policy_controller, drive) for e in environments]
+            drives = policy_drives([scheme])
+            tasks = [Task(e, scheme, 0, "", policy_controller, drives) for e in environments]
             for task in tasks[:2]:  # compiled code and files are warm
                 list(lockstep(1)(KERNEL, [task]))
             rows = [measure(way, tasks) for way in tqdm(list(ways()), desc=name, disable=None)]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +15,10 @@ from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.store import SPOOL
-from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
 from sagecc.leagues.standings import (
@@ -36,6 +34,7 @@ from sagecc.leagues.standings import (
     sets,
     standings,
 )
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -264,7 +263,8 @@ def lab_runner(
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         # Every policy is read here: a damaged one is one error now, not one per episode.
-        drives = {scheme: policy_drive(scheme, options.latency_us) for scheme in policies}
+        competitors = {cross.scheme for environment in environments for cross in environment.cross}
+        drives = policy_drives((*policies, *sorted(competitors)), options.latency_us)
         engine = lockstep(jobs, batch, options.sample)
         collect(
             environments,
@@ -279,22 +279,6 @@ def lab_runner(
         )
 
     return run
-
-
-def policy_sha256(scheme: str) -> str:
-    """Hash a policy's files (names and bytes), so that trajectories are not taken for those of a retrained one.
-
-    Raises:
-        SageccError: there is no such policy.
-    """
-    path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
-    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
-        raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(path)} {sha256_file(file)}\n".encode())
-    return digest.hexdigest()
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 from sagecc.collector.run.grid import set_one
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
-from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather, policy_sha256
+from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather
 from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 

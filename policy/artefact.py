@@ -32,6 +32,7 @@ from sagecc.policy.mlp import Mlp
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 FORMAT_VERSION = "2.1"
 """Major.minor: a reader refuses another major version and reads any minor one."""
@@ -254,6 +255,28 @@ class PolicyArtefact:
             The mixture over actions (logits, loc and scale, each [B, K]) and the next hidden state [B, H].
         """
         return self.sizes.forward(self.weights, NumpyOps(), self.scaling(observation), hidden)
+
+
+def policy_sha256(scheme: str) -> str:
+    """Hash a policy's files, so that a retrained one is not taken for the one whose trajectories there are.
+
+    Args:
+        scheme: `policy:PATH`.
+
+    Returns:
+        SHA-256 over the files' names and bytes, in hex.
+
+    Raises:
+        SageccError: there is no policy.
+    """
+    path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
+    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
+        raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(path)} {sha256_file(file)}\n".encode())
+    return digest.hexdigest()
 
 
 def write(

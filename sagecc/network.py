@@ -71,7 +71,10 @@ _OPTIONS = (
         help="The bottleneck sends at multiples of this only.",
     ),
     click.option(
-        "--cross", multiple=True, metavar="SCHEME[:N]", help="A competing flow, or N, from 0 s on (repeatable)."
+        "--cross",
+        multiple=True,
+        metavar="SCHEME[:N]",
+        help="A competing flow, of the kernel or policy:PATH, or N of them, from 0 s on (repeatable).",
     ),
     click.option(
         "--start", type=_NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."
@@ -147,24 +150,22 @@ def environment_from(
 
 
 def _check_competitors(environment: Environment, where: str) -> None:
-    """Raise SageccError, saying where they are from, for competitors that are not of a kernel scheme."""
+    """Raise SageccError, saying where they are from, for competitors of unknown schemes."""
     for name in sorted({flow.scheme for flow in environment.cross}):
         try:
             check_scheme(name)
         except SageccError as error:
             raise SageccError(f"{where}: {error}") from error
-        if name.startswith(POLICY_PREFIX):
-            raise SageccError(f"{where}: {name}: a competing flow must be of a kernel scheme")
 
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:
-    """Return the flows of `cubic` or `cubic:10`."""
-    scheme, _, count = text.partition(":")
-    if text == scheme:
-        return (CrossFlow(scheme),)
-    if not re.fullmatch("[1-9][0-9]{0,2}", count):
-        raise SageccError(f"--cross {text}: takes a kernel scheme and how many of it, such as cubic:10")
-    return (CrossFlow(scheme),) * int(count)
+    """Return the flows of `cubic`, `cubic:10`, `policy:PATH` or `policy:PATH:10`."""
+    counted = re.fullmatch("(policy:.+|[^:]+):([1-9][0-9]{0,2})", text)
+    if counted:
+        return (CrossFlow(counted[1]),) * int(counted[2])
+    if ":" in text and not text.startswith(POLICY_PREFIX):
+        raise SageccError(f"--cross {text}: takes a scheme and how many flows of it, such as cubic:10")
+    return (CrossFlow(text),)
 
 
 def _exclude(winner: str, *others: str) -> None:

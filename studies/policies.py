@@ -15,11 +15,11 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
+from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, run_episode
-from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.grid import bottleneck
 from sagecc.execution.agent.window import UNLIMITED, pacing_rates
-from sagecc.execution.lab.controllers import agent_drive, policy_controller
+from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
@@ -86,9 +86,8 @@ def latency() -> Iterable[dict[str, Any]]:
 
 def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:
     """Run a policy, with decisions that come so late; return its figures."""
-    agent = policy_controller(scheme)
-    drive = agent_drive(agent, round(latency_ms * 1000))
-    return figures(run_episode(KERNEL, network.environment(), scheme, seed, agent, drive=drive))
+    latency_us = round(latency_ms * 1000)
+    return figures(play_episode(KERNEL, network.environment(), scheme, seed, latency_us=latency_us))
 
 
 def figures(episode: Episode) -> dict[str, float]:
@@ -117,7 +116,7 @@ def floods() -> Iterable[dict[str, Any]]:
     environment = replace(LONG, duration_s=FLOOD_S).environment()
     for window, paced in tqdm(FLOODS, desc="floods"):
         begun = CpuTime.now()
-        episode = run_episode(KERNEL, environment, f"{POLICY_PREFIX}fixed", 0, fixed(window, paced), drive=Drive())
+        episode = run_episode(KERNEL, environment, f"{POLICY_PREFIX}fixed", 0, per_flow(fixed(window, paced)))
         ended = CpuTime.now()
         yield {
             "window_pkts": window,

@@ -25,10 +25,10 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime import host
 from sagecc.common.files import write_atomically
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.kernel_scheme import private_name
 from sagecc.execution.stock.shared import Shared
@@ -88,9 +88,7 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
 def in_virtual_time(case: Case) -> Run:
     """Run one episode in the lab."""
     scheme = f"policy:{MODEL}"
-    episode = run_episode(
-        KERNEL, network(*case, DURATION_S), scheme, controller=policy_controller(scheme), drive=policy_drive(scheme)
-    )
+    episode = play_episode(KERNEL, network(*case, DURATION_S), scheme)
     return {
         "goodput_mbps": episode.flows[0].goodput_mbps,
         "queueing_ms": queueing_ms(episode),

@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,11 @@ from sagecc.collector.lab.spec import EpisodeSpec
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.schemas import wire
 
-Controller = Callable[[np.void], tuple[int, int]]
+FlowController = Callable[[np.void], tuple[int, int]]
 """From one wire.SAMPLE to an action: congestion window (packets) and pacing rate (bytes/s; 0 for no pacing)."""
+
+Controller = Callable[[npt.NDArray[np.void]], tuple[Sequence[int], Sequence[int]]]
+"""The same for the samples of all driven flows of a tick: windows and pacing rates in their order."""
 
 WATCHDOG_S = 60.0
 """Silence after which a guest counts as hung (s): it sends something every few virtual milliseconds."""
@@ -132,7 +135,12 @@ class Guest:
         self._kernel, self._spec, self._watchdog_s = kernel, spec, watchdog_s
         self._samples, self._packets = bytearray(), bytearray()
         self._pending_samples: list[bytes] = []
-        self._lockstep_flows = {np.array(flow, wire.SAMPLE["flow"]).tobytes() for flow in spec.lockstep}
+        latencies_us = spec.latencies_us or (0,) * len(spec.lockstep)
+        self._latencies_us = {
+            np.array(flow, wire.SAMPLE["flow"]).tobytes(): latency_us
+            for flow, latency_us in zip(spec.lockstep, latencies_us, strict=True)
+        }
+        self._action_latencies_us: list[int] = []
         self._end: np.void | None = None
         self._resources = ExitStack()
 
@@ -174,12 +182,14 @@ class Guest:
             for kind, body in self._records:
                 if kind == wire.KIND_SAMPLE:
                     self._samples += body
-                    if body[_FLOW_BYTES] in self._lockstep_flows:
+                    if body[_FLOW_BYTES] in self._latencies_us:
                         self._pending_samples.append(body)
                 elif kind == wire.KIND_PACKETS:
                     self._packets += body
                 elif kind == wire.KIND_TICK:
                     samples = np.frombuffer(b"".join(self._pending_samples), wire.SAMPLE)
+                    flows = (body[_FLOW_BYTES] for body in self._pending_samples)
+                    self._action_latencies_us = [self._latencies_us[flow] for flow in flows]
                     self._pending_samples.clear()
                     return samples
                 elif kind == wire.KIND_END:
@@ -196,10 +206,9 @@ class Guest:
             cwnd_pkts: congestion windows (packets); 0 leaves one to its scheme (`pure` sets none).
             pacing_bytes_s: pacing rates (bytes/s); 0 for no pacing.
         """
-        latency_us = self._spec.latency_us
-        actions = zip(cwnd_pkts, pacing_bytes_s, strict=True)
+        actions = zip(cwnd_pkts, self._action_latencies_us, pacing_bytes_s, strict=True)
         with self._explaining_crash():
-            self._stream.send(b"".join(_ACTION.pack(cwnd, latency_us, pacing) for cwnd, pacing in actions))
+            self._stream.send(b"".join(_ACTION.pack(*action) for action in actions))
 
     @property
     def recording(self) -> Recording:
@@ -234,7 +243,7 @@ class Guest:
 def run_guest(
     kernel: Path,
     spec: EpisodeSpec,
-    controllers: Mapping[int, Controller] | None = None,
+    controller: Controller | None = None,
     watchdog_s: float = WATCHDOG_S,
 ) -> Recording:
     """Run one episode to its end.
@@ -242,7 +251,8 @@ def run_guest(
     Args:
         kernel: path of the kernel.
         spec: the episode.
-        controllers: controller by lockstep flow, called with every sample while virtual time stands still.
+        controller: called with the lockstep flows' samples of every tick, while virtual time stands still; required
+            where there are such flows.
         watchdog_s: silence after which the guest counts as hung (s).
 
     Returns:
@@ -253,9 +263,19 @@ def run_guest(
     """
     with Guest(kernel, spec, watchdog_s) as guest:
         while (samples := guest.tick()) is not None:
-            actions = [(controllers or {})[int(sample["flow"])](sample) for sample in samples]
-            guest.act(*zip(*actions, strict=True))
+            assert controller is not None
+            guest.act(*controller(samples))
         return guest.recording
+
+
+def per_flow(controller: FlowController) -> Controller:
+    """Return a controller that asks `controller` about one flow after another."""
+
+    def act(samples: npt.NDArray[np.void]) -> tuple[Sequence[int], Sequence[int]]:
+        windows, rates = zip(*(controller(sample) for sample in samples), strict=True)
+        return windows, rates
+
+    return act
 
 
 def _start(command: list[str], guest_socket: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:

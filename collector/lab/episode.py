@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sagecc.collector.lab.boot import WATCHDOG_S, Controller, Recording, run_guest
-from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec
+from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec, flow_drives
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.flows import FLOWS_SCHEMA
 from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
 
 BOUND_SHARE = 0.05
@@ -122,6 +124,9 @@ class Episode:
     jain_index: float | None = None
     """Fairness of the flows on the path of the one under test (`shared_jain_index`), or None."""
 
+    every_flow: pa.Table | None = None
+    """Raw trajectories of every flow (FLOWS_SCHEMA), where they were asked for."""
+
     def summary_row(self) -> dict[str, object]:
         """Return the episode's row of EPISODE_SCHEMA."""
         tested = self.flows[0]
@@ -167,7 +172,8 @@ def run_episode(
     controller: Controller | None = None,
     *,
     watchdog_s: float = WATCHDOG_S,
-    drive: Drive | None = None,
+    drives: Mapping[str, Drive] = MappingProxyType({}),
+    every_flow: bool = False,
 ) -> Episode:
     """Run one episode in the lab.
 
@@ -176,20 +182,27 @@ def run_episode(
         environment: the network and its flows.
         scheme: the scheme under test.
         seed: seed of the episode's random numbers.
-        controller: sets the window of a policy (scheme `policy:...`).
+        controller: sets the windows of the flows whose scheme is a policy (`policy:...`).
         watchdog_s: silence after which the guest counts as hung (s).
-        drive: how the controller drives its flow, where that differs from the default.
+        drives: by such a scheme, how the controller drives its flows, where that differs from the default.
+        every_flow: whether the episode has the rows of every flow.
 
     Raises:
         SageccError: the episode yields no complete trajectory; the message names it.
     """
-    spec = episode_spec(environment, scheme, seed, drive=drive)
-    recording = run_guest(kernel, spec, dict.fromkeys(spec.lockstep, controller) if controller else None, watchdog_s)
-    return episode_from_recording(environment, scheme, seed, spec, recording)
+    spec = episode_spec(environment, scheme, seed, drives=flow_drives(environment, scheme, drives))
+    recording = run_guest(kernel, spec, controller, watchdog_s)
+    return episode_from_recording(environment, scheme, seed, spec, recording, every_flow=every_flow)
 
 
 def episode_from_recording(
-    environment: Environment, scheme: str, seed: int, spec: EpisodeSpec, recording: Recording
+    environment: Environment,
+    scheme: str,
+    seed: int,
+    spec: EpisodeSpec,
+    recording: Recording,
+    *,
+    every_flow: bool = False,
 ) -> Episode:
     """Return the episode that a guest has recorded.
 
@@ -199,6 +212,7 @@ def episode_from_recording(
         seed: seed of the episode's random numbers.
         spec: the specification with which the guest was started.
         recording: everything that the guest measured.
+        every_flow: whether the episode has the rows of every flow.
 
     Raises:
         SageccError: the flow under test never got through.
@@ -223,6 +237,7 @@ def episode_from_recording(
         sha256=hashlib.sha256(samples.tobytes()).hexdigest(),
         spec_sha256=spec.sha256,
         jain_index=jain,
+        every_flow=_every_flow(spec.name, schemes, recording.samples) if every_flow else None,
     )
 
 
@@ -262,6 +277,17 @@ def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
     }
     columns |= {field: np.ascontiguousarray(samples[field]) for field, *_ in COUNTERS}
     return pa.table(columns, schema=RAW_SCHEMA)
+
+
+def _every_flow(name: str, schemes: Sequence[str], samples: npt.NDArray[np.void]) -> pa.Table:
+    samples = samples[np.argsort(samples["flow"], kind="stable")]
+    _, starts, counts = np.unique(samples["flow"], return_index=True, return_counts=True)
+    names = pa.array(list(schemes), pa.string()).take(pa.array(samples["flow"].astype(np.int64)))
+    rows = _rows(name, samples)
+    step = (np.arange(len(samples)) - np.repeat(starts, counts)).astype(np.int32)
+    columns = {column: rows[column] for column in rows.column_names}
+    columns |= {"flow": pa.array(samples["flow"].astype(np.int32)), "scheme": names, "step": pa.array(step)}
+    return pa.table([columns[column] for column in FLOWS_SCHEMA.names], schema=FLOWS_SCHEMA)
 
 
 def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> FlowSummary:

@@ -9,6 +9,7 @@ access cable only delays; every other flow sends from the first node of its path
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ UNSENT_FLOW_BYTES = 12 << 20
 
 @dataclass(frozen=True)
 class Drive:
-    """How the host drives flows."""
+    """How the host drives a flow."""
 
     underlying: str = "pure"
     """Kernel scheme whose window the host sets; `pure` has no logic of its own."""
@@ -49,8 +50,8 @@ class Drive:
     latency_us: int = 0
     """Virtual time from a sample until its action takes effect (us), to model a slow host."""
 
-    flows: tuple[int, ...] = (0,)
-    """Numbers of the driven flows; 0 is the flow under test."""
+    policy_sha256: str = ""
+    """SHA-256 of the policy's files: the trajectories of whoever competes with it depend on them."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.latency_us <= MAX_LATENCY_US:
@@ -76,14 +77,19 @@ class EpisodeSpec:
     lockstep: tuple[int, ...]
     """Numbers of the flows that the host drives, in the order of their samples."""
 
-    latency_us: int = 0
-    """Virtual time from a sample until its action takes effect (us)."""
+    latencies_us: tuple[int, ...] = ()
+    """Virtual time from a sample of each of `lockstep` until its action takes effect (us)."""
+
+    competitors: tuple[str, ...] = ()
+    """SHA-256 of the policies that drive other flows than the one under test, in the order of `lockstep`."""
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of everything that determines the run except the kernel and a policy, in hex."""
-        latency = f"{self.latency_us} us " if self.latency_us else ""
-        return hashlib.sha256(f"{self.seed} {self.memory_mb} {latency}".encode() + self.wire).hexdigest()
+        """SHA-256 of everything that determines the run except the kernel and the policy under test, in hex."""
+        latencies = dict.fromkeys(self.latencies_us) if len(set(self.latencies_us)) == 1 else self.latencies_us
+        latency = f"{' '.join(map(str, latencies))} us " if any(self.latencies_us) else ""
+        others = "".join(f"{sha256} " for sha256 in self.competitors)
+        return hashlib.sha256(f"{self.seed} {self.memory_mb} {latency}{others}".encode() + self.wire).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,30 @@ class _Cable:
     towards_a: Link
 
 
+def policy_flows(environment: Environment, scheme: str) -> dict[int, str]:
+    """Return the scheme `policy:PATH` of each flow that has one, by the flow's number; `scheme` is flow 0's."""
+    schemes = (scheme, *(cross.scheme for cross in environment.cross))
+    return {flow: name for flow, name in enumerate(schemes) if name.startswith(POLICY_PREFIX)}
+
+
+def flow_drives(environment: Environment, scheme: str, drives: Mapping[str, Drive]) -> dict[int, Drive]:
+    """Return how the host drives each flow that a policy is in charge of, by the flow's number.
+
+    Args:
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        drives: by scheme `policy:PATH`; `Drive()` for one that is not there.
+    """
+    return {flow: drives.get(name, Drive()) for flow, name in policy_flows(environment, scheme).items()}
+
+
 def episode_spec(
-    environment: Environment, scheme: str, seed: int, packet_delays: bool = True, drive: Drive | None = None
+    environment: Environment,
+    scheme: str,
+    seed: int,
+    *,
+    packet_delays: bool = True,
+    drives: Mapping[int, Drive] | None = None,
 ) -> EpisodeSpec:
     """Return the specification of one episode; flow 0 is the one under test, the others are the cross flows.
 
@@ -104,18 +132,19 @@ def episode_spec(
         scheme: the scheme under test.
         seed: seed of the episode's random numbers.
         packet_delays: whether the guest sends the delay of every data packet.
-        drive: how the host drives flows; by default, it drives a policy as `Drive()` says, and no other scheme.
+        drives: how the host drives flows, by their numbers: those of every policy, and of any other flow; by default
+            every policy's as `Drive()` says.
 
     Raises:
-        SageccError: the kernel has no such scheme as a cross flow's.
+        SageccError: the kernel has no such scheme as a flow's that the host does not drive.
     """
-    if drive is None and scheme.startswith(POLICY_PREFIX):
-        drive = Drive()
+    if drives is None:
+        drives = flow_drives(environment, scheme, {})
     flows = environment.all_flows
-    lockstep = drive.flows if drive else ()
+    lockstep = tuple(sorted(drives))
     schemes = [scheme, *(cross.scheme for cross in environment.cross)]
     kernel_schemes = [
-        drive.underlying if drive and flow in lockstep else name if flow == 0 else _kernel_scheme(name)
+        drives[flow].underlying if flow in drives else name if flow == 0 else _kernel_scheme(name)
         for flow, name in enumerate(schemes)
     ]
     cables, sources, routes = _topology(environment, flows)
@@ -154,7 +183,8 @@ def episode_spec(
         seed=seed,
         memory_mb=_memory_mb(environment),
         lockstep=lockstep,
-        latency_us=drive.latency_us if drive else 0,
+        latencies_us=tuple(drives[flow].latency_us for flow in lockstep),
+        competitors=tuple(drives[flow].policy_sha256 for flow in lockstep if flow and drives[flow].policy_sha256),
     )
 
 

@@ -58,9 +58,9 @@ def collect(
         engine: runs the episodes.
         seed: seed of every episode.
         progress: whether to show progress.
-        controllers: makes the controller of a policy; required for policies.
+        controllers: makes the controller of an episode's policies; required for policies.
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
-        drives: by policy, how its controller drives its flow, where that differs from the default.
+        drives: by policy, how its controller drives its flows, where that differs from the default.
 
     Raises:
         SageccError: a scheme is unknown, or a policy has no controller.
@@ -68,19 +68,19 @@ def collect(
     """
     for scheme in schemes:
         check_scheme(scheme)
-        if scheme.startswith(POLICY_PREFIX) and controllers is None:
-            raise SageccError(f"'{scheme}' needs something to run it; use 'sagecc run' or 'sagecc league'")
+    policies = [name for name in _all_schemes(environments, schemes) if name.startswith(POLICY_PREFIX)]
+    if policies and controllers is None:
+        raise SageccError(f"'{policies[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
     out.mkdir(parents=True, exist_ok=True)
     by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
     with ExitStack() as locks:
         todo: list[Task] = []
         plans: dict[tuple[str, str], tuple[Partition, set[str]]] = {}
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
-            drive = drives.get(scheme)
-            kernel_scheme = drive.underlying if drive else scheme
-            identity = kernel_identity(kernel, {kernel_scheme, *(cross.scheme for e in group for cross in e.cross)})
+            names = _all_schemes(group, (scheme,))
+            identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
             partition = locks.enter_context(Partition(out, group[0].set, scheme, identity))
-            tasks = [Task(environment, scheme, seed, identity, controllers, drive) for environment in group]
+            tasks = [Task(environment, scheme, seed, identity, controllers, dict(drives)) for environment in group]
             kept = partition.kept()
             ids = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]
@@ -117,6 +117,11 @@ def _run(
             partitions[task.environment.set, task.scheme].add(task.id, result.file)
             progress_bar.add(task, result.rows)
     return failures
+
+
+def _all_schemes(environments: Sequence[Environment], schemes: Sequence[str]) -> list[str]:
+    """Return the schemes and those of all competitors, in a fixed order."""
+    return sorted({*schemes, *(cross.scheme for environment in environments for cross in environment.cross)})
 
 
 def _set(environment: Environment) -> str:

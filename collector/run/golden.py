@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sagecc.collector.kernel.identity import POLICY
-from sagecc.collector.lab.boot import WATCHDOG_S
+from sagecc.collector.lab.boot import WATCHDOG_S, per_flow
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import profile_environments
 from sagecc.schemas.environment import Environment
@@ -49,7 +49,7 @@ def digest(kernel: Path, scheme: str, watchdog_s: float = WATCHDOG_S) -> str:
     if scheme != POLICY:
         return run_episode(kernel, ENVIRONMENTS[scheme], scheme, watchdog_s=watchdog_s).sha256
     name = f"{POLICY_PREFIX}golden"
-    return run_episode(kernel, ENVIRONMENTS[scheme], name, 0, _golden_policy, watchdog_s=watchdog_s).sha256
+    return run_episode(kernel, ENVIRONMENTS[scheme], name, 0, per_flow(_golden_policy), watchdog_s=watchdog_s).sha256
 
 
 def _golden_policy(sample: np.void) -> tuple[int, int]:

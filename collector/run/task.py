@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from sagecc.collector.lab.boot import WATCHDOG_S, Controller
 from sagecc.collector.lab.episode import Episode, run_episode
-from sagecc.collector.lab.spec import Drive, episode_spec
+from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec, flow_drives, policy_flows
 from sagecc.collector.run.store import pack
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, episode_id
-from sagecc.schemas.schemes import POLICY_PREFIX
 
-ControllerFactory = Callable[[str], Controller]
-"""Makes the controller of a policy from its scheme name; a module-level function, because it is pickled."""
+ControllerFactory = Callable[[Environment, str], Controller]
+"""From environment and scheme under test to the controller of the policies there; pickled: a module's function."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ class Task:
     """Identity of the kernel that is to run it (collector.kernel.identity)."""
 
     factory: ControllerFactory | None = None
-    """Makes the controller of a policy."""
+    """Makes the controller of the episode's policies."""
 
-    drive: Drive | None = None
-    """How a policy's controller drives its flow, where that differs from the default."""
+    drives: Mapping[str, Drive] = field(default_factory=dict)
+    """By policy, how the controller drives its flows, where that differs from the default."""
 
     @property
     def id(self) -> str:
@@ -50,7 +49,13 @@ class Task:
     @cached_property
     def spec_sha256(self) -> str:
         """SHA-256 of the specification with which the guest is started, in hex."""
-        return episode_spec(self.environment, self.scheme, self.seed, drive=self.drive).sha256
+        return self.spec.sha256
+
+    @property
+    def spec(self) -> EpisodeSpec:
+        """The specification with which the guest is started."""
+        drives = flow_drives(self.environment, self.scheme, self.drives)
+        return episode_spec(self.environment, self.scheme, self.seed, drives=drives)
 
     @property
     def cost(self) -> float:
@@ -95,7 +100,8 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
         The finished episode, or the error.
     """
     try:
-        controller = task.factory(task.scheme) if task.factory and task.scheme.startswith(POLICY_PREFIX) else None
+        driven = policy_flows(task.environment, task.scheme)
+        controller = task.factory(task.environment, task.scheme) if task.factory and driven else None
         episode = run_episode(
             kernel,
             task.environment,
@@ -103,7 +109,7 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
             task.seed,
             controller,
             watchdog_s=watchdog_s,
-            drive=task.drive,
+            drives=task.drives,
         )
     except SageccError as error:
         return error

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from sagecc.collector.kernel.machine import check_kernel
 from sagecc.collector.lab.boot import Guest
-from sagecc.collector.lab.spec import Drive, episode_spec
+from sagecc.collector.lab.spec import Drive, episode_spec, policy_flows
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
+from sagecc.execution.lab.controllers import PolicyController, policy_drives
 from sagecc.schemas.environment import Environment
 
 SCHEME = "policy:environment"
@@ -24,19 +25,18 @@ SCHEME = "policy:environment"
 Samples = npt.NDArray[np.void]
 
 
-def drive(latency_ms: float, flows: tuple[int, ...] = (0,)) -> Drive:
-    """Return how the lab's flows are driven.
+def drive(latency_ms: float) -> Drive:
+    """Return how agents drive the lab's flows.
 
     Args:
         latency_ms: virtual time from an observation to when its action takes effect.
-        flows: numbers of the driven flows.
 
     Raises:
         SageccError: the latency is out of range.
     """
     if not math.isfinite(latency_ms):
         raise SageccError(f"latency_ms must be a number, not {latency_ms}")
-    return Drive(latency_us=round(latency_ms * 1000), flows=flows)
+    return Drive(latency_us=round(latency_ms * 1000))
 
 
 def check_count(name: str, count: int | None) -> None:
@@ -48,21 +48,26 @@ def check_count(name: str, count: int | None) -> None:
 class Lab:
     """At most one running episode: ended when it is closed, replaced, fails, or is garbage-collected.
 
-    Its methods raise as collector.lab.boot.Guest does.
+    Agents drive some of its flows; the lab itself drives the others whose scheme is a policy (`policy:PATH`). Its
+    methods raise as collector.lab.boot.Guest does.
     """
 
-    def __init__(self, kernel: Path | str | None, drive: Drive) -> None:
+    def __init__(self, kernel: Path | str | None, drive: Drive, flows: Sequence[int] = (0,)) -> None:
         """Check the kernel; nothing is booted before `start`.
 
         Args:
             kernel: the lab's kernel, by default the one that common.shipped finds.
-            drive: how its flows are driven.
+            drive: how the agents' flows are driven.
+            flows: numbers of the agents' flows.
 
         Raises:
             SageccError: there is no such kernel.
         """
-        self._kernel, self._drive = Path(kernel or shipped.kernel()), drive
+        self._kernel, self._drive, self._flows = Path(kernel or shipped.kernel()), drive, tuple(flows)
         check_kernel(self._kernel)
+        self._policies: PolicyController | None = None
+        self._of_agents = np.ones(0, np.bool_)  # which of the last tick's samples
+        self._policy_actions: tuple[Sequence[int], Sequence[int]] = (), ()
         self._guest: Guest | None = None
         self._name = ""
         self._end: Callable[[], object] = lambda: None
@@ -75,23 +80,36 @@ class Lab:
     def start(self, environment: Environment, seed: int) -> None:
         """Boot a kernel for an episode; the running one is ended."""
         self.close()
-        spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drive=self._drive)
+        competing = {f: name for f, name in policy_flows(environment, SCHEME).items() if f not in self._flows}
+        by_scheme = policy_drives(competing.values())
+        drives = {f: by_scheme[name] for f, name in competing.items()} | dict.fromkeys(self._flows, self._drive)
+        self._policies = PolicyController(competing) if competing else None
+        spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drives=drives)
         guest = Guest(self._kernel, spec)
         guest.__enter__()
         self._name = spec.name
         self._guest, self._end = guest, weakref.finalize(self, guest.__exit__)
 
     def tick(self) -> Samples | None:
-        """Run to the next tick at which a driven flow is up; return their samples, None when the episode is over."""
+        """Run to the next tick at which an agent's flow is up; return their samples, None when the episode is over."""
         guest = self._running()
         try:
-            return guest.tick()
+            while (samples := guest.tick()) is not None:
+                if self._policies is None:
+                    return samples
+                self._of_agents = np.isin(samples["flow"], self._flows)
+                others = samples[~self._of_agents]
+                self._policy_actions = self._policies(others) if len(others) else ((), ())
+                if self._of_agents.any():
+                    return samples[self._of_agents]
+                guest.act(*self._policy_actions)
+            return None
         except BaseException:  # an interrupted exchange cannot be taken up again
             self.close()
             raise
 
     def first_tick(self) -> Samples:
-        """Run to the first tick at which a driven flow is up; raises SageccError where none ever is."""
+        """Run to the first tick at which an agent's flow is up; raises SageccError where none ever is."""
         return self._expected(self.tick(), "the flow never got through")
 
     def next_tick(self) -> Samples:
@@ -102,10 +120,19 @@ class Lab:
         """Set the windows and pacing rates of the flows sampled at the last tick, in their order."""
         guest = self._running()
         try:
-            guest.act(cwnd_pkts, pacing_bytes_s)
+            guest.act(*self._merged(cwnd_pkts, pacing_bytes_s))
         except BaseException:
             self.close()
             raise
+
+    def _merged(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the agents' actions and the policies', in the order of flows."""
+        if self._policies is None:
+            return cwnd_pkts, pacing_bytes_s
+        merged = np.zeros((2, len(self._of_agents)), np.int64)
+        merged[:, self._of_agents] = cwnd_pkts, pacing_bytes_s
+        merged[:, ~self._of_agents] = self._policy_actions
+        return merged[0].tolist(), merged[1].tolist()
 
     def close(self) -> None:
         """End the running episode, if any."""

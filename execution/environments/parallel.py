@@ -90,7 +90,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             agent: observation_space() for agent in self.possible_agents
         }
         self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space() for agent in self.possible_agents}
-        self._lab = Lab(kernel, drive(latency_ms, tuple(sorted(self._driven))))
+        self._lab = Lab(kernel, drive(latency_ms), sorted(self._driven))
         self._flows = Flows(max(self._driven) + 1)
         self._random: np.random.Generator | None = None
         self._samples = np.zeros(0, wire.SAMPLE)

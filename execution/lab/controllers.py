@@ -1,46 +1,143 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy as the controller of a flow in the lab, by the name of its scheme `policy:PATH`."""
+"""Policies as controllers in the lab: every flow of an episode whose scheme is `policy:PATH`."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
 
-from sagecc.collector.lab.spec import Drive
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.spec import Drive, policy_flows
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.policy.artefact import policy_sha256
+from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
-def policy_controller(scheme: str, episode: str | None = None) -> PolicyAgent:
-    """Return the agent of a scheme's policy.
+class PolicyController:
+    """In charge of all flows of an episode that a policy drives; flows of one policy share an inference.
+
+    Each flow has its own observations, hidden state, period and random numbers, whatever flies beside it.
+    """
+
+    def __init__(self, scheme_of: Mapping[int, str], episode: str | None = None) -> None:
+        """Read the policies.
+
+        Args:
+            scheme_of: the scheme `policy:PATH` of each driven flow, by its number (collector.lab.spec.policy_flows).
+            episode: its id, which names its seed: actions are drawn from the policies' mixtures, the same in every run
+                of it. None takes the mixtures' means.
+
+        Raises:
+            SageccError: there is no such policy, or none that can be run.
+        """
+        self._scheme_of = scheme_of
+        self._slot_of: dict[int, int] = {}
+        self._agents: dict[str, PolicyAgent] = {}
+        for name in dict.fromkeys(scheme_of.values()):
+            flows = [flow for flow, other in scheme_of.items() if other == name]
+            self._agents[name] = load_agent(name, len(flows), sample=episode is not None)
+            self._slot_of |= {flow: slot for slot, flow in enumerate(flows)}
+        if episode is not None:
+            for flow, name in scheme_of.items():
+                self._agents[name].reset(self._slot_of[flow], random_stream(episode, flow))
+
+    def __call__(self, samples: npt.NDArray[np.void]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the windows (packets) and pacing rates (bytes/s) for the driven flows' samples of a tick."""
+        flows = [int(flow) for flow in samples["flow"]]
+        windows, rates = np.zeros((2, len(flows)), np.int64)
+        by_scheme = sorted(range(len(flows)), key=lambda row: self._scheme_of[flows[row]])
+        for name, group in groupby(by_scheme, key=lambda row: self._scheme_of[flows[row]]):
+            rows = list(group)
+            slots = np.array([self._slot_of[flows[row]] for row in rows])
+            windows[rows], rates[rows] = self._agents[name].step(samples[rows], slots)
+        return windows.tolist(), rates.tolist()
+
+
+def policy_controller(environment: Environment, scheme: str) -> PolicyController:
+    """Return the controller of an episode's policies, which takes their mixtures' means (a ControllerFactory)."""
+    return PolicyController(policy_flows(environment, scheme))
+
+
+def sampling_controller(environment: Environment, scheme: str, seed: int) -> PolicyController:
+    """Return the controller of an episode's policies, which draws from their mixtures."""
+    return PolicyController(policy_flows(environment, scheme), episode_id(environment.id, scheme, seed))
+
+
+def play_episode(
+    kernel: Path,
+    environment: Environment,
+    scheme: str,
+    seed: int = 0,
+    *,
+    latency_us: int = 0,
+    sample: bool = False,
+    every_flow: bool = False,
+) -> Episode:
+    """Run one episode in the lab, whatever drives its flows: schemes of the kernel, or policies.
 
     Args:
-        scheme: `policy:PATH`.
-        episode: an episode's id, which names its seed: actions are drawn from the policy's mixture, the same in every
-            run of that episode. None takes the mixture's mean.
+        kernel: path of the lab's kernel.
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        seed: seed of the episode's random numbers.
+        latency_us: from a policy's sample to when its action takes effect.
+        sample: draw actions from the policies' mixtures, instead of taking the means.
+        every_flow: whether the episode has the rows of every flow.
+
+    Raises:
+        SageccError: a policy cannot be run, or the episode yields no complete trajectory.
+    """
+    policies = policy_flows(environment, scheme)
+    episode_name = episode_id(environment.id, scheme, seed) if sample else None
+    return run_episode(
+        kernel,
+        environment,
+        scheme,
+        seed,
+        PolicyController(policies, episode_name) if policies else None,
+        drives=policy_drives(policies.values(), latency_us),
+        every_flow=every_flow,
+    )
+
+
+def load_agent(scheme: str, slots: int = 1, *, sample: bool = False) -> PolicyAgent:
+    """Return the agent of a scheme `policy:PATH`.
+
+    Args:
+        scheme: the scheme.
+        slots: how many flows it can drive at once.
+        sample: draw actions from the policy's mixture, instead of taking its mean.
 
     Raises:
         SageccError: there is no policy, or none that can be run.
     """
-    agent = PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX), seed=None if episode is None else 0)
-    agent.reset(stream=None if episode is None else random_stream(episode))
-    return agent
+    return PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX), slots, 0 if sample else None)
 
 
-def agent_drive(agent: PolicyAgent, latency_us: int = 0) -> Drive:
-    """Return how an agent drives a flow: on top of its policy's underlying scheme.
+def policy_drives(schemes: Iterable[str], latency_us: int = 0) -> dict[str, Drive]:
+    """Return how each policy among `schemes` drives its flows; the policies are read.
 
     Args:
-        agent: the policy's.
+        schemes: any schemes.
         latency_us: from a sample to when its action takes effect.
+
+    Raises:
+        SageccError: there is no such policy, or none that can be run.
     """
-    return Drive(agent.underlying_scheme, latency_us)
+    return {
+        name: Drive(load_agent(name).underlying_scheme, latency_us, policy_sha256(name))
+        for name in dict.fromkeys(schemes)
+        if name.startswith(POLICY_PREFIX)
+    }
 
 
-def policy_drive(scheme: str, latency_us: int = 0) -> Drive:
-    """Return how the policy of a scheme `policy:PATH` drives a flow; see policy_controller and agent_drive."""
-    return agent_drive(policy_controller(scheme), latency_us)
-
-
-def random_stream(episode: str) -> int:
-    """Return the number of the random stream that an episode's actions are drawn from."""
-    return int.from_bytes(hashlib.sha256(episode.encode()).digest()[:8], "little")
+def random_stream(episode: str, flow: int = 0) -> int:
+    """Return the number of the random stream that a flow's actions are drawn from in an episode."""
+    text = f"{episode}.{flow}" if flow else episode
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

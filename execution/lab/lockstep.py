@@ -8,10 +8,13 @@ A guest's virtual time stands still until it has its action, a flow's bits do no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +23,13 @@ import numpy.typing as npt
 from sagecc.collector.kernel.machine import available_memory_mb
 from sagecc.collector.lab.boot import WATCHDOG_S, Guest
 from sagecc.collector.lab.episode import episode_from_recording
-from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, episode_spec
+from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, policy_flows
 from sagecc.collector.run.engines import MIN_WORKER_CPU_S, Engine, NumberedResults, Results, in_processes
 from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
+from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import policy_controller, random_stream
-from sagecc.schemas import wire
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.execution.lab.controllers import load_agent, policy_controller, random_stream, sampling_controller
 
 BATCH = 16
 """Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
@@ -72,17 +74,19 @@ class _Running:
     """The task's."""
     spec: EpisodeSpec
     guest: Guest
+    places: Mapping[int, tuple[str, int]]
+    """The policy of each driven flow, and its slot in the policy's agent."""
 
 
 @dataclass(frozen=True)
 class BatchRunner:
-    """Runs episodes in step, one slot per guest; a slot whose episode ends takes the next."""
+    """Runs episodes in step; a guest whose episode ends is followed by the next."""
 
     kernel: Path
     tasks: Sequence[Task]
-    """Of policies, which drive one flow each."""
+    """In whose episodes a policy drives a flow, at least."""
     guests: int
-    """Number of slots."""
+    """The most at once."""
     memory_mb: int
     """What all guests may have together."""
     sample: bool = False
@@ -99,80 +103,85 @@ class BatchRunner:
         Yields:
             Each task's number and result.
         """
-        agents: dict[str, PolicyAgent] = {}
-        slots: dict[int, _Running] = {}
+        agents = _Agents(self.tasks, self.guests, self.sample)
+        running: dict[int, _Running] = {}
         pending: int | None = None
         try:
             while True:
-                while len(slots) < self.guests:
+                while len(running) < self.guests:
                     pending = next(numbers, None) if pending is None else pending
-                    if pending is None or not self._has_room(pending, slots):
+                    if pending is None or not self._has_room(pending, running):
                         break
                     try:
-                        self._start(pending, slots, agents)
+                        running[pending] = self._start(pending, agents)
                     except SageccError as error:
                         yield pending, error
                     pending = None
-                if not slots:
+                if not running:
                     return
-                for slot, result in self._tick(slots, agents):
-                    ended = slots.pop(slot)
+                for number, result in self._tick(running, agents):
+                    ended = running.pop(number)
+                    agents.release(ended.places.values())
                     ended.guest.__exit__()
-                    yield ended.number, result or self._run_alone(ended.number)
+                    yield number, result or self._run_alone(number)
         finally:
-            for running in slots.values():
-                running.guest.__exit__()
+            for task in running.values():
+                task.guest.__exit__()
 
-    def _has_room(self, number: int, slots: dict[int, _Running]) -> bool:
+    def _has_room(self, number: int, running: Mapping[int, _Running]) -> bool:
         """Tell whether the task's guest may start beside the others; alone it always may."""
-        used_mb = sum(running.spec.memory_mb for running in slots.values())
-        return not slots or used_mb + self._spec(number).memory_mb <= self.memory_mb
+        used_mb = sum(task.spec.memory_mb for task in running.values())
+        return not running or used_mb + self.tasks[number].spec.memory_mb <= self.memory_mb
 
-    def _spec(self, number: int) -> EpisodeSpec:
-        task = self.tasks[number]
-        return episode_spec(task.environment, task.scheme, task.seed, drive=task.drive)
+    def _start(self, number: int, agents: _Agents) -> _Running:
+        """Start the task's guest; each of its driven flows has a slot in its policy's agent."""
+        task, spec = self.tasks[number], self.tasks[number].spec
+        places = agents.take(policy_flows(task.environment, task.scheme), task.id)
+        try:
+            return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places)
+        except BaseException:
+            agents.release(places.values())
+            raise
 
-    def _start(self, number: int, slots: dict[int, _Running], agents: dict[str, PolicyAgent]) -> None:
-        """Start the task's guest in a free slot, which it has in its policy's agent as well."""
-        task, spec = self.tasks[number], self._spec(number)
-        if task.scheme not in agents:
-            path, seed = task.scheme.removeprefix(POLICY_PREFIX), 0 if self.sample else None
-            agents[task.scheme] = PolicyAgent.load(path, self.guests, seed)
-        slot = next(slot for slot in range(self.guests) if slot not in slots)
-        agents[task.scheme].reset(slot, random_stream(task.id))
-        slots[slot] = _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__())
-
-    def _tick(self, slots: dict[int, _Running], agents: dict[str, PolicyAgent]) -> list[tuple[int, Result | None]]:
+    def _tick(self, running: Mapping[int, _Running], agents: _Agents) -> list[tuple[int, Result | None]]:
         """Run all guests to their next tick and give them their actions.
 
         Returns:
-            The slots of the episodes that are over, with their results; None stands for one to run again, alone.
+            The numbers of the tasks that are over, with their results; None stands for one to run again, alone.
         """
-        over: list[tuple[int, Result | None]] = []
-        waiting: list[tuple[int, npt.NDArray[np.void]]] = []
-        for slot, running in slots.items():
+        over: dict[int, Result | None] = {}
+        waiting: list[tuple[str, int, int, npt.NDArray[np.void]]] = []  # policy, its slot, task, sample
+        for number, task in running.items():
             try:
-                sample = running.guest.tick()
-                if sample is None:
-                    over.append((slot, self._finish(running)))
-                else:
-                    waiting.append((slot, sample))
+                samples = task.guest.tick()
+                if samples is None:
+                    over[number] = self._finish(task)
+                    continue
+                places = (task.places[int(flow)] for flow in samples["flow"])
+                waiting += [(name, slot, number, samples[row : row + 1]) for row, (name, slot) in enumerate(places)]
             except SageccError as error:
-                over.append((slot, error))
-        waiting.sort(key=lambda item: self.tasks[slots[item[0]].number].scheme)
-        for scheme, group in groupby(waiting, key=lambda item: self.tasks[slots[item[0]].number].scheme):
-            batch, samples = zip(*group, strict=True)
+                over[number] = error
+        actions: dict[int, list[tuple[int, tuple[int, int]]]] = {}
+        # A stable sort: a task's flows of one policy stay in their order, and each policy is asked once.
+        for name, group in groupby(sorted(waiting, key=itemgetter(0)), key=itemgetter(0)):
+            _, slots, numbers, rows = zip(*group, strict=True)
+            batch = np.concatenate(rows)
             try:
-                cwnd, pacing = agents[scheme].step(np.frombuffer(b"".join(samples), wire.SAMPLE), np.array(batch))
+                windows, rates = agents.step(name, batch, np.array(slots))
             except SageccError:  # of one flow, and the others' state is lost with it
-                over += [(slot, None) for slot in batch]
+                over |= dict.fromkeys(numbers)
                 continue
-            for slot, window, rate in zip(batch, cwnd.tolist(), pacing.tolist(), strict=True):
-                try:
-                    slots[slot].guest.act((window,), (rate,))
-                except SageccError as error:
-                    over.append((slot, error))
-        return over
+            answers = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
+            for number, answer in zip(numbers, answers, strict=True):
+                actions.setdefault(number, []).append(answer)
+        for number, answered in actions.items():
+            if number in over:
+                continue
+            try:
+                running[number].guest.act(*zip(*(action for _, action in sorted(answered)), strict=True))
+            except SageccError as error:
+                over[number] = error
+        return list(over.items())
 
     def _finish(self, running: _Running) -> Result:
         task = self.tasks[running.number]
@@ -184,7 +193,39 @@ class BatchRunner:
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
         task = self.tasks[number]
-        episode_id = task.id if self.sample else None
-        return attempt(
-            self.kernel, replace(task, factory=lambda scheme: policy_controller(scheme, episode_id)), self.watchdog_s
-        )
+        factory = partial(sampling_controller, seed=task.seed) if self.sample else policy_controller
+        return attempt(self.kernel, replace(task, factory=factory), self.watchdog_s)
+
+
+class _Agents:
+    """The policies' agents, with a slot for each flow that one may drive at once."""
+
+    def __init__(self, tasks: Sequence[Task], guests: int, sample: bool) -> None:
+        flows = [Counter(policy_flows(task.environment, task.scheme).values()) for task in tasks]
+        self._slots = {name: guests * max(count[name] for count in flows) for name in set().union(*flows)}
+        self._sample = sample
+        self._agents: dict[str, PolicyAgent] = {}
+        self._free: dict[str, list[int]] = {}
+
+    def take(self, scheme_of: Mapping[int, str], episode: str) -> dict[int, tuple[str, int]]:
+        """Return by flow its policy's scheme and a fresh slot; raises SageccError where a policy cannot be run."""
+        for name in scheme_of.values():
+            if name not in self._agents:
+                self._agents[name] = load_agent(name, self._slots[name], sample=self._sample)
+                self._free[name] = list(range(self._slots[name]))[::-1]
+        places = {}
+        for flow, name in scheme_of.items():
+            slot = self._free[name].pop()
+            self._agents[name].reset(slot, random_stream(episode, flow))
+            places[flow] = name, slot
+        return places
+
+    def release(self, places: Iterable[tuple[str, int]]) -> None:
+        """Give slots back."""
+        for name, slot in places:
+            self._free[name].append(slot)
+
+    def step(self, name: str, samples: npt.NDArray[np.void], slots: Ints) -> tuple[list[int], list[int]]:
+        """Return windows (packets) and pacing rates (bytes/s) for samples [B] of the flows in `slots` [B]."""
+        windows, rates = self._agents[name].step(samples, slots)
+        return windows.tolist(), rates.tolist()

@@ -18,10 +18,11 @@ from sagecc.common.files import sha256_file
 from sagecc.common.manifest import digest
 from sagecc.common.tables import UNREADABLE, first_line
 from sagecc.leagues.analysis import ANALYSIS_VERSION
-from sagecc.leagues.league import LEAGUE_VERSION, policy_sha256
+from sagecc.leagues.league import LEAGUE_VERSION
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import StoredEpisode, find_episodes
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import LISTINGS
 from sagecc.schemas.schemes import POLICY_PREFIX

@@ -12,17 +12,18 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.episode import Episode
+from sagecc.collector.lab.spec import policy_flows
 from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.execution.lab.controllers import agent_drive, policy_controller
+from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.plots import plot_episode
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
-from sagecc.schemas.environment import episode_id
+from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
-from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
+from sagecc.schemas.schemes import check_scheme
 
 
 @click.command()
@@ -38,6 +39,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 )
 @policy_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
+@click.option("--flows", type=click.Path(path_type=Path), help="Write the raw trajectories of every flow as Parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @kernel_option()
@@ -48,6 +50,7 @@ def command(
     decision_latency: float,
     sample: bool,
     out: Path | None,
+    flows: Path | None,
     plot: Path | None,
     as_json: bool,
     kernel: Path,
@@ -61,20 +64,23 @@ def command(
     """
     environment = environment_from(**network)
     check_scheme(scheme)
-    for path in (out, plot):
+    for path in (out, flows, plot):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
-    policy = scheme.startswith(POLICY_PREFIX)
-    if policy and backend != "lab":
-        raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {scheme}: use the lab")
-    if not policy and (decision_latency or sample):
+    policies = policy_flows(environment, scheme)
+    if policies and backend != "lab":
+        name = next(iter(policies.values()))
+        raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {name}: use the lab")
+    if not policies and (decision_latency or sample):
         raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
-    drawn = episode_id(environment.id, scheme, seed) if sample else None
-    controller = policy_controller(scheme, drawn) if policy else None
+    if flows is not None and backend != "lab":
+        raise SageccError(f"--flows is for the lab: --backend {backend} has the rows of the tested flow alone")
     began = time.perf_counter()
     if backend == "lab":
-        drive = agent_drive(controller, round(decision_latency * 1000)) if controller else None
-        episode = run_episode(kernel, environment, scheme, seed, controller, drive=drive)
+        latency_us, every_flow = round(decision_latency * 1000), flows is not None
+        episode = play_episode(
+            kernel, environment, scheme, seed, latency_us=latency_us, sample=sample, every_flow=every_flow
+        )
     else:
         episode = run_mahimahi(environment, scheme, seed)
     wall_s = time.perf_counter() - began
@@ -82,6 +88,11 @@ def command(
         meta = {b"sagecc.raw_version": RAW_VERSION.encode()}
         with write_atomically(out) as beside:
             pq.write_table(episode.rows.replace_schema_metadata(meta), beside, compression="zstd")
+    if flows is not None:
+        assert episode.every_flow is not None
+        meta = {b"sagecc.flows_version": FLOWS_VERSION.encode()}
+        with write_atomically(flows) as beside:
+            pq.write_table(episode.every_flow.replace_schema_metadata(meta), beside, compression="zstd")
     if plot is not None:
         plot_episode(episode.rows, plot)
     result = _result(episode, wall_s)

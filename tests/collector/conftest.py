@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sagecc.collector.lab.boot import FlowController, per_flow
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.schemas.environment import Environment
 from tests.helpers.networks import network
@@ -23,7 +24,10 @@ def play(kernel: Path) -> Play:
 
 @pytest.fixture
 def run(kernel: Path) -> Run:
-    def run_one(scheme: str = "cubic", seed: int = 0, controller: object = None, **fields: object) -> Episode:
-        return run_episode(kernel, network(**fields), scheme, seed, controller)  # type: ignore[arg-type]
+    def run_one(
+        scheme: str = "cubic", seed: int = 0, controller: FlowController | None = None, **fields: object
+    ) -> Episode:
+        driver = per_flow(controller) if controller else None
+        return run_episode(kernel, network(**fields), scheme, seed, driver)  # type: ignore[arg-type]
 
     return run_one

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sagecc.collector.kernel.identity import identity_of_source
-from sagecc.collector.lab.boot import Controller
+from sagecc.collector.lab.boot import Controller, per_flow
 from sagecc.collector.lab.episode import Episode, FlowSummary
 from sagecc.collector.run import engines, store
 from sagecc.collector.run.collect import collect
@@ -45,11 +45,11 @@ ENVIRONMENTS = tuple(network(mbps, 20, 1, 3) for mbps in (12, 24, 36))
 SCHEMES = ("cubic", "bbr")
 
 
-def constant_window(scheme: str) -> Controller:
+def constant_window(environment: Environment, scheme: str) -> Controller:
     def control(sample: np.void) -> tuple[int, int]:
         return 20, 0
 
-    return control
+    return per_flow(control)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sagecc.collector.lab.boot import Guest, run_guest
+from sagecc.collector.lab.boot import Guest, per_flow, run_guest
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.lab.spec import Drive, episode_spec
 from sagecc.common.errors import SageccError
@@ -159,10 +159,10 @@ def test_lockstep_is_deterministic(run: Run) -> None:
     )
 
 
-def driven(kernel: Path, drive: Drive, windows: list[int], **fields: Any) -> dict[int, list[int]]:
+def driven(kernel: Path, drives: dict[int, Drive], windows: list[int], **fields: Any) -> dict[int, list[int]]:
     """Answer every tick of a 2 s episode with the next of `windows` (the last one for good); return cwnd by flow."""
     seen: dict[int, list[int]] = {}
-    spec = episode_spec(network(duration_s=2, **fields), "policy:host", 0, drive=drive)
+    spec = episode_spec(network(duration_s=2, **fields), "policy:host", 0, drives=drives)
     with Guest(kernel, spec) as guest:
         while (now := guest.tick()) is not None:
             for sample in now:
@@ -177,28 +177,28 @@ def driven(kernel: Path, drive: Drive, windows: list[int], **fields: Any) -> dic
 def test_an_answer_takes_effect_after_its_latency(kernel: Path) -> None:
     """25 ms: sampled at tick n, in force between ticks n + 2 and n + 3."""
     windows = list(range(20, 70))
-    prompt = driven(kernel, Drive(), list(windows))[0]
-    late = driven(kernel, Drive(latency_us=25_000), list(windows))[0]
+    prompt = driven(kernel, {0: Drive()}, list(windows))[0]
+    late = driven(kernel, {0: Drive(latency_us=25_000)}, list(windows))[0]
     assert prompt[1:51] == windows
     assert late[3:53] == windows
     assert set(late[:3]) <= {10, 11, 12, 13, 14}  # still the kernel's own
 
 
 def test_latency_is_of_the_host_and_not_of_the_machine(kernel: Path) -> None:
-    drive = Drive(latency_us=5000)
+    drive = {0: Drive(latency_us=5000)}
     assert driven(kernel, drive, list(range(20, 70))) == driven(kernel, drive, list(range(20, 70)))
 
 
 def test_a_window_on_top_of_cubic_is_its_starting_point(kernel: Path) -> None:
-    alone = driven(kernel, Drive("cubic"), [0])[0]
-    nudged = driven(kernel, Drive("cubic"), [0] * 100 + [40, 0])[0]
+    alone = driven(kernel, {0: Drive("cubic")}, [0])[0]
+    nudged = driven(kernel, {0: Drive("cubic")}, [0] * 100 + [40, 0])[0]
     assert nudged[:101] == alone[:101]
     assert alone[101] > 82 > nudged[101] > 40  # in slow start: a packet more for each of the 40 or so ACKs of a tick
     assert nudged[-1] > nudged[101]
 
 
 def test_a_host_drives_several_flows(kernel: Path) -> None:
-    seen = driven(kernel, Drive(flows=(0, 1)), [30], cross=("cubic",))
+    seen = driven(kernel, {0: Drive(), 1: Drive()}, [30], cross=("cubic",))
     assert [set(seen[flow][5:]) for flow in (0, 1)] == [{30}, {30}]
 
 
@@ -239,7 +239,7 @@ def test_a_killed_guest_is_named_and_leaves_nothing(kernel: Path) -> None:
 
     spec = episode_spec(network(duration_s=5), "policy:victim", 3)
     with pytest.raises(SageccError, match=r"policy:victim\.3: the guest died in mid-episode"):
-        run_guest(kernel, spec, {0: kill})
+        run_guest(kernel, spec, per_flow(kill))
     time.sleep(0.5)
     assert len(seen) > 1
     assert not alive(seen)
@@ -256,7 +256,7 @@ def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
         return 10, 0
 
     with pytest.raises(SageccError, match=r"policy:stuck\.0: the guest said nothing for 1 s and was ended"):
-        run_guest(kernel, spec, {0: stop}, watchdog_s=1)
+        run_guest(kernel, spec, per_flow(stop), watchdog_s=1)
     time.sleep(0.5)
     assert seen
     assert not alive(seen)
@@ -266,8 +266,8 @@ def test_a_guest_dies_with_its_runner(kernel: Path) -> None:
     code = (
         "from pathlib import Path\nimport time\n"
         "from sagecc.collector.lab.boot import run_guest\nfrom sagecc.collector.lab.spec import EpisodeSpec\n"
-        "def forever(sample):\n    print('up', flush=True)\n    time.sleep(60)\n"
-        "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, {{0: forever}})\n"
+        "def forever(samples):\n    print('up', flush=True)\n    time.sleep(60)\n"
+        "spec = EpisodeSpec('x', bytes.fromhex({!r}), 0, 128, (0,))\nrun_guest(Path({!r}), spec, forever)\n"
     )
     spec = episode_spec(network(duration_s=5), "policy:x", 0)
     with subprocess.Popen(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.lab.boot import run_guest
+from sagecc.collector.lab.boot import per_flow, run_guest
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.lab.spec import episode_spec, link_seed
 from sagecc.schemas import wire
@@ -81,7 +81,7 @@ def play(kernel: Path) -> Play:
     def run(link: Link, window: int = 50, packets_s: float = 0, seed: int = 0, **rest: object) -> Played:
         spec = episode_spec(environment(link, **rest), "policy:fixed", seed)  # type: ignore[arg-type]
         pacing_bytes_s = round(packets_s * (FULL - ACK))
-        recording = run_guest(kernel, spec, {0: lambda _: (window, pacing_bytes_s)})
+        recording = run_guest(kernel, spec, per_flow(lambda _: (window, pacing_bytes_s)))
         own = recording.packets[recording.packets["flow"] == 0]
         to_ms = wire.DELAY_UNIT_NS / 1e6
         return Played(recording.samples[recording.samples["flow"] == 0], own["delay"] * to_ms)

@@ -272,10 +272,11 @@ def test_the_send_buffer_is_not_the_limit(kernel: Path, scheme: str, queue_bdp: 
         assert one.samples["cwnd_pkts"].max() > 5 * (1 + queue_bdp) * 240_000 / 1500
 
 
-@pytest.mark.parametrize("scheme", ["tahoe", "policy:models/sage"])
-def test_a_cross_flow_that_the_kernel_cannot_run(scheme: str) -> None:
-    with pytest.raises(SageccError, match=f"cross flow: '{scheme}' is no kernel scheme; 'sagecc schemes' lists them"):
-        episode_spec(network(cross=(scheme,)), "cubic", 0)
+def test_a_cross_flow_that_the_kernel_cannot_run() -> None:
+    with pytest.raises(SageccError, match="cross flow: 'tahoe' is no kernel scheme; 'sagecc schemes' lists them"):
+        episode_spec(network(cross=("tahoe",)), "cubic", 0)
+    with pytest.raises(SageccError, match="cross flow: 'policy:models/sage' is no kernel scheme"):
+        episode_spec(network(cross=("policy:models/sage",)), "cubic", 0, drives={})
 
 
 @settings(max_examples=40)
@@ -325,11 +326,22 @@ def test_any_environment_gives_a_consistent_specification(environment: Environme
 
 
 def test_a_host_may_drive_several_flows_on_top_of_any_scheme() -> None:
-    drive = Drive("cubic", latency_us=5000, flows=(0, 2))
-    spec = episode_spec(network(cross=("bbr", "reno")), "policy:models/orca", 7, drive=drive)
-    assert rows(Layout.of(spec).flows, "scheme", "lockstep") == [(b"cubic", 1), (b"bbr", 0), (b"cubic", 1)]
-    assert (spec.lockstep, spec.latency_us) == ((0, 2), 5000)
-    assert spec.sha256 != replace(spec, latency_us=0).sha256
+    competitor = Drive("reno", latency_us=7000, policy_sha256="ab")
+    drives = {2: competitor, 0: Drive("cubic", latency_us=5000, policy_sha256="cd")}
+    spec = episode_spec(network(cross=("bbr", "policy:x")), "policy:models/orca", 7, drives=drives)
+    assert rows(Layout.of(spec).flows, "scheme", "lockstep") == [(b"cubic", 1), (b"bbr", 0), (b"reno", 1)]
+    assert (spec.lockstep, spec.latencies_us, spec.competitors) == ((0, 2), (5000, 7000), ("ab",))
+    others = [replace(spec, latencies_us=(5000, 5000)), replace(spec, latencies_us=()), replace(spec, competitors=())]
+    assert len({spec.sha256, *(other.sha256 for other in others)}) == 4
+
+
+def test_a_specification_is_what_it_was_before_competitors_could_be_driven() -> None:
+    """Raw data hold these hashes: of a driven flow with and without a latency."""
+    late = episode_spec(network(), "policy:models/orca", 7, drives={0: Drive("cubic", latency_us=5000)})
+    text = f"{late.seed} {late.memory_mb} 5000 us ".encode()
+    assert late.sha256 == hashlib.sha256(text + late.wire).hexdigest()
+    prompt = episode_spec(network(), "policy:models/orca", 7)
+    assert prompt.sha256 == hashlib.sha256(f"{prompt.seed} {prompt.memory_mb} ".encode() + prompt.wire).hexdigest()
 
 
 def test_no_decision_takes_longer_than_a_second() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sagecc.collector.lab.boot import Recording, run_guest
+from sagecc.collector.lab.boot import Recording, per_flow, run_guest
 from sagecc.collector.lab.episode import jain_index, run_episode
 from sagecc.collector.lab.spec import episode_spec
 from sagecc.schemas import wire
@@ -49,7 +49,7 @@ def record(kernel: Path) -> Record:
     """Run an episode whose own flow has a fixed window if it is a policy; return what the guest sent."""
 
     def run(environment: Environment, scheme: str = "policy:fixed", window: int = 10) -> Recording:
-        return run_guest(kernel, episode_spec(environment, scheme, 0), {0: lambda _: (window, 0)})
+        return run_guest(kernel, episode_spec(environment, scheme, 0), per_flow(lambda _: (window, 0)))
 
     return run
 

@@ -13,7 +13,7 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import policy_controller
+from sagecc.execution.lab.controllers import load_agent
 from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
@@ -179,9 +179,9 @@ def test_an_answer_that_is_no_number_names_the_policy(bad: float) -> None:
 
 
 def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> None:
-    assert policy_controller(f"policy:{policy}")(sample(0, 10))[0] >= 4
+    assert load_agent(f"policy:{policy}")(sample(0, 10))[0] >= 4
     with pytest.raises(SageccError, match="no policy at"):
-        policy_controller(f"policy:{tmp_path}/none")
+        load_agent(f"policy:{tmp_path}/none")
     card = json.loads((policy / "card.json").read_text())
     others = {"source": "orca"}, {"source_version": "0.9"}, {"observations": ["sRTT", *FEATURE_NAMES[1:]]}
     for change, message in [
@@ -194,7 +194,7 @@ def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> N
     ]:
         (policy / "card.json").write_text(json.dumps(card | change))
         with pytest.raises(SageccError, match=message):
-            policy_controller(f"policy:{policy}")
+            load_agent(f"policy:{policy}")
 
 
 def test_the_card_says_what_an_answer_does() -> None:

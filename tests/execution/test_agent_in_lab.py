@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.agent.sources import PoolFeatures
@@ -41,7 +42,7 @@ class Watched:
 
 def run(kernel: Path, policy: Path) -> tuple[Episode, Watched]:
     watched = Watched(PolicyAgent.load(policy))
-    return run_episode(kernel, network(duration_s=4), f"policy:{policy}", 0, watched), watched
+    return run_episode(kernel, network(duration_s=4), f"policy:{policy}", 0, per_flow(watched)), watched
 
 
 def test_what_it_saw_is_what_the_pool_derives_and_what_it_gave_is_what_the_kernel_had(

@@ -23,6 +23,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 from pettingzoo.test.parallel_test import parallel_api_test
 
+from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import profile_environments
 from sagecc.common.errors import SageccError
@@ -87,7 +88,7 @@ def wobbling(seed: int = 0) -> Iterator[Actions]:
 def test_a_policy_does_in_it_what_it_does_in_the_lab(kernel: Path, tmp_path: Path, environment: Environment) -> None:
     """Same windows, the pool's features, the pool's rewards one tick after the action."""
     policy = save_policy(tmp_path / "policy", seed=4)
-    rows = run_episode(kernel, environment, f"policy:{policy}", 5, PolicyAgent.load(policy)).rows
+    rows = run_episode(kernel, environment, f"policy:{policy}", 5, per_flow(PolicyAgent.load(policy))).rows
     player, env = Player(policy), CongestionEnv(environment)
     observation, info = env.reset(seed=5)
     seen = [(observation, info)]

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import policy_controller, policy_drives, sampling_controller
 from sagecc.execution.lab.lockstep import BatchRunner, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
 from tests.helpers.files import hashes
@@ -231,7 +232,7 @@ def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alo
     ]
     assert drawn[0] == drawn[1]
     assert not any(drawn[0][name] == alone[name] for name in drawn[0])
-    single = replace(tasks[0], factory=lambda scheme: policy_controller(scheme, tasks[0].id))
+    single = replace(tasks[0], factory=partial(sampling_controller, seed=tasks[0].seed))
     assert attempt(kernel, single) == drawn[0][tasks[0].id]
     other = replace(tasks[0], seed=8)  # the network has no randomness of its own
     assert next(iter(lockstep(1, 1, sample=True)(kernel, [other])))[1] != drawn[0][tasks[0].id]
@@ -245,7 +246,7 @@ def test_a_damaged_policy_costs_its_episodes(kernel: Path, tasks: list[Task], al
 
 
 def test_a_late_host_is_another_episode(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:
-    late = [replace(task, drive=policy_drive(task.scheme, latency_us=5000)) for task in tasks[:3]]
+    late = [replace(task, drives=policy_drives([task.scheme], latency_us=5000)) for task in tasks[:3]]
     assert {task.spec_sha256 for task in late}.isdisjoint({task.spec_sha256 for task in tasks})
     in_step = {task.id: result for task, result in lockstep(1, 3)(kernel, late)}
     assert in_step == {task.id: attempt(kernel, task) for task in late}

@@ -13,12 +13,13 @@ import numpy.typing as npt
 import pytest
 
 import sagecc.cli as entry
+from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.store import read_table
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import policy_controller, policy_drive
+from sagecc.execution.lab.controllers import load_agent, play_episode, policy_controller
 from sagecc.leagues.league import lab_runner
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
@@ -227,7 +228,7 @@ def test_another_order_of_observations_is_refused(orca: Path) -> None:
     card["inputs"]["observations"].reverse()
     (orca / "card.json").write_text(json.dumps(card))
     with pytest.raises(SageccError, match="does not observe 10 reports of thr/max, pacing/max"):
-        policy_controller(f"policy:{orca}")
+        load_agent(f"policy:{orca}")
 
 
 class RecordingAgent:
@@ -248,7 +249,9 @@ def test_in_the_lab_cubic_goes_on_between_decisions_every_20_ms(kernel: Path, or
     def play(answer: float, underlying: str) -> tuple[Episode, list[int]]:
         watched = RecordingAgent(Stub(orca, constant(answer)).agent)
         environment = network(duration_s=6)
-        return run_episode(kernel, environment, "policy:x", 0, watched, drive=Drive(underlying)), watched.given
+        return run_episode(
+            kernel, environment, "policy:x", 0, per_flow(watched), drives={"policy:x": Drive(underlying)}
+        ), watched.given
 
     episode, given = play(0, "cubic")
     cwnd, ssthresh = (episode.rows[name].to_numpy() for name in ("cwnd_pkts", "ssthresh_pkts"))
@@ -292,10 +295,10 @@ def test_a_league_lets_it_drive_on_top_of_cubic(kernel: Path, tmp_path: Path) ->
     environment = network(duration_s=3)
     lab_runner(kernel, 1)([environment], [scheme], tmp_path / "raw")
     (found,) = read_table(tmp_path / "raw" / partition(environment.set, scheme) / EPISODES_FILE).to_pylist()
-    alone = run_episode(kernel, environment, scheme, 0, policy_controller(scheme), drive=policy_drive(scheme))
+    alone = play_episode(kernel, environment, scheme)
     assert found["spec_sha256"] == alone.spec_sha256
     assert found["goodput_mbps"] == alone.flows[0].goodput_mbps
-    pure = run_episode(kernel, environment, scheme, 0, policy_controller(scheme))
+    pure = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme))
     assert pure.spec_sha256 != alone.spec_sha256
 
 
@@ -306,7 +309,8 @@ def test_the_command_runs_it_on_top_of_cubic(kernel: Path, tmp_path: Path, capsy
         entry.main(["run", "--scheme", scheme, *network_options, "--kernel", str(kernel), "--json"])
     assert not status.value.code
     printed = json.loads(capsys.readouterr().out)
-    alone = run_episode(kernel, network(duration_s=3), scheme, 0, policy_controller(scheme), drive=policy_drive(scheme))
+    environment = network(duration_s=3)
+    alone = play_episode(kernel, environment, scheme)
     assert printed["sha256"] == alone.sha256
 
 
@@ -314,7 +318,7 @@ def test_the_command_runs_it_on_top_of_cubic(kernel: Path, tmp_path: Path, capsy
 def test_the_published_actor_fills_a_link_at_a_fraction_of_cubics_delay(kernel: Path, tmp_path: Path) -> None:
     scheme = f"policy:{import_checkpoint(PUBLISHED, tmp_path / 'orca').folder}"
     environment = network(duration_s=15, queue_bdp=4)
-    own = run_episode(kernel, environment, scheme, 0, policy_controller(scheme), drive=policy_drive(scheme)).flows[0]
+    own = play_episode(kernel, environment, scheme).flows[0]
     cubic = run_episode(kernel, environment, "cubic", 0).flows[0]
     assert own.goodput_mbps > 0.9 * 48
     assert own.delay_mean_ms - 20 < 0.25 * (cubic.delay_mean_ms - 20)  # of which 20 ms is propagation

@@ -13,6 +13,7 @@ from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import Control, write
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.pool import FEATURE_NAMES
 
 
@@ -36,5 +37,5 @@ def save_still_policy(folder: Path, log2_ratio: float = 0.0) -> Path:
     return folder
 
 
-def broken_policy(scheme: str) -> Controller:
+def broken_policy(environment: Environment, scheme: str) -> Controller:
     raise SageccError(f"{scheme}: cannot be loaded")

@@ -16,8 +16,9 @@ from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
-from sagecc.leagues.league import PlayOptions, Rules, forget_changed_policies, play, policy_sha256, save, summary
+from sagecc.leagues.league import PlayOptions, Rules, forget_changed_policies, play, save, summary
 from sagecc.leagues.report.files import write_beside
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
 from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, write
