@@ -197,14 +197,23 @@ class _Loop:
     """The parts of a run that each step uses."""
 
     config: Config
+    """The configuration."""
     crr: Crr
+    """The learner."""
     sampler: WindowSampler
+    """The pool's windows."""
     batches: Prefetch
+    """This process's share of each step's batch."""
     take_step: Step
+    """Takes a step on all replicas."""
     barrier: Callable[[], None]
+    """Waits for all workers."""
     journal: TrainingJournal
+    """Checkpoint, metrics and scores."""
     saving: Saving
+    """When the checkpoint is written."""
     candidates: Candidates | None
+    """The policies to evaluate; None for no evaluation."""
     evaluating_s: float = field(default=0.0, init=False)
     """Time that evaluations took so far."""
 

@@ -32,7 +32,7 @@ Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]
 
 SLURM_PORTS = 12_000
-"""Lowest port of workers under Slurm; the SLURM_PORT_BLOCKS * SLURM_TASKS ports from it on are below the ephemeral."""
+"""Lowest of the SLURM_PORT_BLOCKS * SLURM_TASKS ports of workers under Slurm, all below the ephemeral ports."""
 SLURM_PORT_BLOCKS, SLURM_TASKS = 1250, 16
 """Jobs with consecutive ids that have distinct ports on one node; most workers of one job on one node."""
 
