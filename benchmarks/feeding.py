@@ -80,14 +80,14 @@ def write(folder: Path) -> CompiledPool:
     lengths = np.full(episodes, EPISODE_ROWS)
     names = np.full(episodes, "")
     return CompiledPool(
-        folder,
-        np.arange(episodes) * EPISODE_ROWS,
-        lengths,
-        np.ones(episodes),
-        Trajectories(names, names, names, np.zeros(episodes)),
-        np.zeros((episodes, 4, 69)),
-        lengths,
-        "",
+        folder=folder,
+        starts=np.arange(episodes) * EPISODE_ROWS,
+        lengths=lengths,
+        weights=np.ones(episodes),
+        trajectories=Trajectories(names, names, names, np.zeros(episodes)),
+        sums=np.zeros((episodes, 4, 69)),
+        counted=lengths,
+        identity="",
     )
 
 

@@ -3,10 +3,10 @@
 
 dm-acme imports, beside the modules the learner wants, packages that have no wheels for this Python or bring
 another TensorFlow: launchpad (signal handling), reverb (one type of its replay buffer) and, through
-`acme.wrappers`, jax and gym. None is used here, so bare stand-ins take their place while Acme loads, and go
-away again: after this module is imported `import reverb` fails (or finds the real one) as before.
+`acme.wrappers`, jax and gym. None is used here, so bare stand-ins replace them while Acme loads, and are
+removed after it: once this module is imported `import reverb` fails (or finds the real one) as before.
 
-One value of Acme's is replaced. Its layers share one Keras initializer, which under Keras 2.21 returns the same
+One value in Acme is replaced. Its layers share one Keras initializer, which under Keras 2.21 returns the same
 numbers at every call, so that all layers of a shape would start identical; Sonnet's draws afresh each time.
 """
 
@@ -28,7 +28,7 @@ TESTED_VERSIONS = ("0.2.4", "0.4.0")
 
 
 def _stand_ins() -> dict[str, ModuleType]:
-    """Build the bare modules that Acme sees in place of what it does not need."""
+    """Build the bare modules that replace those that Acme imports but does not need."""
     launchpad = ModuleType("launchpad")
     reverb = ModuleType("reverb")
     reverb.ReplaySample = type("ReplaySample", (), {})  # type: ignore[attr-defined]
@@ -56,7 +56,11 @@ def _standing_in() -> Iterator[None]:
 
 
 def _load(name: str, *attributes: str) -> Any:
-    """Import one of Acme's modules and check that it has what the learner takes from it."""
+    """Import one of Acme's modules and check that it has these attributes.
+
+    Raises:
+        SageccError: It does not load, or lacks one of them.
+    """
     try:
         with _standing_in():
             module = importlib.import_module(name)
@@ -90,7 +94,10 @@ def reference_learner() -> Any:
 
 networks = _load(
     "acme.tf.networks",
-    *("MultivariateGaussianMixture", "DiscreteValuedHead", "DiscreteValuedDistribution", "CriticDeepRNN"),
+    "MultivariateGaussianMixture",
+    "DiscreteValuedHead",
+    "DiscreteValuedDistribution",
+    "CriticDeepRNN",
 )
 losses = _load("acme.tf.losses", "categorical")
 types = _load("acme.types", "Transition")

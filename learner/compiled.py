@@ -44,7 +44,7 @@ from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, V
 
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
-"""Rows of an episode between those that count for the features' moments; the first one does."""
+"""The features' moments are those of every so many rows of an episode, from its first on."""
 
 LOWEST_RETURNS = 1e-3
 """Share of returns left below the critic's range."""
@@ -56,46 +56,48 @@ _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"
 
 @dataclass(frozen=True)
 class PoolFile:
-    """One Parquet file of the pool, its footer already checked against the schema.
-
-    windows: the observation windows of its features in ticks ("10,200,1000"); empty where it does not say.
-    """
+    """One Parquet file of the pool, its footer already checked against the schema."""
 
     path: Path
+    """The file."""
     set: str
+    """Its partition's set."""
     scheme: str
+    """Its partition's scheme."""
     rows: int
+    """Number of rows."""
     digest: str
+    """SHA-256 over its path in the pool, length and footer."""
     windows: str = ""
+    """Observation windows of its features in ticks ("10,200,1000"); empty if its metadata has none."""
 
 
 @dataclass(frozen=True)
 class CompiledPool:
-    """A pool, or a selection of it, ready for sampling.
-
-    folder: holds rows.f32 (float32 [N, 71]: features in schema order, log2(action) clipped, reward) and rewards.f32.
-    starts, lengths: first row and number of rows of each episode, int64 [E].
-    weights: how often a window of each episode is drawn, relative to the others', float64 [E], above 0.
-    trajectories: what the episodes are.
-    sums: of each feature x over every 8th row of each episode: x, x^2, symlog(x), symlog(x)^2; float64 [E, 4, 69].
-    counted: those rows, int64 [E].
-    identity: SHA-256 over the pool's files (path, length, Parquet footer) and the selection.
-    windows: the observation windows of its features in ticks, as its files say; a policy must see the same ones.
-    """
+    """A pool, or a selection of it, ready for sampling."""
 
     folder: Path
+    """Holds rows.f32 (float32 [N, 71]: features in schema order, log2(action) clipped, reward) and rewards.f32."""
     starts: npt.NDArray[np.int64]
+    """First row of each episode [E]."""
     lengths: npt.NDArray[np.int64]
+    """Number of rows of each episode [E]."""
     weights: Doubles
+    """How often a window of each episode is drawn, relative to the others'; above 0 [E]."""
     trajectories: Trajectories
+    """Ids, sets, schemes and mean rewards of the episodes."""
     sums: Doubles
+    """Sums of x, x^2, symlog(x) and symlog(x)^2 of each feature x over every 8th row of each episode [E, 4, 69]."""
     counted: npt.NDArray[np.int64]
+    """Number of rows in those sums [E]."""
     identity: str
+    """SHA-256 over the pool's files (path, length, Parquet footer) and the selection."""
     windows: str = ""
+    """Observation windows of its features in ticks, as its files say; a policy must see the same ones."""
 
     @property
     def rows(self) -> int:
-        """Rows of the episodes."""
+        """Number of rows of all episodes."""
         return int(self.lengths.sum())
 
     @property
@@ -104,12 +106,16 @@ class CompiledPool:
         return self.folder / "rows.f32"
 
     def select(self, selection: Selection) -> CompiledPool:
-        """Return the chosen episodes, weighted. Raises SageccError for an empty selection or one of unknown names."""
+        """Return the chosen episodes, weighted.
+
+        Raises:
+            SageccError: The selection is empty, or names a scheme or set that the pool lacks.
+        """
         if selection == EVERYTHING:
             return self
         weight = weights(selection, self.trajectories)
         kept = np.flatnonzero(weight)
-        chosen = hashlib.sha256(self.identity.encode() + kept.tobytes() + weight[kept].tobytes())
+        digest = hashlib.sha256(self.identity.encode() + kept.tobytes() + weight[kept].tobytes())
         t = self.trajectories
         return replace(
             self,
@@ -119,7 +125,7 @@ class CompiledPool:
             trajectories=Trajectories(t.ids[kept], t.sets[kept], t.schemes[kept], t.mean_rewards[kept]),
             sums=self.sums[kept],
             counted=self.counted[kept],
-            identity=chosen.hexdigest(),
+            identity=digest.hexdigest(),
         )
 
     @property
@@ -136,8 +142,12 @@ class CompiledPool:
     def value_range(self, discount: float, period: int = 1) -> tuple[float, float]:
         """Return the range of the discounted returns from each row to its episode's end.
 
-        Rewards are means over `period` rows, and `discount` is from one such period to the next.
-        The lower bound is the return that LOWEST_RETURNS of the rows lie below, the upper bound the highest.
+        Args:
+            discount: Discount from one period to the next.
+            period: Rows per decision; rewards are means over them.
+
+        Returns:
+            The return that LOWEST_RETURNS of the rows are below, and the highest.
         """
         rewards = np.memmap(self.folder / "rewards.f32", dtype="<f4", mode="r")
         returns = np.concatenate(
@@ -174,7 +184,8 @@ def discounted_returns(rewards: Floats | Doubles, discount: float) -> Doubles:
 def pool_files(pool: Path) -> list[PoolFile]:
     """List and check the pool's Parquet files, in the order of their paths.
 
-    Raises SageccError where the pool is empty, a file is unreadable, of another schema version, or lacks a column.
+    Raises:
+        SageccError: The pool is empty, or a file is unreadable, of another schema version, or lacks a column.
     """
     paths = sorted(pool.glob(PARTS))
     if not paths:
@@ -191,10 +202,10 @@ def _check(path: Path, pool: Path) -> PoolFile:
         with parquet:
             schema = parquet.schema_arrow
             rows = parquet.metadata.num_rows
-        said = schema.metadata or {}
-        check_version(path, said.get(VERSION_KEY, b"").decode())
+        metadata = schema.metadata or {}
+        check_version(path, metadata.get(VERSION_KEY, b"").decode())
         fault = column_fault(schema, select_columns(POOL_SCHEMA, _READ))
-        windows = said.get(WINDOWS_KEY, b"").decode()
+        windows = metadata.get(WINDOWS_KEY, b"").decode()
     except (*UNREADABLE, struct.error) as error:
         raise _damaged(path, error) from error
     if fault:
@@ -209,15 +220,20 @@ def _damaged(path: Path, error: Exception) -> SageccError:
 
 
 def identity(files: list[PoolFile]) -> str:
-    """Return the pool's identity: what it holds, whatever folder it lies in and whenever it was copied there."""
+    """Return the pool's identity: a digest of its content that does not depend on its folder or on times."""
     return hashlib.sha256("".join(f.digest for f in files).encode()).hexdigest()
 
 
 def compile_pool(pool: Path, cache: Path) -> CompiledPool:
-    """Return the compiled form of the pool, from a folder of `cache` or made there (shows progress on stderr).
+    """Return the compiled form of a pool; compile it if that has not been done (shows progress on stderr).
 
-    Raises SageccError for a pool that is empty, damaged, of another version, changes meanwhile or holds what is not a
-    number, for a compiled form that is damaged, and for a disk that is full.
+    Args:
+        pool: The pool's folder.
+        cache: Folder of the compiled pools.
+
+    Raises:
+        SageccError: The pool is empty, damaged, of another version, changes meanwhile or holds values that are not
+            finite; the compiled form is damaged; or the disk is full.
     """
     files = pool_files(pool)
     windows = sorted({file.windows for file in files})
@@ -229,16 +245,16 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
     key = identity(files)
     code_id = code.identity("sagecc.learner.compiled")
     folder = cache / key[:16]
-    if not _is_made(folder, code_id):
+    if not _is_compiled(folder, code_id):
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache / f".lock-{folder.name}"):
-            if not _is_made(folder, code_id):
+        with _exclusively(cache / f".lock-{folder.name}"):
+            if not _is_compiled(folder, code_id):
                 _make(pool, files, key, code_id, folder)
     return replace(_open(folder, key), windows=windows[0])
 
 
-def _is_made(folder: Path, code_id: str) -> bool:
-    """Tell whether this code compiled what is in `folder`; what is damaged there is for who opens it to say."""
+def _is_compiled(folder: Path, code_id: str) -> bool:
+    """Tell whether this code compiled what is in `folder`; damage is reported when it is opened."""
     try:
         return bool(json.loads((folder / "index.json").read_text())["code"] == code_id)
     except FileNotFoundError:
@@ -248,8 +264,8 @@ def _is_made(folder: Path, code_id: str) -> bool:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with this process, however it ends; wait for another's."""
+def _exclusively(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with this process, however it ends; wait while another process holds it."""
     try:
         handle = lock(path)
     except BlockingIOError:
@@ -270,7 +286,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
             f"{folder.parent} has {free / 1e9:.1f} GB left, the compiled pool takes {needed / 1e9:.1f} GB: make room "
             "or choose another place with --cache"
         )
-    _hold_against_manifest(pool, files)
+    _check_manifest(pool, files)
     beside.mkdir()
     try:
         _compile(files, key, code_id, beside)
@@ -289,21 +305,21 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _hold_against_manifest(pool: Path, files: list[PoolFile]) -> None:
-    """Raise SageccError where a pool's files are not those of its manifest, if it has one; a pulled part has none."""
+def _check_manifest(pool: Path, files: list[PoolFile]) -> None:
+    """Raise SageccError if a pool's files are not those of its manifest; a part that DVC pulled has no manifest."""
     if not (pool / MANIFEST).exists():
         return
     listed = {name: entry.sha256 for name, entry in Manifest.read(pool).files.items() if "/" in name}
-    there = {file.path.relative_to(pool).as_posix(): file.path for file in files}
-    for name in sorted(listed.keys() | there.keys()):
-        if name not in there:
+    present = {file.path.relative_to(pool).as_posix(): file.path for file in files}
+    for name in sorted(listed.keys() | present.keys()):
+        if name not in present:
             raise SageccError(
                 f"{pool / name} is missing: derive the pool again with 'sagecc pool', or remove {pool / MANIFEST} to "
                 "learn from a part of it"
             )
-        if listed.get(name) != sha256_file(there[name]):
+        if listed.get(name) != sha256_file(present[name]):
             raise SageccError(
-                f"{there[name]} is not the file that {MANIFEST} describes: derive the pool again with 'sagecc pool'"
+                f"{present[name]} is not the file that {MANIFEST} describes: derive the pool again with 'sagecc pool'"
             )
 
 
@@ -329,7 +345,16 @@ def _open(folder: Path, key: str) -> CompiledPool:
             f"{folder} is damaged ({first_line(error)}): remove it, it is made again from the pool"
         ) from error
     trajectories = Trajectories(ids, sets, schemes, mean_rewards)
-    return CompiledPool(folder, starts, lengths, np.ones(len(starts)), trajectories, sums, counted, key)
+    return CompiledPool(
+        folder=folder,
+        starts=starts,
+        lengths=lengths,
+        weights=np.ones(len(starts)),
+        trajectories=trajectories,
+        sums=sums,
+        counted=counted,
+        identity=key,
+    )
 
 
 def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
@@ -353,7 +378,7 @@ def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> Non
         "code": code_id,
         "identity": key,
         "rows": episodes.rows,
-        "episodes": len(episodes.found),
+        "episodes": len(episodes.entries),
         "columns": [*FEATURE_NAMES, "log2_action", "reward"],
     }
     (folder / "index.json").write_text(json.dumps(index))
@@ -362,11 +387,13 @@ def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> Non
 
 
 class _Episodes:
-    """What is known of each episode, gathered from blocks of rows in their order."""
+    """The index of a compiled pool's episodes, gathered from blocks of rows in their order."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self.found: list[dict[str, object]] = []
+        """Rows added so far."""
+        self.entries: list[dict[str, object]] = []
+        """Row of the index of each whole episode so far."""
         self._sums: list[Doubles] = []
         self._start = 0
         self._current: dict[str, object] | None = None
@@ -381,7 +408,18 @@ class _Episodes:
         is_first: npt.NDArray[np.bool_],
         is_last: npt.NDArray[np.bool_],
     ) -> None:
-        """Take a block [n, 71]. Raises SageccError where first and last rows do not alternate."""
+        """Add a block of rows.
+
+        Args:
+            file: The file that the block is from.
+            rows: The block [n, 71].
+            ids: Episode of each row [n].
+            is_first: Marks episodes' first rows [n].
+            is_last: Marks episodes' last rows [n].
+
+        Raises:
+            SageccError: First and last rows do not alternate.
+        """
         cuts = np.unique([0, *np.flatnonzero(is_first), *(np.flatnonzero(is_last) + 1), len(rows)])
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             if is_first[begin] != (self._current is None):
@@ -401,18 +439,22 @@ class _Episodes:
         self.rows += len(rows)
 
     def _finish(self, length: int) -> None:
-        known = {"start": self._start, "rows": length, "counted": self._counted, "reward_mean": self._reward / length}
-        self.found.append({**(self._current or {}), **known})
+        totals = {"start": self._start, "rows": length, "counted": self._counted, "reward_mean": self._reward / length}
+        self.entries.append({**(self._current or {}), **totals})
         self._sums.append(self._total.copy())
         self._total[:] = 0
         self._counted, self._reward, self._current = 0, 0.0, None
 
     def write(self, folder: Path) -> None:
-        """Write episodes.parquet and sums.npy. Raises SageccError if the last episode has no end."""
+        """Write episodes.parquet and sums.npy.
+
+        Raises:
+            SageccError: The last episode has no end.
+        """
         if self._current is not None:
             raise _unframed()
         np.save(folder / "sums.npy", np.stack(self._sums))
-        pq.write_table(pa.Table.from_pylist(self.found), folder / "episodes.parquet")
+        pq.write_table(pa.Table.from_pylist(self.entries), folder / "episodes.parquet")
 
 
 def _unframed() -> SageccError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training run is: a frozen value, read from YAML."""
+"""The configuration of a training run: a frozen value, read from YAML."""
 
 from __future__ import annotations
 
@@ -44,117 +44,133 @@ TICK_MS = round(TICK_S * 1000)
 class Config:
     """Every choice of a training run but the pool, its seed and its place on disk.
 
-    Network (section 4.2 and Fig. 6 of the paper; policy and critic have the same trunk):
-
-    width: neurons of the encoders, the fully connected layer and the residual blocks.
-    gru: size of the recurrent state; 0 leaves the GRU out (section 7.3), so that a decision rests on one tick alone.
-    second_encoder: the encoder between the GRU and the fully connected layer; false leaves it out (section 7.3).
-    residual_blocks: residual blocks after the fully connected layer.
-    mixture: Gaussians in the policy's head; 1 is the single Gaussian of section 7.3 ("no GMM").
-    min_scale: smallest standard deviation of a Gaussian, in log2(action). Acme and Sage's code have 1e-4. Most
-        ticks leave the window as it is, so a Gaussian collapses onto 0 and its gradients, which grow with
-        1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small budget.
-    atoms: support points of the critic's categorical return distribution (C51).
-
-    Inputs (their scaling is not in the paper, whose features are divided by fixed constants only):
-
-    inputs: the features that the networks see: names of schemas.pool in a list, or one of `all` (69), `no-min-max`
-        (33), `no-rtt-var` (51, without rows 23 to 40 of Table 1), `no-loss-inflight` (51, without rows 41 to 58),
-        `window-s`, `window-m`, `window-l` (33 each: of the three windows only the one of 10, 200 or 1000 ticks).
-    input_transform: `none` leaves the 69 features as they are; `linear` shifts and scales each to mean 0 and
-        deviation 1 over the pool; `symlog` first takes sign(x)*log(1+|x|), then the same. Delays, losses and
-        ratios have heavy tails (a queue of 16 BDP after ones of 1/2), which `linear` alone lets dominate, so
-        `symlog` is the default of the configurations made for minutes of training; `paper` has `none`.
-    input_limit: scaled inputs are clipped to plus or minus this; 0 for no limit.
-    action_scale: the critic sees sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself, as
-        in `paper`. Nine of ten actions of a pool of kernel schemes change the window by less than 1 %: beside 69
-        inputs of deviation 1, a critic that sees them as they are takes long to notice them.
-
-    Algorithm (Eq. 4 to 6):
-
-    discount: per decision; at one every 10 ms, 0.95 looks 0.2 s ahead.
-    filter: weight of a pool action in the policy's loss: `exp` is min(exp(A/beta), ratio_cap), `binary` is 1
-        where A > 0 else 0, `identity` is 1 everywhere, which is behaviour cloning.
-    beta: temperature of `exp`, in units of return.
-    ratio_cap: largest weight of `exp`.
-    value_samples: actions drawn from the policy to estimate V(s) in A = Q(s, a) - V(s) (m of Eq. 6).
-    td_samples: actions drawn from the target policy for the temporal-difference target.
-    n_step: rewards in that target before the target critic's value takes over; fewer at a window's end. More than 1
-        carries rewards back faster, but the rewards are those of the pool's actions, not of the policy's.
-    period_ms: time between decisions, a multiple of the pool's tick of 10 ms, which is the paper's. An action is then
-        the product of a period's ratios, a reward the mean of its ticks', an observation that of its first tick; in
-        charge, the policy is asked once a period and its answer spread over the ticks. At 10 ms nine of ten
-        actions leave the window as it is, and a policy's least bias is applied a hundred times a second; at 50 ms
-        a decision is worth making, and a window of rows remembers five times as much.
-    average: decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights,
-        as in `paper`. A policy acts a hundred times a second, so a bias of its mean far below the noise of single steps
-        starves or floods a link.
-    target_period: steps between copies of both networks to their targets.
-    value_range: lowest and highest return that the critic can represent. Null, the default, takes them from the
-        discounted returns found in the pool: the highest, and the one that a thousandth lies below (a rare burst
-        of losses can reach far below that, and would take most atoms for itself). So hardly a return is clipped and
-        no atoms are wasted, whatever the rewards and the discount. Sage's code has [0, 500].
-    reward_before_action: pair action t with the reward measured before it, as Sage's code does. Off: the pool's
-        reward of row t is the one measured after action t.
-
-    Data:
-
-    data: which trajectories of the pool are learned from, and their weights: the fields of
-        learner.selection.Selection (schemes, sets, winners_of, scheme_weights, set_weights, reward_weight).
-    start_share: share of windows that begin with their episode, where a flow's memory is as empty as a window's; the
-        rest begins anywhere. Drawn anywhere alone, starts are rare, and a policy that misses its first second
-        goes on from states that the pool hardly has.
-
-    Optimisation:
-
-    policy_rate, critic_rate: learning rates of Adam.
-    gradient_clip: largest global norm of a network's gradient.
-    batch: windows in a step.
-    window: decisions in a window; a window of T holds T-1 transitions.
-    burn_in: first transitions of a window that only warm up the recurrent states, without loss.
-    steps: optimiser steps.
-
-    Arithmetic (for a GPU; a run with another choice is another run):
-
-    precision: of the matrix products. `bfloat16` gives products 8 bits of mantissa; their sums, weights, losses,
-        gradients and Adam's state stay float32. It has float32's exponents, so no loss needs scaling (float16 would).
-    xla: compile the losses and their gradients into fused kernels; the first step takes a minute or so longer.
+    The network is that of section 4.2 and Fig. 6 of the paper; policy and critic have the same trunk.
     """
 
     width: int
+    """Neurons of the encoders, the fully connected layer and the residual blocks."""
     gru: int
+    """Size of the recurrent state; 0 leaves the GRU out (section 7.3), so that a decision rests on one tick alone."""
     batch: int
+    """Windows per step."""
     window: int
+    """Decisions per window; a window of T holds T-1 transitions."""
     steps: int
+    """Optimiser steps."""
     policy_rate: float
+    """Learning rate of the policy's Adam."""
     critic_rate: float
+    """Learning rate of the critic's Adam."""
     residual_blocks: int = 2
+    """Residual blocks after the fully connected layer."""
     second_encoder: bool = True
+    """Whether there is an encoder between the GRU and the fully connected layer; section 7.3 leaves it out."""
     mixture: int = 5
+    """Gaussians in the policy's head; 1 is the single Gaussian of section 7.3 ("no GMM")."""
     min_scale: float = 1e-4
+    """Smallest standard deviation of a Gaussian, in log2(action).
+
+    Acme and Sage's code have 1e-4. Most ticks leave the window unchanged, so a Gaussian collapses onto 0 and its
+    gradients, which grow with 1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small
+    budget.
+    """
     atoms: int = 101
+    """Support points of the critic's categorical return distribution (C51)."""
     inputs: str | tuple[str, ...] = "all"
+    """The features that the networks see: a list of names of schemas.pool, or a group.
+
+    The groups are `all` (69), `no-min-max` (33), `no-rtt-var` (51, without rows 23 to 40 of Table 1),
+    `no-loss-inflight` (51, without rows 41 to 58), and `window-s`, `window-m`, `window-l` (33 each: of the three
+    windows only the one of 10, 200 or 1000 ticks).
+    """
     input_transform: InputTransform = "none"
+    """Scaling of the features; the paper has none but division by fixed constants.
+
+    `none` leaves the 69 features unchanged; `linear` shifts and scales each to mean 0 and deviation 1 over the pool;
+    `symlog` first takes sign(x)*log(1+|x|), then the same. Delays, losses and ratios have heavy tails (a queue of 16
+    BDP after ones of 1/2), which dominate under `linear`, so the configurations for minutes of training have `symlog`;
+    `paper` has `none`.
+    """
     input_limit: float = 0.0
+    """Scaled inputs are clipped to plus or minus this; 0 for no limit."""
     action_scale: float = 0.0
+    """The critic sees sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself, as in `paper`.
+
+    Nine of ten actions of a pool of kernel schemes change the window by less than 1 %: beside 69 inputs of deviation
+    1, a critic that sees the actions unscaled takes long to react to them.
+    """
     discount: float = 0.95
+    """Discount per decision; with one every 10 ms, 0.95 reaches 0.2 s ahead."""
     filter: Filter = "exp"
+    """Weight of a pool action in the policy's loss (Eq. 6), from its advantage A.
+
+    `exp` is min(exp(A/beta), ratio_cap), `binary` is 1 where A > 0 else 0, `identity` is 1 everywhere, which is
+    behaviour cloning.
+    """
     beta: float = 1.0
+    """Temperature of the filter `exp`, in units of return."""
     ratio_cap: float = 20.0
+    """Largest weight of the filter `exp`."""
     value_samples: int = 4
+    """Actions drawn from the policy to estimate V(s) in A = Q(s, a) - V(s) (m of Eq. 6)."""
     td_samples: int = 1
+    """Actions drawn from the target policy for the temporal-difference target (Eq. 5)."""
     n_step: int = 1
+    """Rewards in the temporal-difference target before the target critic's value; fewer at a window's end.
+
+    More than 1 propagates rewards faster, but the rewards are those of the pool's actions, not of the policy's.
+    """
     average: float = 0.0
+    """Decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights.
+
+    `paper` has 0. A policy acts a hundred times per second, so a bias of its mean far below the noise of single steps
+    starves or floods a link.
+    """
     target_period: int = 100
+    """Steps between copies of both networks to their targets."""
     value_range: tuple[float, float] | None = None
+    """Lowest and highest return that the critic can represent; None takes them from the pool.
+
+    From the pool's discounted returns it takes the highest and the one that a thousandth of them lie below (a rare
+    burst of losses can reach far lower, and would use up most atoms). So hardly a return is clipped and no atoms are
+    wasted, whatever the rewards and the discount. Sage's code has [0, 500].
+    """
     reward_before_action: bool = False
+    """Pair action t with the reward measured before it, as Sage's code does.
+
+    By default the reward is the pool's of row t, measured after action t.
+    """
     gradient_clip: float = 40.0
+    """Largest global norm of a network's gradient."""
     data: Selection = EVERYTHING
+    """Which trajectories of the pool are learned from, and their weights: the fields of learner.selection.Selection."""
     burn_in: int = 0
+    """First transitions of a window that only warm up the recurrent states, without loss."""
     period_ms: int = TICK_MS
+    """Time between decisions: a multiple of the pool's tick of 10 ms, which is the paper's period.
+
+    An action is the product of a period's ratios, a reward the mean of its ticks' rewards, an observation that of its
+    first tick; at run time the policy decides once per period and its action is spread over the ticks. At 10 ms nine of
+    ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
+    50 ms decisions matter more, and a window of as many rows covers five times the time.
+    """
     start_share: float = 0.0
+    """Share of windows that begin with their episode, where a flow's memory is as empty as a window's.
+
+    The others begin anywhere. If all did, starts would be rare, and a policy that fails in its first second continues
+    from states that the pool hardly has.
+    """
     precision: Precision = "float32"
+    """Precision of the matrix products, for a GPU; a run with another precision is another run.
+
+    `bfloat16` gives products 8 bits of mantissa; their sums, weights, losses, gradients and Adam's state stay float32.
+    It has float32's exponents, so no loss needs scaling (float16 would).
+    """
     xla: bool = False
+    """Compile the losses and their gradients into fused kernels, for a GPU; a run with another choice is another run.
+
+    The first step takes about a minute longer.
+    """
 
     def __post_init__(self) -> None:
         counts = ("width", "batch", "steps", "mixture", "value_samples", "td_samples", "n_step", "target_period")
@@ -194,15 +210,15 @@ class Config:
             raise SageccError("training configuration: inputs must name at least one feature, and none twice")
 
     def sizes(self, inputs: int) -> NetworkSizes:
-        """Return the sizes of the policy that is trained, which sees so many features."""
+        """Return the sizes of the policy's network for this number of features."""
         return NetworkSizes(
-            inputs,
-            self.width,
-            self.gru,
-            self.residual_blocks,
-            self.mixture,
-            self.min_scale,
-            self.second_encoder,
+            inputs=inputs,
+            width=self.width,
+            gru=self.gru,
+            residual_blocks=self.residual_blocks,
+            mixture=self.mixture,
+            min_scale=self.min_scale,
+            second_encoder=self.second_encoder,
         )
 
     @property
@@ -225,12 +241,17 @@ def shipped() -> tuple[str, ...]:
 
 
 def load(name: str, **overrides: Any) -> Config:
-    """Return the shipped configuration `name`, or the one in the YAML file at that path.
+    """Read a configuration.
 
-    A file with `base: NAME` takes every field that it does not name itself from that configuration. `paper+no-gru`
-    is the first with the second's own fields in place of its own, whatever base the second names.
-    overrides: fields that replace the file's. Raises SageccError where the file is missing or not YAML, or where
-    a field is unknown, missing, of another type or out of its range.
+    A file with `base: NAME` takes every field that it does not name itself from that configuration.
+
+    Args:
+        name: A shipped configuration, or the path of a YAML file. `paper+no-gru` is the first with the second's own
+            fields in place of its own, whatever base the second names.
+        overrides: Fields that replace the file's.
+
+    Raises:
+        SageccError: The file is missing or not YAML, or a field is unknown, missing, of another type or out of range.
     """
     first, *others = [name] if Path(name).exists() else name.split("+")
     values = _with_base(first, ())
@@ -244,7 +265,7 @@ def load(name: str, **overrides: Any) -> Config:
 
 
 def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a configuration and of what it is based on."""
+    """Return the fields of a configuration and of its bases; `above` names those that are based on it."""
     if name in above:
         raise SageccError(f"training configuration {name} is its own base: {' -> '.join((*above, name))}")
     values = _read(name, f", the base of {above[-1]}" if above else "")
@@ -252,14 +273,14 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
     return values if base is None else {**_with_base(str(base), (*above, name)), **values}
 
 
-def _read(name: str, whose: str = "") -> dict[str, Any]:
-    """Return the fields that one file names. whose: what asked for it, for the error where there is none."""
+def _read(name: str, referrer: str = "") -> dict[str, Any]:
+    """Return the fields that one file names; `referrer` says in an error what refers to it."""
     if name in shipped():
         data = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_bytes()
     elif Path(name).is_file():
         data = Path(name).read_bytes()
     else:
-        raise SageccError(f"no training configuration '{name}'{whose}: give a file or one of {', '.join(shipped())}")
+        raise SageccError(f"no training configuration '{name}'{referrer}: give a file or one of {', '.join(shipped())}")
     values = parse(data, f"training configuration {name}")
     if not isinstance(values, dict):
         raise SageccError(f"training configuration {name}: expected 'field: value' lines")
@@ -267,7 +288,11 @@ def _read(name: str, whose: str = "") -> dict[str, Any]:
 
 
 def from_dict(values: dict[str, Any]) -> Config:
-    """Build a Config, with an error for what is unknown, missing or of another type."""
+    """Build a Config from its fields.
+
+    Raises:
+        SageccError: A field is unknown, missing, of another type or out of range.
+    """
     types = get_type_hints(Config)
     known = fields(Config)
     unknown = sorted(str(name) for name in values.keys() - types.keys())

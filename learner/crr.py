@@ -17,15 +17,18 @@ from typing import Any, NamedTuple
 
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.config import Config
-from sagecc.learner.networks import WHOLE, Critic, Policy, Share, sample
+from sagecc.learner.networks import WHOLE, CriticNetwork, PolicyNetwork, Share, sample
 
 
 class Batch(NamedTuple):
-    """Windows of consecutive rows of one episode each: [T, B, F] scaled, [T, B] log2 of the ratio, [T, B]."""
+    """Windows of consecutive rows of one episode each."""
 
     observation: Any
+    """Scaled observations [T, B, F]."""
     action: Any
+    """log2 of the congestion window's ratio [T, B]."""
     reward: Any
+    """Rewards [T, B]."""
 
 
 METRICS = (
@@ -40,39 +43,58 @@ METRICS = (
     "policy_gradient_norm",
     "critic_gradient_norm",
 )
-"""What a step reports, in this order."""
+"""The metrics of a step, in this order."""
 
 
 class Transitions(NamedTuple):
-    """What a step saw of each transition [T, B]: the advantage, its weight, and an action drawn from the policy."""
+    """What a step computed for each transition."""
 
     advantage: Any
+    """Advantage of the pool's action [T, B]."""
     weight: Any
+    """Its weight in the policy's loss [T, B]."""
     drawn: Any
+    """An action drawn from the policy [T, B]."""
 
 
 class Losses(NamedTuple):
-    """Both losses (scalars) and, for each transition [T, B], Q(s, a), advantage, weight, -log pi(a^j), one a^j."""
+    """Both losses, and what they were computed from for each transition."""
 
     critic: Any
+    """The critic's loss, a scalar."""
     policy: Any
+    """The policy's loss, a scalar."""
     q: Any
+    """Q(s, a) [T, B]."""
     advantage: Any
+    """Advantage of the pool's action [T, B]."""
     weight: Any
+    """Its weight in the policy's loss [T, B]."""
     entropy: Any
+    """Mean of -log pi(a^j) over the drawn actions a^j [T, B]."""
     drawn: Any
+    """One of the drawn actions [T, B]."""
 
 
 class Crr:
-    """The networks, their targets, the optimisers' state, and the step that moves them all."""
+    """The networks, their targets, the optimisers' state, and the step that updates them all.
+
+    Args:
+        config: The configuration.
+        observations: Number of features that the networks see.
+        value_range: Lowest and highest return that the critic can represent.
+        seed: Seed of the actions that are drawn.
+    """
 
     def __init__(self, config: Config, observations: int, value_range: tuple[float, float], seed: int) -> None:
         self.config, self.seed = config, seed
-        self.policy = Policy(observations, config)
-        self.critic = Critic(observations, config)
-        self.target_policy = Policy(observations, config, name="target_policy")
-        self.target_critic = Critic(observations, config, name="target_critic")
-        self.average_policy = Policy(observations, config, name="average_policy") if config.average else self.policy
+        self.policy = PolicyNetwork(observations, config)
+        self.critic = CriticNetwork(observations, config)
+        self.target_policy = PolicyNetwork(observations, config, name="target_policy")
+        self.target_critic = CriticNetwork(observations, config, name="target_critic")
+        self.average_policy = (
+            PolicyNetwork(observations, config, name="average_policy") if config.average else self.policy
+        )
         self.values = tf.linspace(tf.constant(value_range[0]), tf.constant(value_range[1]), config.atoms)
         self.policy_optimizer = Adam(list(self.policy.weights().values()), config.policy_rate)
         self.critic_optimizer = Adam(list(self.critic.weights().values()), config.critic_rate)
@@ -81,28 +103,38 @@ class Crr:
         self._differentiate = compiled if config.xla else self._gradients
         self.copy_to_targets()
         if config.average:
-            self._follow(0.0)
+            self._update_average(0.0)
 
     def step(self, observation: Any, action: Any, reward: Any) -> Any:
-        """Take one optimiser step on a batch; return the values of METRICS [len(METRICS)]."""
+        """Take one optimiser step on a batch.
+
+        Args:
+            observation: Scaled observations [T, B, F].
+            action: log2 of the congestion window's ratio [T, B].
+            reward: Rewards [T, B].
+
+        Returns:
+            The values of METRICS [len(METRICS)].
+        """
         return self.learn(observation, action, reward)[0]
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def learn(self, observation: Any, action: Any, reward: Any) -> tuple[Any, Transitions]:
-        """As `step`; return what the step saw of the batch's transitions too."""
+        """Take one optimiser step as `step` does; return what it computed for the batch's transitions too."""
         return self.update(observation, action, reward)
 
     def update(self, observation: Any, action: Any, reward: Any) -> tuple[Any, Transitions]:
-        """As `learn`, to be compiled by the caller; of several replicas, each calls it with its share of the batch.
+        """Take one optimiser step as `learn` does, to be compiled by the caller.
 
-        All take the same step, along the mean of their gradients; they report the mean of their metrics.
+        Of several replicas each calls it with its share of the batch. All take the same step, along the mean of their
+        gradients, and return the mean of their metrics.
         """
         replica = tf.distribute.get_replica_context()
         share = Share(int(tf.get_static_value(replica.replica_id_in_sync_group)), replica.num_replicas_in_sync)
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.steps])
         gradients, metrics, transitions = self._differentiate(Batch(observation, action, reward), seed, share)
         if share.count > 1:
-            # What is reduced must know its device, which an identity in the replica's context sees to.
+            # What is reduced must know its device: an identity in the replica's context provides it.
             parts = tf.nest.map_structure(tf.identity, (gradients, metrics))
             gradients, metrics = replica.all_reduce("MEAN", parts)
         policy_gradient, policy_norm = clip(gradients[0], self.config.gradient_clip)
@@ -112,13 +144,13 @@ class Crr:
         self.critic_optimizer.apply(critic_gradient, self.steps)
         if self.config.average:
             count = tf.cast(self.steps, tf.float32)
-            # The average is over the steps there are until they outnumber what the decay remembers.
-            self._follow(tf.minimum(self.config.average, count / (count + 1)))
+            # The average is over all steps so far until they outnumber those that the decay spans.
+            self._update_average(tf.minimum(self.config.average, count / (count + 1)))
         tf.cond(self.steps % self.config.target_period == 0, self.copy_to_targets, lambda: None)
         return tf.concat([metrics, [policy_norm, critic_norm]], axis=0), transitions
 
     def _gradients(self, batch: Batch, seed: Any, share: Share) -> tuple[Any, Any, Transitions]:
-        """Return both networks' gradients, the METRICS but the norms of those, and what was seen of transitions."""
+        """Return both networks' gradients, METRICS without the gradients' norms, and the batch's transitions."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in (*self.policy_optimizer.variables, *self.critic_optimizer.variables):
                 tape.watch(variable)
@@ -141,7 +173,13 @@ class Crr:
         return gradients, metrics, Transitions(losses.advantage, losses.weight, losses.drawn)
 
     def losses(self, batch: Batch, seed: Any, share: Share = WHOLE) -> Losses:
-        """Both losses of a batch, or of a replica's share of it, as means over its transitions."""
+        """Return both losses as means over transitions.
+
+        Args:
+            batch: A batch, or a replica's share of it.
+            seed: Two integers from which all drawn actions follow.
+            share: Which share of the batch it is.
+        """
         config = self.config
         td_seed, value_seed = tf.unstack(tf.random.split(seed, 2))
         if config.reward_before_action:
@@ -159,7 +197,7 @@ class Crr:
         next_logits = self.target_critic.alternatives(
             following.observation,
             sample(target_mixture, config.td_samples, td_seed, share),
-            _before(target_states, states["target_critic"]),
+            _states_before(target_states, states["target_critic"]),
         )
         next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
         reward, last, discount = n_step_returns(now.reward, config.discount, config.n_step)
@@ -169,7 +207,7 @@ class Crr:
         # Policy improvement (Eq. 6).
         mixture, _ = self.policy.unroll(now.observation, states["policy"])
         samples = sample(mixture, config.value_samples, value_seed, share)
-        before = _before(critic_states, states["critic"])
+        before = _states_before(critic_states, states["critic"])
         value_logits = self.critic.alternatives(now.observation, samples, before)
         q = self._expected(logits)
         advantage = q - tf.reduce_mean(self._expected(value_logits), axis=0)
@@ -206,13 +244,13 @@ class Crr:
                 named |= {f"{name}_adam_m/{weight}": m, f"{name}_adam_v/{weight}": v}
         return {**named, "steps": self.steps}
 
-    def _follow(self, decay: Any) -> None:
+    def _update_average(self, decay: Any) -> None:
         """Move the averaged policy towards the policy."""
         for source, average in zip(self.policy.weights().values(), self.average_policy.weights().values(), strict=True):
             average.assign(source + decay * (average - source))
 
     def _filter(self, advantage: Any) -> Any:
-        """f(A) of Eq. 6."""
+        """Return the weights f(A) of Eq. 6."""
         config = self.config
         match config.filter:
             case "exp":
@@ -223,11 +261,11 @@ class Crr:
                 return tf.ones_like(advantage)
 
     def _expected(self, logits: Any) -> Any:
-        """Mean of return distributions [..., atoms] -> [...]."""
+        """Return the means of return distributions: logits [..., atoms] -> [...]."""
         return tf.linalg.matvec(tf.nn.softmax(logits), self.values)
 
     def _warm_up(self, now: Batch, following: Batch) -> dict[str, Any]:
-        """Return the recurrent states with which the loss begins: zeros, or what the burn-in rows leave."""
+        """Return the recurrent states with which the loss begins: zeros, or those after the burn-in rows."""
         burn_in, size = self.config.burn_in, tf.shape(now.action)[1]
         zeros = tf.zeros([size, self.policy.trunk.gru.size])
         if burn_in == 0:
@@ -251,9 +289,15 @@ def clip(gradients: list[Any], limit: float) -> tuple[list[Any], Any]:
 
 
 def n_step_returns(reward: Any, discount: float, steps: int) -> tuple[Any, Any, Any]:
-    """Sum the discounted rewards [T, B] of up to `steps` transitions from each on, as many as there are left.
+    """Sum the discounted rewards of up to `steps` transitions from each one on; fewer at the window's end.
 
-    Returns the sums [T, B], the last transition in each [T], and the discount of the value that follows it [T, 1, 1].
+    Args:
+        reward: Rewards [T, B].
+        discount: Discount per transition.
+        steps: Most transitions in a sum.
+
+    Returns:
+        The sums [T, B], the last transition in each [T], and the discount of the value that follows it [T, 1, 1].
     """
     length = reward.shape[0]
     total = tf.add_n([discount**k * tf.pad(reward[k:], [[0, k], [0, 0]]) for k in range(min(steps, length))])
@@ -263,11 +307,19 @@ def n_step_returns(reward: Any, discount: float, steps: int) -> tuple[Any, Any, 
 
 
 def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:
-    """Project the distribution of reward + discount * z back onto the evenly spaced support `values` (C51).
+    """Project the distribution of reward + discount * z back onto the evenly spaced support of z (C51).
 
-    reward [...], probabilities [..., A] over values [A] -> [..., A]; discount: a number or what broadcasts to [..., A].
     Each shifted point, clipped to the support, shares its probability between its two neighbours in proportion to
     nearness (Bellemare et al., ICML 2017, algorithm 1). A sum by segment needs one pass and no [.., A, A] tensor.
+
+    Args:
+        reward: Rewards [...].
+        discount: A number, or what broadcasts to [..., A].
+        probabilities: Distribution over the support [..., A].
+        values: The support [A].
+
+    Returns:
+        The projected distribution [..., A].
     """
     atoms = values.shape[0]
     low, high = values[0], values[-1]
@@ -285,13 +337,13 @@ def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:
     return tf.reshape(shared, tf.shape(probabilities))
 
 
-def _before(states: Any, initial: Any) -> Any:
-    """States after each row [T, B, H] -> states before each row."""
+def _states_before(states: Any, initial: Any) -> Any:
+    """Return the states before each row [T, B, H] from those after each row and the first [B, H]."""
     return tf.concat([initial[None], states[:-1]], axis=0)
 
 
 class Adam:
-    """Adam (Kingma and Ba, ICLR 2015) through TensorFlow's fused kernel: one operation a variable."""
+    """Adam (Kingma and Ba, ICLR 2015) through TensorFlow's fused kernel: one operation per variable."""
 
     def __init__(self, variables: list[Any], rate: float) -> None:
         self.variables, self.rate = variables, rate
@@ -299,7 +351,7 @@ class Adam:
         self.v = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
     def apply(self, gradients: list[Any], step: Any) -> None:
-        """Move the variables; `step` counts this update, from 1."""
+        """Update the variables; `step` is the number of this update, from 1."""
         count = tf.cast(step, tf.float32)
         for variable, m, v, gradient in zip(self.variables, self.m, self.v, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(

@@ -22,7 +22,7 @@ from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
 THREADS = 4
-"""They copy and scale; the disk is asked for a whole batch before, so more of them make no more reads at a time."""
+"""Threads that copy and scale; the disk is asked for a whole batch before, so more threads do not read more at once."""
 
 CHUNK = 8
 """Windows that one thread reads and scales at a time; fixed, so that a batch does not depend on the threads."""
@@ -39,30 +39,47 @@ class RowFile:
     """A row-major float32 file [N, 71], read at random places without read-ahead; safe for several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError if it cannot be opened."""
+        """Open the file.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
         self._path = path
         self._handle = os.open(path, os.O_RDONLY)
         os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
 
     def announce(self, first: npt.NDArray[np.int64], rows: int) -> None:
-        """Ask the disk for windows all at once, without waiting: `read` then finds them in memory or on their way."""
+        """Ask the disk for windows all at once, without waiting, so that `read` finds them in memory or being read.
+
+        Args:
+            first: First row of each window.
+            rows: Rows per window.
+        """
         for offset in (first * ROW_BYTES).tolist():
             os.posix_fadvise(self._handle, offset, rows * ROW_BYTES, os.POSIX_FADV_WILLNEED)
 
     def read(self, first: npt.NDArray[np.int64], rows: int) -> Floats:
-        """Return `rows` rows from each first row on: float32 [len(first), rows, 71].
+        """Read windows.
 
-        Raises SageccError where the file is shorter than that.
+        Args:
+            first: First row of each window.
+            rows: Rows per window.
+
+        Returns:
+            The windows, float32 [len(first), rows, 71].
+
+        Raises:
+            SageccError: The file is shorter than that.
         """
-        found = np.empty((len(first), rows, COLUMNS), np.float32)
-        for into, at in zip(found, (first * ROW_BYTES).tolist(), strict=True):
-            left, offset = into.data.cast("B"), at
-            while left:
-                read = os.preadv(self._handle, [left], offset)
-                if not read:
+        windows = np.empty((len(first), rows, COLUMNS), np.float32)
+        for window, begin in zip(windows, (first * ROW_BYTES).tolist(), strict=True):
+            unread, offset = window.data.cast("B"), begin
+            while unread:
+                count = os.preadv(self._handle, [unread], offset)
+                if not count:
                     raise SageccError(f"{self._path} was truncated: remove its folder, it is made again from the pool")
-                left, offset = left[read:], offset + read
-        return found
+                unread, offset = unread[count:], offset + count
+        return windows
 
     def close(self) -> None:
         """Close the file."""
@@ -75,6 +92,19 @@ class WindowSampler:
     A window is drawn with a probability in proportion to its episode's weight: with equal weights, every window of
     the pool is equally likely. The batch of a step is a function of the seed and the step alone, whatever the number
     of threads, so a run continues from any step as if it had never stopped.
+
+    Args:
+        pool: The pool, or a selection of it.
+        scaling: Scaling of the observations.
+        batch: Windows per batch.
+        window: Decisions per window.
+        seed: Seed of the windows that are drawn.
+        threads: Threads that read and scale.
+        period: Rows from one decision to the next.
+        start_share: Share of windows that begin with their episode.
+
+    Raises:
+        SageccError: No episode is as long as a window.
     """
 
     def __init__(
@@ -85,13 +115,10 @@ class WindowSampler:
         window: int,
         seed: int,
         threads: int = THREADS,
+        *,
         period: int = 1,
         start_share: float = 0.0,
     ) -> None:
-        """A window is of `window` decisions, one every `period` rows; `start_share` of them begin with their episode.
-
-        Raises SageccError if no episode is that long.
-        """
         rows = window * period
         possible = np.maximum(pool.lengths - rows + 1, 0)
         if not possible.any():
@@ -111,17 +138,19 @@ class WindowSampler:
     def __enter__(self) -> WindowSampler:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._threads.shutdown(cancel_futures=True)
         self._file.close()
 
     def windows(self, step: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the episode of each window of the batch of `step` and its first row, int64 [B] each."""
         generator = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
-        which, where, begins = generator.random((3, self._batch))
-        where[begins < self._start_share] = 0
-        episode = np.searchsorted(self._shares, which, side="right")
-        return episode, self._starts[episode] + (where * self._possible[episode]).astype(np.int64)
+        episode_draw, position, start_draw = generator.random((3, self._batch))
+        position[start_draw < self._start_share] = 0
+        episode = np.searchsorted(self._shares, episode_draw, side="right")
+        return episode, self._starts[episode] + (position * self._possible[episode]).astype(np.int64)
 
     def first_rows(self, step: int) -> npt.NDArray[np.int64]:
         """Return the first row of each window of the batch of `step`, int64 [B]."""
@@ -132,12 +161,20 @@ class WindowSampler:
         return self._schemes[self.windows(step)[0]]
 
     def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
-        """Return the batch of `step`: scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B].
+        """Return the batch of a step.
 
-        Of a period of several rows: the first one's observation, the sum of log2 actions (clipped as one tick's are),
-        the mean reward.
-        part: the windows to read and return, all by default; B is then their number. Raises SageccError if the
-        compiled pool was truncated meanwhile.
+        A period of several rows has the first one's observation, the sum of log2 actions (clipped as one tick's are)
+        and the mean reward.
+
+        Args:
+            step: The step.
+            part: The windows to read and return, B in number; all by default.
+
+        Returns:
+            Scaled observations [T, B, 69], log2 actions [T, B] and rewards [T, B].
+
+        Raises:
+            SageccError: The compiled pool was truncated meanwhile.
         """
         first = self.first_rows(step)[part]
         rows_each = self._window * self._period
@@ -146,12 +183,12 @@ class WindowSampler:
         action, reward = (np.empty((self._window, len(first)), np.float32) for _ in range(2))
 
         def fill(begin: int) -> None:
-            here = slice(begin, begin + CHUNK)
-            rows = self._file.read(first[here], rows_each)
-            observation[:, here] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
+            chunk = slice(begin, begin + CHUNK)
+            rows = self._file.read(first[chunk], rows_each)
+            observation[:, chunk] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
             actions, rewards = (rows[..., i].reshape(-1, self._window, self._period) for i in (-2, -1))
-            action[:, here] = np.clip(actions.sum(axis=-1), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT).T
-            reward[:, here] = rewards.mean(axis=-1).T
+            action[:, chunk] = np.clip(actions.sum(axis=-1), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT).T
+            reward[:, chunk] = rewards.mean(axis=-1).T
 
         for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
             pass
@@ -159,35 +196,42 @@ class WindowSampler:
 
 
 class Prefetch:
-    """Makes the batches of a run of steps ahead of their use, several at a time; use it as a context manager.
+    """Makes the batches of a range of steps ahead of their use, several at a time; use it as a context manager.
 
-    waited_s: seconds that `next` waited so far.
+    Args:
+        make: Makes the batch of a step.
+        steps: The steps.
+        ahead: Batches that are made or being made at any time.
+        makers: Batches being made at a time.
     """
 
     def __init__(
         self, make: Callable[[int], tuple[Floats, ...]], steps: range, ahead: int = 4, makers: int = MAKERS
     ) -> None:
         self.waited_s = 0.0
+        """Time that `next` has waited so far."""
         self._make, self._steps, self._ahead = make, iter(steps), ahead
-        self._coming: deque[Future[tuple[Floats, ...]]] = deque()
+        self._pending: deque[Future[tuple[Floats, ...]]] = deque()
         self._makers = ThreadPoolExecutor(makers, "batch")
 
     def __enter__(self) -> Prefetch:
         for _ in range(self._ahead):
-            self._order()
+            self._submit()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._makers.shutdown(cancel_futures=True)
 
     def next(self) -> tuple[Floats, ...]:
         """Return the next step's batch, or raise what making it raised."""
         begun = time.perf_counter()
-        batch = self._coming.popleft().result()
+        batch = self._pending.popleft().result()
         self.waited_s += time.perf_counter() - begun
-        self._order()
+        self._submit()
         return batch
 
-    def _order(self) -> None:
+    def _submit(self) -> None:
         for step in islice(self._steps, 1):
-            self._coming.append(self._makers.submit(self._make, step))
+            self._pending.append(self._makers.submit(self._make, step))

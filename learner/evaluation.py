@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at a policy while it trains: what it scores from time to time, and which of its states was the best.
+"""Evaluates a policy while it trains: its scores from time to time, and which of its states was the best.
 
-Who looks is not known here: a function takes the folder of a policy's artefact and returns scores (a league's winning
-rates, say). Nothing of it reaches the training, whose weights are the same without.
+How it is scored is left to a function from the folder of a policy's artefact to scores (a league's winning rates, say).
+Evaluations do not influence the training, whose weights are the same without them.
 """
 
 from __future__ import annotations
@@ -18,42 +18,45 @@ from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import PolicyArtefact
 
 Score = Callable[[Path, int], Mapping[str, float]]
-"""Folder of an artefact (weights and card, no other formats) and the step it is of -> scores by name."""
+"""Folder of an artefact (weights and card, no other formats) and its training step -> scores by name."""
 
 Scores = Mapping[int, Mapping[str, float]]
-"""Of the evaluations done, by step."""
+"""Scores of the evaluations so far, by step and name."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A look at the policy every `every` steps and at the last one.
-
-    score: see Score. identity: what decides its answers beside the policy, in words: which league.
-    best_by: the score that the exported policy is the best by, of those looked at; empty: the last is exported.
-    """
+    """When and how a policy is evaluated while it trains."""
 
     score: Score
+    """Scores a policy."""
     every: int
+    """Steps between evaluations; the last step's policy is evaluated too."""
     identity: str
+    """What decides the scores beside the policy, as text: which league."""
     best_by: str = ""
+    """The score by which the best of the evaluated policies is exported; empty exports the last policy."""
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise SageccError(f"an evaluation every {self.every} steps is none: at least 1")
 
     def due(self, step: int, last: int) -> bool:
-        """Say whether the policy of this step is looked at, in a run of `last` steps."""
+        """Tell whether the policy of this step is evaluated, in a run of `last` steps."""
         return step > 0 and (step % self.every == 0 or step == last)
 
     def best(self, scores: Scores) -> int:
-        """Return the step of the best policy by their scores; of equal ones the last."""
+        """Return the step of the policy with the best score; of equal ones the last."""
         return max(scores, key=lambda step: (scores[step][self.best_by], step))
 
 
 class Candidates:
-    """The artefacts that a run's evaluations look at, in `folder`/step-N; only the best so far stays, if it is wanted.
+    """The artefacts that a run evaluates, in `folder`/step-N; only the best so far is kept, if `best_by` asks for it.
 
-    write: writes the artefact of weights at a step into a folder. Scores are given by step, of the evaluations done.
+    Args:
+        evaluation: When and how policies are evaluated.
+        folder: Where the artefacts are written.
+        write: Writes the artefact of weights at a step into a folder.
     """
 
     def __init__(
@@ -62,28 +65,42 @@ class Candidates:
         self.evaluation, self._folder, self._write = evaluation, folder, write
 
     def evaluate(self, step: int, weights: dict[str, Floats]) -> dict[str, float]:
-        """Return the scores of a policy. Raises SageccError where one is not a number or the one wanted is not there.
+        """Evaluate a policy.
 
-        Its artefact stays until `tidy`, so that a score which was noted always has the artefact it is of.
+        Its artefact stays until `tidy`, so that every recorded score has its artefact.
+
+        Args:
+            step: Step of the policy.
+            weights: Its weights by name.
+
+        Returns:
+            Its scores by name.
+
+        Raises:
+            SageccError: There are no scores, one is not finite, or `best_by` is none of them.
         """
         folder = self._path(step)
         self._write(folder, weights, step)
         scores = {name: float(value) for name, value in self.evaluation.score(folder, step).items()}
         if not scores or not all(map(math.isfinite, scores.values())):
             raise SageccError(f"the evaluation of step {step} gave no scores, or some that are no numbers: {scores}")
-        if (wanted := self.evaluation.best_by) and wanted not in scores:
-            raise SageccError(f"there is no score '{wanted}' to know the best policy by: {', '.join(scores)}")
+        if (best_by := self.evaluation.best_by) and best_by not in scores:
+            raise SageccError(f"there is no score '{best_by}' to know the best policy by: {', '.join(scores)}")
         return scores
 
     def tidy(self, scores: Scores) -> None:
-        """Remove every artefact but the best one's."""
+        """Remove every artefact but that of the best policy by these scores."""
         kept = self._path(self.evaluation.best(scores)) if self.evaluation.best_by else None
         for folder in self._folder.glob("step-*"):
             if folder != kept:
                 shutil.rmtree(folder)
 
     def best(self, scores: Scores) -> tuple[int, dict[str, Floats]]:
-        """Return the best policy's step and weights. Raises SageccError where its artefact is damaged or gone."""
+        """Return the best policy's step and weights.
+
+        Raises:
+            SageccError: Its artefact is missing or damaged.
+        """
         step = self.evaluation.best(scores)
         return step, PolicyArtefact.load(self._path(step)).weights
 

@@ -16,7 +16,11 @@ class Gru(snt.Module):  # type: ignore[misc]
     """A GRU whose weights are Sonnet's (`w_i` [E, 3H], `w_h` [H, 3H], `b` [3H]; gates in the order z, r, a).
 
     z, r = sigmoid(x W_i + h W_h + b); a = tanh(x W_ia + (r h) W_ha + b_a); h' = (1 - z) h + z a.
-    precision: of the matrix products; gates, states and weights are float32.
+
+    Args:
+        input_size: Number of inputs E.
+        size: Size H of the state.
+        precision: Precision of the matrix products; gates, states and weights are float32.
     """
 
     def __init__(self, input_size: int, size: int, precision: str = "float32") -> None:
@@ -26,13 +30,29 @@ class Gru(snt.Module):  # type: ignore[misc]
         self.core(tf.zeros([1, input_size]), self.core.initial_state(1))
 
     def unroll(self, inputs: Any, state: Any) -> Any:
-        """Return the states [T, B, H] after each of the inputs [T, B, E], from `state` [B, H] before the first."""
+        """Run the recurrence.
+
+        Args:
+            inputs: Inputs [T, B, E].
+            state: State before the first input [B, H].
+
+        Returns:
+            The state after each input [T, B, H].
+        """
         weights = tf.convert_to_tensor(self.core.hidden_to_hidden)
         recurrence = tf.custom_gradient(lambda gates, h, w: _unroll(gates, h, w, self.precision))
         return recurrence(self._gates(inputs), state, weights)
 
     def step(self, inputs: Any, state: Any) -> Any:
-        """Return the states [M, N, H] after one input each [M, N, E], M alternatives from each `state` [N, H]."""
+        """Take one step with M alternative inputs from each state.
+
+        Args:
+            inputs: Inputs [M, N, E].
+            state: State before them [N, H].
+
+        Returns:
+            The state after each input [M, N, H].
+        """
         size = self.size
         weights = lowered(self.core.hidden_to_hidden, self.precision)
         gates = self._gates(inputs)
@@ -51,13 +71,13 @@ def lowered(weights: Any, precision: str) -> Any:
 
 
 def product(x: Any, weights: Any) -> Any:
-    """x [..., K] times weights [K, N], in the precision of the weights; as x's again -> [..., N]."""
+    """Return x [..., K] times weights [K, N], in the precision of the weights, cast back to x's [..., N]."""
     multiply = tf.matmul if x.shape.rank == 2 else lambda a, b: tf.tensordot(a, b, 1)
     return tf.cast(multiply(tf.cast(x, weights.dtype), weights), x.dtype)
 
 
 class Memoryless(snt.Module):  # type: ignore[misc]
-    """What stands in the GRU's place where there is none (section 7.3): a tick's input is its "state"."""
+    """Replaces the GRU where there is none (section 7.3): a tick's input is its "state"."""
 
     def __init__(self, size: int) -> None:
         super().__init__(name="memoryless")
@@ -73,9 +93,16 @@ class Memoryless(snt.Module):  # type: ignore[misc]
 
 
 def _unroll(gates: Any, state: Any, weights: Any, precision: str) -> Any:
-    """Run the recurrence. gates [T, B, 3H] from the inputs, state [B, H], weights [H, 3H].
+    """Run the recurrence, for tf.custom_gradient.
 
-    Returns the states [T, B, H] and, as tf.custom_gradient wants it, the function that gives the inputs' gradients.
+    Args:
+        gates: The inputs' share of the gates [T, B, 3H].
+        state: State before the first input [B, H].
+        weights: Recurrent weights [H, 3H].
+        precision: Precision of the matrix products.
+
+    Returns:
+        The states [T, B, H], and the function from their gradient to those of gates, state and weights.
     """
     size = weights.shape[0]
     length = tf.shape(gates)[0]
@@ -104,7 +131,7 @@ def _unroll(gates: Any, state: Any, weights: Any, precision: str) -> Any:
     def gradient(upstream: Any) -> Any:
         z, r = zr[..., :size], zr[..., size:]
         slope_zr, slope_a, reach = zr * (1 - zr), z * (1 - a * a), a - before
-        # Products with few rows are slow with a transposed matrix: turned round once, not at each tick.
+        # Products with few rows are slow with a transposed matrix: transpose once, not at each tick.
         back_zr, back_a = tf.transpose(w_zr), tf.transpose(w_a)
 
         def backward(t: Any, dh: Any, grads: Any) -> Any:

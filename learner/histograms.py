@@ -17,51 +17,66 @@ from sagecc.learner.crr import Transitions
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT
 
 SAMPLES = 200
-"""Histograms that a run has at most of each kind."""
+"""Most histograms of each kind in a run."""
 
 LEAST_STEPS = 50
-"""Steps between two of them at least: they take time."""
+"""Fewest steps between two histograms: they take time."""
 
 BUCKETS = 40
 
 _POSITIVE = np.geomspace(1e-3, ACTION_LOG2_LIMIT, BUCKETS // 2)
 ACTION_EDGES = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
-"""Of the buckets of log2(ratio): finer near 0, where nearly all actions are, and the same at every step."""
+"""Edges of the buckets of log2(ratio): finer near 0, where nearly all actions are, and the same at every step."""
 
 Buckets = npt.NDArray[np.float64]
 
 
 def period(steps: int) -> int:
-    """Return the number of steps from one sample to the next in a run of that many."""
+    """Return the number of steps from one histogram to the next in a run of `steps` steps."""
     return max(LEAST_STEPS, steps // SAMPLES)
 
 
 def buckets(values: npt.ArrayLike, edges: npt.ArrayLike | int = BUCKETS) -> Buckets:
-    """Count values: [K, 3] of left edge, right edge, count. Values beyond given edges count at the ends."""
+    """Count values in buckets.
+
+    Args:
+        values: The values, of any shape.
+        edges: Edges of the buckets, beyond which values count in the first or last one; or the number K of buckets,
+            which are then equally wide.
+
+    Returns:
+        Left edge, right edge and count of each bucket [K, 3].
+    """
     flat = np.asarray(values, np.float64).ravel()
     if not isinstance(edges, int):
         flat = np.clip(flat, np.min(edges), np.max(edges))
-    counts, found = np.histogram(flat, edges)
-    return np.stack([found[:-1], found[1:], counts], axis=1)
+    counts, bounds = np.histogram(flat, edges)
+    return np.stack([bounds[:-1], bounds[1:], counts], axis=1)
 
 
-def of_step(schemes: npt.NDArray[np.str_], action: Floats, seen: Transitions) -> dict[str, Buckets]:
-    """Return the histograms of one step by name.
+def of_step(schemes: npt.NDArray[np.str_], action: Floats, transitions: Transitions) -> dict[str, Buckets]:
+    """Return the histograms of one step.
 
-    schemes [B] and the pool's log2 actions [T, B] of the batch's windows; what the step saw of their transitions.
+    Args:
+        schemes: Scheme of each of the batch's windows [B].
+        action: The pool's log2 actions [T, B].
+        transitions: What the step computed for their transitions.
+
+    Returns:
+        Buckets by the histogram's name.
     """
-    advantage, weight, drawn = (np.asarray(x) for x in seen)
+    advantage, weight, drawn = (np.asarray(x) for x in transitions)
     pool = action[-len(drawn) - 1 : -1]  # a window's last row has no transition, nor have those of the burn-in
-    found = {"advantage": buckets(advantage), "filter_weight": buckets(weight)}
+    histograms = {"advantage": buckets(advantage), "filter_weight": buckets(weight)}
     for scheme in np.unique(schemes):
-        of = schemes == scheme
-        found[f"action/{scheme}/pool"] = buckets(pool[:, of], ACTION_EDGES)
-        found[f"action/{scheme}/policy"] = buckets(drawn[:, of], ACTION_EDGES)
-    return found
+        windows = schemes == scheme
+        histograms[f"action/{scheme}/pool"] = buckets(pool[:, windows], ACTION_EDGES)
+        histograms[f"action/{scheme}/policy"] = buckets(drawn[:, windows], ACTION_EDGES)
+    return histograms
 
 
 def write(name: str, histogram: Buckets) -> None:
-    """Write one to TensorBoard's default writer, at its step."""
+    """Write a histogram to TensorBoard's default writer, at the writer's step."""
     metadata: Any = tf.compat.v1.SummaryMetadata()
     metadata.plugin_data.plugin_name = "histograms"
     tf.summary.write(name, tf.constant(histogram), metadata=metadata)

@@ -21,18 +21,23 @@ from sagecc.learner import histograms
 from sagecc.learner.crr import METRICS, Crr
 
 EVALUATION = "evaluation/"
-"""Before a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
+"""Prefix of a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
 
 
-class Journal:
-    """What a run writes while it trains, and from which a killed one goes on.
+class TrainingJournal:
+    """What a run writes while it trains, and from which a killed one continues.
 
-    scores: of the evaluations done, by step.
+    Args:
+        crr: The learner, whose state the checkpoint holds.
+        folder: The run's folder.
+        fingerprint: What only this run has; a checkpoint of another is refused.
+        every: Steps over which metrics are averaged.
     """
 
     def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int) -> None:
         self.folder, self.every = folder, every
         self.scores: dict[int, dict[str, float]] = {}
+        """Scores of the evaluations so far, by step and name."""
         self._crr, self._fingerprint = crr, fingerprint
         self._checkpoint = folder / "checkpoint.safetensors"
         self._lines = folder / "metrics.jsonl"
@@ -41,7 +46,13 @@ class Journal:
         self._since, self._waited = time.perf_counter(), 0.0
 
     def add(self, step: int, values: Any, waited_s: float) -> None:
-        """Take one step's metrics; every `every` steps write their averages."""
+        """Add one step's metrics; every `every` steps write their averages.
+
+        Args:
+            step: The step.
+            values: The values of METRICS.
+            waited_s: Time that the run has waited for data so far.
+        """
         self._sums += values
         if step % self.every:
             return
@@ -56,16 +67,16 @@ class Journal:
         self._write(step, {**means, **speed})
 
     def add_scores(self, step: int, scores: Mapping[str, float], seconds: float) -> None:
-        """Note an evaluation, for good; its time does not count as time spent on steps."""
+        """Write an evaluation's scores to the disk; its time does not count as time spent on steps."""
         self._since += seconds
         self._write(step, {EVALUATION + name: value for name, value in scores.items()})
         self._sync()
         self.scores[step] = dict(scores)
 
-    def add_histograms(self, step: int, found: Mapping[str, histograms.Buckets]) -> None:
+    def add_histograms(self, step: int, buckets: Mapping[str, histograms.Buckets]) -> None:
         """Write histograms to TensorBoard."""
         with self._events.as_default(step):
-            for name, histogram in found.items():
+            for name, histogram in buckets.items():
                 histograms.write(name, histogram)
 
     def curve(self) -> list[dict[str, float]]:
@@ -74,7 +85,7 @@ class Journal:
         return [{name: line[name] for name in ("step", *METRICS)} for line in lines if METRICS[0] in line]
 
     def save(self) -> None:
-        """Write the checkpoint: after a kill the run goes on from here."""
+        """Write the checkpoint: after a kill the run continues from here."""
         self._sync()
         tensors = {name: np.asarray(variable.numpy()) for name, variable in self._crr.state().items()}
         data = save_tensors({**tensors, "metric_sums": self._sums}, {"fingerprint": self._fingerprint})
@@ -83,7 +94,14 @@ class Journal:
         self._events.flush()
 
     def restore(self) -> int:
-        """Load the checkpoint if there is one and cut the metrics back to it; return its step."""
+        """Load the checkpoint, if there is one, and cut the metrics back to it.
+
+        Returns:
+            The checkpoint's step; 0 if there is none.
+
+        Raises:
+            SageccError: The checkpoint or the metrics are damaged or of another run.
+        """
         if not self._checkpoint.exists():
             self._lines.unlink(missing_ok=True)
             return 0
@@ -118,11 +136,11 @@ class Journal:
                 tf.summary.scalar(name, value)
 
     def _read(self) -> list[str]:
-        """Return the lines; one that was being written when the machine stopped has no end yet, and is none."""
+        """Return the whole lines; one that was being written when the machine stopped has no end and is left out."""
         text = self._lines.read_text()
         return text[: text.rfind("\n") + 1].splitlines()
 
     def _sync(self) -> None:
-        """Bring the metrics to the disk: a checkpoint must not outlive lines from before it."""
+        """Sync the metrics to the disk: a checkpoint must not survive without the lines before it."""
         with self._lines.open("a") as file:
             os.fsync(file.fileno())

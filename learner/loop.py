@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop: steps, and between them whatever is due: a checkpoint, a look at the policy, a stop."""
+"""The training loop: steps, and between them whatever is due: a checkpoint, an evaluation, a stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sagecc.learner.config import Config
 from sagecc.learner.crr import METRICS, Crr
 from sagecc.learner.data import ALL, Prefetch, WindowSampler
 from sagecc.learner.evaluation import Candidates
-from sagecc.learner.journal import Journal
+from sagecc.learner.journal import TrainingJournal
 from sagecc.learner.signals import HeldSignals
 from sagecc.learner.strategy import Step, Strategy
 from sagecc.schemas.pool import FEATURE_NAMES
@@ -32,33 +32,38 @@ DIVERGED = 1e6
 
 @dataclass(frozen=True)
 class Saving:
-    """When the checkpoint is written: after `seconds`, and after every `steps` steps (0: by time alone)."""
+    """When the checkpoint is written."""
 
     seconds: float = 30.0
+    """Time between checkpoints."""
     steps: int = 0
+    """Steps between checkpoints, in addition; 0 for by time alone."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A trained policy's weights by name, the step they are of, and how it went.
-
-    curve: the metrics line by line, without timings; scores: of the evaluations, by step. steps: those taken now;
-    seconds: their time; evaluating_s: the time of evaluations beside it; waiting: the share of `seconds` spent waiting
-    for data.
-    """
+    """A trained policy, and how its training went."""
 
     weights: dict[str, Floats]
+    """The policy's weights by name."""
     step: int
+    """The step that they are of."""
     curve: list[dict[str, float]]
+    """The metrics line by line, without timings."""
     scores: dict[int, dict[str, float]]
+    """Scores of the evaluations, by step and name."""
     steps: int
+    """Steps taken by this call."""
     seconds: float
+    """Time of those steps."""
     evaluating_s: float
+    """Time of evaluations, in addition."""
     waiting: float
+    """Share of `seconds` spent waiting for data."""
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The curve's last line."""
+        """The last metrics."""
         return self.curve[-1]
 
 
@@ -67,24 +72,50 @@ def run(
     sampler: WindowSampler,
     value_range: tuple[float, float],
     seed: int,
+    *,
     logs: Path,
     fingerprint: str,
     strategy: Strategy,
     saving: Saving = Saving(),
     candidates: Candidates | None = None,
 ) -> Result:
-    """Train from the last checkpoint in `logs` (or from the start) to the configuration's last step.
+    """Train from the last checkpoint (or from the start) to the configuration's last step.
 
-    SIGTERM and SIGINT end it between two steps with the checkpoint written, by SystemExit (143) and KeyboardInterrupt.
-    Of several workers this is the chief's part; the others `follow`.
+    Of several workers this is the chief's part; the others call `follow`.
+
+    Args:
+        config: The configuration.
+        sampler: The pool's windows.
+        value_range: Lowest and highest return that the critic can represent.
+        seed: Seed of the run.
+        logs: The run's folder.
+        fingerprint: What only this run has; a checkpoint of another is refused.
+        strategy: Where to compute.
+        saving: When the checkpoint is written.
+        candidates: The policies to evaluate; none by default.
+
+    Raises:
+        SageccError: The run diverges, or its checkpoint is damaged.
+        KeyboardInterrupt: SIGINT ended it between two steps, with the checkpoint written.
+        SystemExit: SIGTERM did (exit code 143).
     """
     crr = strategy.build(lambda: Crr(config, len(config.observations), value_range, seed))
-    journal = Journal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)))
+    journal = TrainingJournal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)))
     begin = journal.restore()
-    strategy.spread(crr)
-    take, begun = strategy.stepper(crr), time.perf_counter()
+    strategy.broadcast(crr)
+    take_step, begun = strategy.stepper(crr), time.perf_counter()
     with _batches(config, sampler, strategy, begin) as batches:
-        loop = _Loop(config, crr, sampler, batches, take, strategy.meet, journal, saving, candidates)
+        loop = _Loop(
+            config=config,
+            crr=crr,
+            sampler=sampler,
+            batches=batches,
+            take_step=take_step,
+            barrier=strategy.barrier,
+            journal=journal,
+            saving=saving,
+            candidates=candidates,
+        )
         loop.run(begin)
     seconds = time.perf_counter() - begun - loop.evaluating_s
     if candidates and candidates.evaluation.best_by:
@@ -92,36 +123,46 @@ def run(
     else:
         step, weights = config.steps, loop.weights()
     return Result(
-        weights,
-        step,
-        journal.curve(),
-        journal.scores,
-        config.steps - begin,
-        seconds,
-        loop.evaluating_s,
-        batches.waited_s / seconds,
+        weights=weights,
+        step=step,
+        curve=journal.curve(),
+        scores=journal.scores,
+        steps=config.steps - begin,
+        seconds=seconds,
+        evaluating_s=loop.evaluating_s,
+        waiting=batches.waited_s / seconds,
     )
 
 
 def follow(
     config: Config, sampler: WindowSampler, value_range: tuple[float, float], seed: int, strategy: Strategy
 ) -> None:
-    """Take every step that the chief takes, from where it begins; its files are no concern of this worker.
+    """Take every step that the chief takes, from where it begins; only the chief writes files.
 
-    SIGTERM and SIGINT, of whichever worker, end all between two steps.
+    SIGTERM and SIGINT of any worker end all of them between two steps.
+
+    Args:
+        config: The configuration.
+        sampler: The pool's windows.
+        value_range: Lowest and highest return that the critic can represent.
+        seed: Seed of the run.
+        strategy: Where to compute.
+
+    Raises:
+        SageccError: The run diverges, or another worker is lost.
     """
     crr = strategy.build(lambda: Crr(config, len(config.observations), value_range, seed))
-    strategy.spread(crr)
-    begin, take = int(crr.steps.numpy()), strategy.stepper(crr)
+    strategy.broadcast(crr)
+    begin, take_step = int(crr.steps.numpy()), strategy.stepper(crr)
     held = HeldSignals()
     try:
         with held, _batches(config, sampler, strategy, begin) as batches:
             for step in range(begin + 1, config.steps + 1):
-                taken = take(batches.next(), lambda: held.noted is not None)
-                if diverged(taken.metrics):
+                result = take_step(batches.next(), lambda: held.noted is not None)
+                if diverged(result.metrics):
                     raise SageccError(f"training diverged at step {step}: the chief says more")
-                if taken.stop:
-                    strategy.meet()  # once the checkpoint is written
+                if result.stop:
+                    strategy.barrier()  # once the checkpoint is written
                     held.noted = held.noted or signal.SIGTERM
                     break
     finally:
@@ -129,7 +170,7 @@ def follow(
 
 
 def diverged(metrics: Floats) -> bool:
-    """Whether a step's metrics are no longer those of a run that learns."""
+    """Tell from a step's metrics whether the run has diverged: one is not finite, or a loss is beyond DIVERGED."""
     return bool(not np.isfinite(metrics).all() or (np.abs(metrics[:2]) > DIVERGED).any())
 
 
@@ -139,32 +180,42 @@ def _batches(config: Config, sampler: WindowSampler, strategy: Strategy, begin: 
 
 def _selecting(sampler: WindowSampler, config: Config, part: slice = ALL) -> Callable[[int], tuple[Floats, ...]]:
     """Return the sampler's batches, or a part of each, with the observations that the configuration selects."""
-    every = config.observations == FEATURE_NAMES
+    all_features = config.observations == FEATURE_NAMES
     columns = [FEATURE_NAMES.index(name) for name in config.observations]
 
     def batch(step: int) -> tuple[Floats, ...]:
         observation, *labels = sampler.batch(step, part)
-        if every:
+        if all_features:
             return observation, *labels
         return np.take(observation, columns, axis=-1), *labels
 
     return batch
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Loop:
-    """The parts of a run that meet at each step. evaluating_s: time that evaluations took so far."""
+    """The parts of a run that each step uses."""
 
     config: Config
+    """The configuration."""
     crr: Crr
+    """The learner."""
     sampler: WindowSampler
+    """The pool's windows."""
     batches: Prefetch
-    take: Step
-    meet: Callable[[], None]
-    journal: Journal
+    """This process's share of each step's batch."""
+    take_step: Step
+    """Takes a step on all replicas."""
+    barrier: Callable[[], None]
+    """Waits for all workers."""
+    journal: TrainingJournal
+    """Checkpoint, metrics and scores."""
     saving: Saving
+    """When the checkpoint is written."""
     candidates: Candidates | None
+    """The policies to evaluate; None for no evaluation."""
     evaluating_s: float = field(default=0.0, init=False)
+    """Time that evaluations took so far."""
 
     def weights(self) -> dict[str, Floats]:
         return {name: variable.numpy() for name, variable in self.crr.exported().items()}
@@ -173,30 +224,30 @@ class _Loop:
         step, last, saved = begin, self.config.steps, time.monotonic()
         held, stop = HeldSignals(), False
         with held, tqdm(total=last, initial=begin, unit="step", desc="train", disable=None) as bar:
-            self._look(begin, held, bar)  # one that was cut short
+            self._evaluate(begin, held, bar)  # an evaluation that was interrupted
             for step in range(begin + 1, last + 1):
                 losses, stop = self._step(step, held)
                 bar.update()
                 if step % self.journal.every == 0:
                     bar.set_postfix(critic=f"{losses[0]:.3f}", policy=f"{losses[1]:.3f}")
                 by_steps = self.saving.steps and step % self.saving.steps == 0
-                due = by_steps or self._looks_at(step) or step == last or stop
+                due = by_steps or self._evaluation_due(step) or step == last or stop
                 if due or time.monotonic() - saved > self.saving.seconds:
                     self.journal.save()
                     saved = time.monotonic()
                 if stop:
-                    self.meet()
+                    self.barrier()
                     held.noted = held.noted or signal.SIGTERM  # another worker's
                     break
-                self._look(step, held, bar)
+                self._evaluate(step, held, bar)
         if held.noted is not None:
             tqdm.write(f"stopped at step {step} of {last}; the same command goes on from there", file=sys.stderr)
             held.obey()
 
     def _step(self, step: int, held: HeldSignals) -> tuple[Floats, bool]:
-        """Take one step and write down what it gave; return its losses and whether to stop."""
+        """Take one step and record its result; return its losses and whether to stop."""
         batch = self.batches.next()
-        values, seen, stop = self.take(batch, lambda: held.noted is not None)
+        values, transitions, stop = self.take_step(batch, lambda: held.noted is not None)
         losses: Floats = values[:2]
         if diverged(values):
             np.savez(self.journal.folder / "diverged.npz", *_selecting(self.sampler, self.config)(step - 1))
@@ -206,18 +257,18 @@ class _Loop:
             )
         self.journal.add(step, values, self.batches.waited_s)
         if step % histograms.period(self.config.steps) == 0:
-            first = slice(seen.advantage.shape[1])  # the first replica's windows
-            found = histograms.of_step(self.sampler.schemes(step - 1)[first], batch[1][:, first], seen)
-            self.journal.add_histograms(step, found)
+            first = slice(transitions.advantage.shape[1])  # the first replica's windows
+            schemes = self.sampler.schemes(step - 1)[first]
+            self.journal.add_histograms(step, histograms.of_step(schemes, batch[1][:, first], transitions))
         return losses, stop
 
-    def _looks_at(self, step: int) -> bool:
+    def _evaluation_due(self, step: int) -> bool:
         due = self.candidates is not None and self.candidates.evaluation.due(step, self.config.steps)
         return due and step not in self.journal.scores
 
-    def _look(self, step: int, held: HeldSignals, bar: tqdm[Any]) -> None:
-        """Evaluate the policy if that is due; the checkpoint of this step is written, so it may be killed."""
-        if self.candidates is None or not self._looks_at(step):
+    def _evaluate(self, step: int, held: HeldSignals, bar: tqdm[Any]) -> None:
+        """Evaluate the policy if that is due; the checkpoint of this step is written, so a kill loses nothing."""
+        if self.candidates is None or not self._evaluation_due(step):
             return
         begun = time.perf_counter()
         with held.released():

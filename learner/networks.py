@@ -20,7 +20,12 @@ from sagecc.learner.gru import Gru, Memoryless, lowered, product
 
 
 class Trunk(snt.Module):  # type: ignore[misc]
-    """What the policy and the critic share in form (not in weights): everything before the head."""
+    """The layers before the head, the same in the policy and the critic (weights are not shared).
+
+    Args:
+        inputs: Number of inputs F.
+        config: The configuration.
+    """
 
     def __init__(self, inputs: int, config: Config) -> None:
         super().__init__(name="trunk")
@@ -38,11 +43,11 @@ class Trunk(snt.Module):  # type: ignore[misc]
         _lower(self, config)
 
     def before_gru(self, inputs: Any) -> Any:
-        """[..., F] -> [..., width]."""
+        """Return the GRU's inputs: [..., F] -> [..., width]."""
         return _rowwise(self.encoder, inputs)
 
     def after_gru(self, states: Any) -> Any:
-        """[..., H] -> [..., width], the last hidden layer."""
+        """Return the last hidden layer: states [..., H] -> [..., width]."""
 
         def layers(rows: Any) -> Any:
             rows = self.fc(rows if self.encoder2 is None else self.encoder2(rows))
@@ -67,34 +72,42 @@ class Trunk(snt.Module):  # type: ignore[misc]
 
 
 class Mixture(NamedTuple):
-    """A mixture of K Gaussians over log2(action): unnormalised log weights, means, deviations, each [..., K]."""
+    """A mixture of K Gaussians over log2(action)."""
 
     logits: Any
+    """Unnormalised log weights [..., K]."""
     loc: Any
+    """Means [..., K]."""
     scale: Any
+    """Standard deviations [..., K]."""
 
     def log_prob(self, action: Any) -> Any:
-        """Log density of `action` [...]."""
+        """Return the log density of `action` [...]."""
         normal = -0.5 * tf.square((action[..., None] - self.loc) / self.scale) - tf.math.log(self.scale)
         weighted = tf.nn.log_softmax(self.logits) + normal - 0.5 * math.log(2 * math.pi)
         return tf.reduce_logsumexp(weighted, axis=-1)
 
     def mean(self) -> Any:
-        """Mean of the mixture [...]."""
+        """Return the mean of the mixture [...]."""
         return tf.reduce_sum(tf.nn.softmax(self.logits) * self.loc, axis=-1)
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of `count` equal parts of a batch a replica has."""
+    """One replica's part of a batch that is split equally."""
 
     index: int = 0
+    """Which part."""
     count: int = 1
+    """Number of parts."""
 
-    def of(self, draw: Callable[[Any], Any], shape: Any, axis: int) -> Any:
-        """Return this part, of `shape`, of what `draw` returns for the shape of the whole batch.
+    def part_of(self, draw: Callable[[Any], Any], shape: Any, axis: int) -> Any:
+        """Return this part of a random draw for the whole batch.
 
-        axis: along which the windows of a batch lie.
+        Args:
+            draw: Draws random numbers of a shape.
+            shape: Shape of this part.
+            axis: Axis of the batch's windows.
         """
         if self.count == 1:
             return draw(shape)
@@ -112,17 +125,17 @@ def sample(mixture: Mixture, count: int, seed: Any, share: Share = WHOLE) -> Any
     """
     seeds = tf.random.split(seed, 2)
     shape = tf.concat([[count], tf.shape(mixture.loc)], axis=0)
-    uniform = share.of(lambda x: tf.random.stateless_uniform(x, seeds[0], minval=1e-7), shape, axis=2)
+    uniform = share.part_of(lambda x: tf.random.stateless_uniform(x, seeds[0], minval=1e-7), shape, axis=2)
     component = tf.argmax(mixture.logits - tf.math.log(-tf.math.log(uniform)), axis=-1)
     chosen = tf.one_hot(component, mixture.loc.shape[-1])
     loc = tf.reduce_sum(chosen * mixture.loc, axis=-1)
     scale = tf.reduce_sum(chosen * mixture.scale, axis=-1)
-    normal = share.of(lambda x: tf.random.stateless_normal(x, seeds[1]), tf.shape(loc), axis=2)
+    normal = share.part_of(lambda x: tf.random.stateless_normal(x, seeds[1]), tf.shape(loc), axis=2)
     return tf.stop_gradient(loc + scale * normal)
 
 
 class MixtureHead(snt.Module):  # type: ignore[misc]
-    """Three linear layers that give a Mixture; all components begin alike, near a standard deviation of ln 2."""
+    """Three linear layers that return a Mixture; all components begin alike, near a standard deviation of ln 2."""
 
     def __init__(self, width: int, config: Config) -> None:
         super().__init__(name="mixture_head")
@@ -135,7 +148,7 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
         _lower(self, config)
 
     def __call__(self, hidden: Any) -> Mixture:
-        """[..., width] -> Mixture of [..., K]."""
+        """Return the mixture: [..., width] -> Mixture of [..., K]."""
         return Mixture(
             _rowwise(self.logits, hidden),
             _rowwise(self.loc, hidden),
@@ -143,7 +156,7 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
         )
 
 
-class Policy(snt.Module):  # type: ignore[misc]
+class PolicyNetwork(snt.Module):  # type: ignore[misc]
     """pi(a | s): scaled observations to a mixture over log2(action)."""
 
     def __init__(self, observations: int, config: Config, name: str = "policy") -> None:
@@ -152,7 +165,15 @@ class Policy(snt.Module):  # type: ignore[misc]
         self.head = MixtureHead(config.width, config)
 
     def unroll(self, observation: Any, state: Any) -> tuple[Mixture, Any]:
-        """Observations [T, B, F] and the state [B, H] before them -> Mixture of [T, B, K], states [T, B, H]."""
+        """Run the policy over windows.
+
+        Args:
+            observation: Scaled observations [T, B, F].
+            state: State before the first [B, H].
+
+        Returns:
+            The Mixture of [T, B, K], and the state after each observation [T, B, H].
+        """
         states = self.trunk.gru.unroll(self.trunk.before_gru(observation), state)
         return self.head(self.trunk.after_gru(states)), states
 
@@ -162,7 +183,7 @@ class Policy(snt.Module):  # type: ignore[misc]
         return self.trunk.weights() | {k: v for name, layer in head.items() for k, v in _parts(name, layer).items()}
 
 
-class Critic(snt.Module):  # type: ignore[misc]
+class CriticNetwork(snt.Module):  # type: ignore[misc]
     """Q(s, a) as a categorical distribution of the return over `atoms` points."""
 
     def __init__(self, observations: int, config: Config, name: str = "critic") -> None:
@@ -174,15 +195,33 @@ class Critic(snt.Module):  # type: ignore[misc]
         _lower(self, config)
 
     def states(self, observation: Any, action: Any, state: Any) -> Any:
-        """Return the states [T, B, H] after (s, a): [T, B, F], [T, B]; `state` [B, H] is before the first."""
+        """Run the recurrence over windows.
+
+        Args:
+            observation: Scaled observations s [T, B, F].
+            action: Actions a [T, B].
+            state: State before the first [B, H].
+
+        Returns:
+            The state after each (s, a) [T, B, H].
+        """
         return self.trunk.gru.unroll(self._encode(observation, action), state)
 
     def logits(self, states: Any) -> Any:
-        """States after (s, a) [..., H] -> logits of the return's distribution [..., atoms]."""
+        """Return the logits of the return's distribution: states after (s, a) [..., H] -> [..., atoms]."""
         return _rowwise(self.head, self.trunk.after_gru(states))
 
     def alternatives(self, observation: Any, actions: Any, before: Any) -> Any:
-        """Logits [M, T, B, atoms] of M other `actions` [M, T, B] at each row, from the states `before` [T, B, H]."""
+        """Return the logits of M other actions at each row.
+
+        Args:
+            observation: Scaled observations [T, B, F].
+            actions: The other actions [M, T, B].
+            before: State before each row [T, B, H].
+
+        Returns:
+            Logits of the return's distribution [M, T, B, atoms].
+        """
         count = actions.shape[0]
         shape = tf.shape(actions)
         rows = tf.broadcast_to(observation[None], tf.concat([shape, observation.shape[-1:]], axis=0))
@@ -204,14 +243,15 @@ class LowLinear(snt.Linear):  # type: ignore[misc]
     """A linear layer whose product has fewer bits; weights, bias and outputs are float32."""
 
     precision: str
+    """Precision of the product."""
 
     def __call__(self, inputs: Any) -> Any:
-        """[N, F] -> [N, outputs]."""
+        """Return the layer's outputs: [N, F] -> [N, outputs]."""
         return product(inputs, lowered(self.w, self.precision)) + self.b
 
 
 def _lower(module: Any, config: Config) -> None:
-    """Give every linear layer in a built module, those that Acme made among them, the configuration's precision."""
+    """Give every linear layer in a built module, including those that Acme made, the configuration's precision."""
     if config.precision != "float32":
         for layer in module.submodules:
             if type(layer) is snt.Linear:

@@ -19,24 +19,22 @@ from sagecc.common.tables import UNREADABLE, first_line
 
 @dataclass(frozen=True)
 class Selection:
-    """A subset of the pool and its weights. As it is by default: all trajectories, every window equally likely.
-
-    schemes: only these schemes' trajectories; none named means all (section 7.5's Top and Top4, section 6.2's BC-top).
-    sets: only these sets (I, II); none named means both.
-    winners_of: the folder of a league's results, or its scores.parquet: only the trajectories that won most of their
-        environment's scoring windows there, ties included (section 6.2's BCv2). Empty for all.
-    scheme_weights, set_weights: how many times as often a window of that scheme or set is drawn as one of weight 1,
-        which is what is not named here has. Both multiply.
-    reward_weight: k of a factor exp(k (x - 1)), x the trajectory's mean reward between the lowest (0) and the highest
-        (1) of its environment: 0 draws all alike, 3 draws an environment's worst e^3 times less often than its best.
-    """
+    """A subset of the pool and its weights; by default all trajectories, with every window equally likely."""
 
     schemes: tuple[str, ...] = ()
+    """Only these schemes' trajectories; empty for all (section 7.5's Top and Top4, section 6.2's BC-top)."""
     sets: tuple[str, ...] = ()
+    """Only these sets (I, II); empty for both."""
     winners_of: str = ""
+    """Folder of a league's results, or its scores.parquet: only the trajectories that won most of their environment's
+    scoring windows there, ties included (section 6.2's BCv2). Empty for all."""
     scheme_weights: Mapping[str, float] = field(default_factory=dict)
+    """How many times as often a window of each scheme is drawn as one of weight 1, which schemes not named have."""
     set_weights: Mapping[str, float] = field(default_factory=dict)
+    """The same for sets; both weights multiply."""
     reward_weight: float = 0.0
+    """k of a factor exp(k (x - 1)), x the trajectory's mean reward between the lowest (0) and the highest (1) of its
+    environment: 0 draws all alike, 3 draws an environment's worst e^3 times less often than its best."""
 
     def __post_init__(self) -> None:
         for name in ("schemes", "sets"):
@@ -59,7 +57,11 @@ class Selection:
 
     @classmethod
     def of(cls, values: object) -> Selection:
-        """Build one from what YAML gives. Raises SageccError for a field that is unknown or of another type."""
+        """Build a selection from the fields that YAML gives.
+
+        Raises:
+            SageccError: A field is unknown, of another type or out of range.
+        """
         if isinstance(values, Selection):
             return values
         if not isinstance(values, Mapping):
@@ -80,12 +82,16 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True)
 class Trajectories:
-    """What a selection chooses from, an element a trajectory: id, set, scheme, mean reward."""
+    """The trajectories that a selection chooses from; each array has one element per trajectory."""
 
     ids: npt.NDArray[np.str_]
+    """Episode ids."""
     sets: npt.NDArray[np.str_]
+    """Sets (I, II)."""
     schemes: npt.NDArray[np.str_]
+    """Schemes."""
     mean_rewards: npt.NDArray[np.float64]
+    """Mean reward per row."""
 
     def environments(self) -> npt.NDArray[np.str_]:
         """Return each trajectory's environment: its id is `environment.scheme.seed`."""
@@ -93,51 +99,52 @@ class Trajectories:
         return np.array([str(name).rpartition(f".{scheme}.")[0] or str(name) for name, scheme in pairs])
 
 
-def weights(selection: Selection, found: Trajectories) -> npt.NDArray[np.float64]:
+def weights(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.float64]:
     """Return the weight of each trajectory's windows, 0 for those left out.
 
-    Raises SageccError for a scheme or set that the pool lacks, an unreadable league and a selection of nothing.
+    Raises:
+        SageccError: The pool lacks a scheme or set, the league cannot be read, or the selection is empty.
     """
-    result = np.ones(len(found.ids))
-    for name, wanted, here, factors in (
-        ("scheme", selection.schemes, found.schemes, selection.scheme_weights),
-        ("set", selection.sets, found.sets, selection.set_weights),
+    result = np.ones(len(trajectories.ids))
+    for kind, chosen, names, factors in (
+        ("scheme", selection.schemes, trajectories.schemes, selection.scheme_weights),
+        ("set", selection.sets, trajectories.sets, selection.set_weights),
     ):
-        _known(name, [*wanted, *factors], here)
-        if wanted:
-            result *= np.isin(here, wanted)
-        for key, factor in factors.items():
-            result[here == key] *= factor
+        _refuse_unknown(kind, [*chosen, *factors], names)
+        if chosen:
+            result *= np.isin(names, chosen)
+        for name, factor in factors.items():
+            result[names == name] *= factor
     if selection.winners_of:
-        result *= _winners(Path(selection.winners_of), found)
+        result *= _winners(Path(selection.winners_of), trajectories)
     if not result.any():
         raise SageccError(f"the selection leaves nothing of the pool's {len(result)} trajectories: {selection}")
     if selection.reward_weight:
-        result *= np.exp(selection.reward_weight * (_rank_in_environment(found) - 1))
+        result *= np.exp(selection.reward_weight * (_rank_in_environment(trajectories) - 1))
     return result
 
 
-def _known(kind: str, names: Sequence[str], here: npt.NDArray[np.str_]) -> None:
-    there = sorted(set(here.tolist()))
-    if unknown := [name for name in names if name not in there]:
-        raise SageccError(f"the pool has no {kind} '{unknown[0]}'; it has {', '.join(there)}")
+def _refuse_unknown(kind: str, names: Sequence[str], present: npt.NDArray[np.str_]) -> None:
+    known = sorted(set(present.tolist()))
+    if unknown := [name for name in names if name not in known]:
+        raise SageccError(f"the pool has no {kind} '{unknown[0]}'; it has {', '.join(known)}")
 
 
-def _rank_in_environment(found: Trajectories) -> npt.NDArray[np.float64]:
+def _rank_in_environment(trajectories: Trajectories) -> npt.NDArray[np.float64]:
     """Return the mean rewards, scaled to [0, 1] within each environment; 1 where all are equal."""
-    _, group = np.unique(found.environments(), return_inverse=True)
+    _, group = np.unique(trajectories.environments(), return_inverse=True)
     low = np.full(group.max() + 1, np.inf)
     high = -low
-    np.minimum.at(low, group, found.mean_rewards)
-    np.maximum.at(high, group, found.mean_rewards)
+    np.minimum.at(low, group, trajectories.mean_rewards)
+    np.maximum.at(high, group, trajectories.mean_rewards)
     span = (high - low)[group]
     scaled: npt.NDArray[np.float64] = np.where(
-        span > 0, (found.mean_rewards - low[group]) / np.where(span > 0, span, 1), 1.0
+        span > 0, (trajectories.mean_rewards - low[group]) / np.where(span > 0, span, 1), 1.0
     )
     return scaled
 
 
-def _winners(league: Path, found: Trajectories) -> npt.NDArray[np.bool_]:
+def _winners(league: Path, trajectories: Trajectories) -> npt.NDArray[np.bool_]:
     """Mark the trajectories that won most windows of their environment in a league, ties included."""
     path = league / "scores.parquet" if league.is_dir() else league
     columns = ["environment_id", "scheme", "seed", "win"]
@@ -145,18 +152,18 @@ def _winners(league: Path, found: Trajectories) -> npt.NDArray[np.bool_]:
         table = pq.read_table(path, columns=columns, partitioning=None, page_checksum_verification=True)
         wins: dict[str, dict[str, int]] = {}
         for environment, scheme, seed, win in zip(*(table[name].to_pylist() for name in columns), strict=True):
-            of = wins.setdefault(environment, {})
+            counts = wins.setdefault(environment, {})
             name = f"{environment}.{scheme}.{seed}"
-            of[name] = of.get(name, 0) + bool(win)
+            counts[name] = counts.get(name, 0) + bool(win)
     except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
         raise SageccError(
             f"data.winners_of: {path} is no league's scores ({first_line(error)}); play one with 'sagecc league'"
         ) from error
-    ours = set(found.ids.tolist())
+    pool_ids = set(trajectories.ids.tolist())
     best = []
-    for of in wins.values():
-        here = {name: n for name, n in of.items() if name in ours and n}
-        best += [name for name, n in here.items() if n == max(here.values())]
+    for counts in wins.values():
+        pool_wins = {name: count for name, count in counts.items() if name in pool_ids and count}
+        best += [name for name, count in pool_wins.items() if count == max(pool_wins.values())]
     if not best:
         raise SageccError(f"data.winners_of: no trajectory of the pool won a window in {path}")
-    return np.isin(found.ids, best)
+    return np.isin(trajectories.ids, best)

@@ -15,14 +15,15 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class HeldSignals:
-    """While entered, the first of STOPPING is only noted; the second is obeyed at once, as before it was entered.
+    """Holds STOPPING back while entered: the first signal is only noted, the second has its usual effect at once.
 
-    Threads other than the main one cannot take signals: there it does nothing. A signal that the process ignores
+    Threads other than the main one cannot take signals: in those it does nothing. A signal that the process ignores
     (SIGINT under nohup) stays ignored.
     """
 
     def __init__(self) -> None:
         self.noted: int | None = None
+        """The number of the signal that was noted; None before."""
         self._before: dict[int, Callable[..., Any] | int] = {}
 
     def __enter__(self) -> HeldSignals:
@@ -34,12 +35,14 @@ class HeldSignals:
                     signal.signal(number, self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._restore()
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Obey signals at once meanwhile, the noted one first."""
+        """Let signals have their usual effect meanwhile, the noted one first."""
         self._restore()
         self.obey()
         try:
@@ -48,10 +51,14 @@ class HeldSignals:
             self.__enter__()
 
     def obey(self) -> None:
-        """End the process, by an exception, as the noted signal would have: KeyboardInterrupt, or exit code 143.
+        """End the process by an exception, as the noted signal would have; do nothing if none was noted.
 
-        Handlers are not asked: one that gives the process some seconds to clean up, wherever it was interrupted, is
-        for those it interrupts, and TensorFlow on a busy machine takes longer to go.
+        Handlers are not called: one that limits the time for cleaning up is meant for code that it interrupts, and
+        TensorFlow on a busy machine takes longer to end.
+
+        Raises:
+            KeyboardInterrupt: SIGINT was noted.
+            SystemExit: SIGTERM was noted (exit code 143).
         """
         if self.noted == signal.SIGINT:
             raise KeyboardInterrupt

@@ -5,7 +5,7 @@ Each replica takes its share of the same batch of the same step, with the random
 for those windows, and all apply the same averaged gradients. So a run learns the same from the same data whatever the
 number of replicas; only the order in which floats are summed differs.
 
-One worker, the chief, has the run's folder and the artefact. The others read the pool, and take everything else from
+One worker, the chief, has the run's folder and the artefact. The others read the pool, and get everything else from
 the chief over the network: where to begin, the weights, when to stop.
 """
 
@@ -32,53 +32,74 @@ Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]
 
 SLURM_PORTS = 12_000
-"""Lowest port of workers under Slurm; up to SLURM_PORT_BLOCKS * SLURM_TASKS above it, below what systems hand out."""
+"""Lowest of the SLURM_PORT_BLOCKS * SLURM_TASKS ports of workers under Slurm, all below the ephemeral ports."""
 SLURM_PORT_BLOCKS, SLURM_TASKS = 1250, 16
-"""Jobs on one node that surely have other ports, if their ids follow each other; workers of one job on one node."""
+"""Jobs with consecutive ids that have distinct ports on one node; most workers of one job on one node."""
 
 
-class Taken(NamedTuple):
-    """What a step gave: the metrics, what it saw of this process's first windows, whether any worker asked to stop."""
+class StepResult(NamedTuple):
+    """The result of a step."""
 
     metrics: Floats
+    """The values of METRICS."""
     transitions: Transitions
+    """What the step computed for the windows of this process's first replica."""
     stop: bool
+    """Whether any worker asked to stop."""
 
 
-Step = Callable[[tuple[Floats, ...], Callable[[], bool]], Taken]
-"""Takes this process's share of a batch, and what says whether this worker wants to stop."""
+Step = Callable[[tuple[Floats, ...], Callable[[], bool]], StepResult]
+"""Takes a step, from this process's share of a batch and a function that tells whether this worker asks to stop."""
 
 
 class Strategy(Protocol):
-    """How replicas are fed, stepped and kept together.
-
-    replicas: over all workers; index: this worker's, of `workers`; part: the windows of a batch that this worker reads.
-    """
+    """How replicas are fed, stepped and kept together."""
 
     replicas: int
+    """Number of replicas over all workers."""
     index: int
+    """This worker's number; the chief's is 0."""
     workers: int
+    """Number of workers."""
 
     def part(self, batch: int) -> slice:
-        """Return which of a batch's windows this process needs. Raises SageccError if they cannot be shared out."""
+        """Return which windows of a batch this process reads.
+
+        Args:
+            batch: Number of windows in a batch.
+
+        Raises:
+            SageccError: They cannot be shared equally.
+        """
 
     def build(self, make: Callable[[], Crr]) -> Crr:
-        """Make the learner, alike on every replica."""
+        """Make the learner, the same on every replica."""
 
     def stepper(self, crr: Crr) -> Step:
         """Return the function that takes a step on this process's windows, and asks all workers whether to stop."""
 
     def agree(self, fingerprint: str, finished: bool) -> bool:
-        """Return the chief's `finished`. Raises SageccError unless all workers have the same fingerprint."""
+        """Check that all workers run the same training.
 
-    def spread(self, crr: Crr) -> None:
+        Args:
+            fingerprint: What only workers of this training have.
+            finished: Whether this worker holds the finished policy.
+
+        Returns:
+            The chief's `finished`.
+
+        Raises:
+            SageccError: A worker has another fingerprint.
+        """
+
+    def broadcast(self, crr: Crr) -> None:
         """Give every worker the chief's state."""
 
-    def meet(self) -> None:
-        """Wait until every worker is here."""
+    def barrier(self) -> None:
+        """Wait until every worker has called this."""
 
 
-class One:
+class SingleDevice:
     """One process on one device: nothing to share."""
 
     replicas = workers = 1
@@ -95,9 +116,9 @@ class One:
     def stepper(self, crr: Crr) -> Step:
         """Return the learner's own step."""
 
-        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> Taken:
+        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> StepResult:
             metrics, transitions = crr.learn(*batch)
-            return Taken(metrics.numpy(), transitions, stop())
+            return StepResult(metrics.numpy(), transitions, stop())
 
         return step
 
@@ -105,15 +126,21 @@ class One:
         """One process agrees with itself."""
         return finished
 
-    def spread(self, crr: Crr) -> None:
+    def broadcast(self, crr: Crr) -> None:
         """Nobody else needs the state."""
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Nobody else is waited for."""
 
 
 class Replicated:
-    """Replicas of the learner under a tf.distribute strategy, in this process and, of several workers, in others."""
+    """Replicas of the learner under a tf.distribute strategy, in this process and in those of other workers.
+
+    Args:
+        strategy: The tf.distribute strategy.
+        workers: Number of workers.
+        index: This worker's number.
+    """
 
     def __init__(self, strategy: Any, workers: int = 1, index: int = 0) -> None:
         self._strategy, self.workers, self.index = strategy, workers, index
@@ -126,85 +153,91 @@ class Replicated:
                 f"a batch of {batch} windows cannot be shared equally among {self.replicas} replicas: choose a batch "
                 "that is a multiple, or another number of GPUs or workers"
             )
-        here = batch // self.workers
-        return slice(self.index * here, (self.index + 1) * here)
+        share = batch // self.workers
+        return slice(self.index * share, (self.index + 1) * share)
 
     def build(self, make: Callable[[], Crr]) -> Crr:
         """Make the learner with a copy of every variable on every replica, each written to by its replica alone."""
-        with _together(), self._strategy.scope(), tf.variable_creator_scope(_own_copy):
+        with _naming_lost_workers(), self._strategy.scope(), tf.variable_creator_scope(_own_copy):
             return make()
 
     def stepper(self, crr: Crr) -> Step:
-        """Return a step on all replicas; those of other workers take theirs at the same time."""
+        """Return a step on all replicas; those of other workers take it at the same time."""
 
         @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
-        def everywhere(batch: Any, stop: Any) -> Any:
-            return self._strategy.run(take, (*batch, stop))
+        def on_all_replicas(batch: Any, stop: Any) -> Any:
+            return self._strategy.run(on_one_replica, (*batch, stop))
 
-        def take(observation: Any, action: Any, reward: Any, stop: Any) -> Any:
+        def on_one_replica(observation: Any, action: Any, reward: Any, stop: Any) -> Any:
             metrics, transitions = crr.update(observation, action, reward)
             return metrics, transitions, tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(stop))
 
-        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> Taken:
-            with _together():
-                shares = self._each(lambda i, n: tuple(np.array_split(x, n, axis=1)[i] for x in batch))
-                results = everywhere(shares, self._each(lambda i, n: np.float32(stop())))
+        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> StepResult:
+            with _naming_lost_workers():
+                shares = self._per_replica(lambda i, n: tuple(np.array_split(x, n, axis=1)[i] for x in batch))
+                results = on_all_replicas(shares, self._per_replica(lambda i, n: np.float32(stop())))
                 metrics, transitions, stops = self._strategy.experimental_local_results(results)[0]
-                return Taken(metrics.numpy(), transitions, bool(stops.numpy() > 0))
+                return StepResult(metrics.numpy(), transitions, bool(stops.numpy() > 0))
 
         return step
 
     def agree(self, fingerprint: str, finished: bool) -> bool:
         """Compare fingerprints with all workers."""
-        said = np.zeros((self.workers, len(fingerprint) + 1), np.float32)
-        said[self.index] = [*fingerprint.encode(), finished]
-        said = self._sum(said)
-        others = [i for i in range(self.workers) if (said[i, :-1] != said[0, :-1]).any()]
+        reports = np.zeros((self.workers, len(fingerprint) + 1), np.float32)
+        reports[self.index] = [*fingerprint.encode(), finished]
+        reports = self._sum(reports)
+        others = [i for i in range(self.workers) if (reports[i, :-1] != reports[0, :-1]).any()]
         if others:
             raise SageccError(
                 f"worker {others[0]} of {self.workers} has another configuration, seed or pool than worker 0: start "
                 "all with the same command, on the same pool"
             )
-        return bool(said[0, -1])
+        return bool(reports[0, -1])
 
-    def spread(self, crr: Crr) -> None:
-        """Send the chief's variables to all replicas: it adds them to the others' zeros."""
+    def broadcast(self, crr: Crr) -> None:
+        """Send the chief's variables to all replicas, as a sum with the others' zeros."""
         for variable in crr.state().values():
             value = variable.numpy()
             variable.assign(self._sum(value if self.index == 0 else np.zeros_like(value)))
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait for all workers in a sum of nothing."""
         self._sum(np.zeros(1, np.float32))
 
-    def _each(self, make: Callable[[int, int], Any]) -> Any:
-        """Give each replica of this process what `make` returns for its number among them, and theirs."""
-        here = self.replicas // self.workers
+    def _per_replica(self, make: Callable[[int, int], Any]) -> Any:
+        """Return a value per replica of this process: what `make` returns for its number and that of all of them."""
+        count = self.replicas // self.workers
 
-        def of(context: Any) -> Any:
-            number = context.replica_id_in_sync_group - self.index * here
-            return tf.nest.map_structure(tf.convert_to_tensor, make(number, here))
+        def value_of(context: Any) -> Any:
+            number = context.replica_id_in_sync_group - self.index * count
+            return tf.nest.map_structure(tf.convert_to_tensor, make(number, count))
 
-        return self._strategy.experimental_distribute_values_from_function(of)
+        return self._strategy.experimental_distribute_values_from_function(value_of)
 
     def _sum(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sum an array of each worker's over all workers, element by element."""
-        with _together():
-            parts = self._each(lambda number, here: values if number == 0 else np.zeros_like(values))
+        """Return the sum of all workers' arrays, element by element."""
+        with _naming_lost_workers():
+            parts = self._per_replica(lambda number, count: values if number == 0 else np.zeros_like(values))
             total: npt.NDArray[Any] = self._strategy.reduce("SUM", parts, axis=None).numpy()
             return total
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the workers are: `host:port` of each, the chief's first, and which of them this process is."""
+    """The addresses of a run's workers."""
 
     workers: tuple[str, ...]
+    """`host:port` of each, the chief's first."""
     index: int
+    """Which of them this process is."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Cluster:
-        """Read TF_CONFIG or, in its absence, what Slurm tells the tasks of a step. Raises SageccError."""
+        """Read TF_CONFIG or, in its absence, Slurm's variables of a step's tasks.
+
+        Raises:
+            SageccError: There is neither, or it cannot be read.
+        """
         if "TF_CONFIG" in environment:
             return cls._of_tf_config(environment["TF_CONFIG"])
         if "SLURM_PROCID" in environment:
@@ -217,9 +250,9 @@ class Cluster:
     @classmethod
     def _of_tf_config(cls, text: str) -> Cluster:
         try:
-            found = json.loads(text)
-            workers, task = found["cluster"]["worker"], found["task"]
-            if set(found["cluster"]) != {"worker"} or task["type"] != "worker":
+            config = json.loads(text)
+            workers, task = config["cluster"]["worker"], config["task"]
+            if set(config["cluster"]) != {"worker"} or task["type"] != "worker":
                 raise ValueError("its cluster and its task may name the job 'worker' alone")
             if not isinstance(workers, list) or not all(re.fullmatch(r"[^\s/]+:\d{1,5}", str(x)) for x in workers):
                 raise ValueError("cluster.worker must list each worker's host:port")
@@ -254,7 +287,11 @@ class Cluster:
 
 
 def expand_hosts(names: str) -> list[str]:
-    """Return the hosts of Slurm's short form, in its order: `a[1-2,07],b` is a1, a2, a07, b. Raises ValueError."""
+    """Return the hosts of Slurm's short form, in its order: `a[1-2,07],b` is a1, a2, a07, b.
+
+    Raises:
+        ValueError: It is no such form.
+    """
     parts = re.findall(r"([^,\[\]]+)(?:\[([^\[\]]+)\])?(?:,|$)", names)
     if ",".join(f"{name}[{ranges}]" if ranges else name for name, ranges in parts) != names or not parts:
         raise ValueError(f"no list of nodes: {names!r}")
@@ -270,22 +307,31 @@ def expand_hosts(names: str) -> list[str]:
 
 
 def expand_tasks(counts: str) -> list[int]:
-    """Return the tasks on each node from Slurm's short form: `2(x3),1` is 2, 2, 2, 1. Raises ValueError."""
+    """Return the tasks on each node from Slurm's short form: `2(x3),1` is 2, 2, 2, 1.
+
+    Raises:
+        ValueError: It is no such form.
+    """
     tasks: list[int] = []
     for part in counts.split(","):
-        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if found is None:
-            raise ValueError(f"no list of tasks a node: {counts!r}")
-        tasks += [int(found[1])] * int(found[2] or 1)
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            raise ValueError(f"no list of tasks per node: {counts!r}")
+        tasks += [int(match[1])] * int(match[2] or 1)
     return tasks
 
 
 def connect(kind: Kind, device: Device, seed: int) -> Strategy:
-    """Set TensorFlow up for a run and return where it computes; of several workers, wait until all are there.
+    """Set TensorFlow up for a run and return where it computes; wait until all workers are connected.
 
-    kind: `one` device; `mirrored`, every GPU of this machine or, without one, every core; `workers`, those of
-    TF_CONFIG or of Slurm's step, each with all its GPUs. device: `auto` takes GPUs where there are.
-    Raises SageccError for a device that is not there, a cluster that is not described or does not come together.
+    Args:
+        kind: `one` device; `mirrored`, every GPU of this machine or, without one, every core; `workers`, those of
+            TF_CONFIG or of Slurm's step, each with all its GPUs.
+        device: `auto` takes GPUs if there are any.
+        seed: Seed of TensorFlow's random numbers.
+
+    Raises:
+        SageccError: There is no such device, or the workers are not described or do not connect.
     """
     cluster = Cluster.of(os.environ) if kind == "workers" else None
     configure(seed)
@@ -298,7 +344,7 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
     used = [] if device == "cpu" else gpus[:1] if kind == "one" else gpus
     tf.config.set_visible_devices(used, "GPU")
     if kind == "one":
-        return One()
+        return SingleDevice()
     tf.get_logger().setLevel("ERROR")
     if cluster is None:
         if used:
@@ -308,28 +354,28 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
         tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * cores)
         return Replicated(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(cores)]))
     count = len(cluster.workers)
-    where = ", ".join(cluster.workers)
-    print(f"worker {cluster.index} of {count}, waiting for all of {where}", file=sys.stderr, flush=True)
+    addresses = ", ".join(cluster.workers)
+    print(f"worker {cluster.index} of {count}, waiting for all of {addresses}", file=sys.stderr, flush=True)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(cluster.workers)}),
         task_type="worker",
         task_id=cluster.index,
         rpc_layer="grpc",
     )
-    with _together():
+    with _naming_lost_workers():
         return Replicated(tf.distribute.MultiWorkerMirroredStrategy(resolver), count, cluster.index)
 
 
 def _own_copy(make: Callable[..., Any], **options: Any) -> Any:
-    """Create a variable that each replica reads and writes on its own; all compute the same, so all stay alike."""
+    """Create a variable that each replica reads and writes on its own; all compute the same, so all stay equal."""
     options["synchronization"] = tf.VariableSynchronization.ON_READ
     options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return make(**options)
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Say in one line that a worker is gone, whatever TensorFlow calls it."""
+def _naming_lost_workers() -> Iterator[None]:
+    """Turn any of TensorFlow's errors over a lost worker into one SageccError."""
     try:
         yield
     except tf.errors.OpError as error:

@@ -2,7 +2,7 @@
 """A training run: from a pool and a configuration to a policy artefact, whatever happens on the way.
 
 The run's folder (`logs/<name>/`) holds the checkpoint, the metrics as JSON lines and TensorBoard events, `run.json`,
-which says which run it is, and what evaluations look at. A killed run goes on from its checkpoint bit for bit: weights,
+which identifies the run, and the evaluated policies. A killed run continues from its checkpoint bit for bit: weights,
 optimiser state, targets, step and half-filled averages are in it, and batches and random numbers follow from the step.
 """
 
@@ -40,23 +40,28 @@ CURVE_ROWS = 1000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind.
-
-    trained_steps: steps taken by this call, in `seconds`; waiting: the share of them spent waiting for data.
-    evaluating_s: seconds that evaluations took beside that. step: the one that the policy is of. scores: the
-    evaluations' by step, of a run that this call has ended.
-    """
+    """The result of a run."""
 
     artefact: Path
+    """Folder of the policy's artefact."""
     logs: Path
+    """The run's folder."""
     parameters: int
+    """Number of the policy's parameters."""
     trained_steps: int
+    """Steps taken by this call."""
     seconds: float
+    """Time of those steps."""
     waiting: float
+    """Share of `seconds` spent waiting for data."""
     metrics: dict[str, float]
+    """The last metrics."""
     step: int
+    """The step that the policy is of."""
     evaluating_s: float = 0.0
+    """Time of evaluations, in addition to `seconds`."""
     scores: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Scores of the evaluations by step and name, if this call ended the run."""
 
 
 def train(
@@ -66,6 +71,7 @@ def train(
     logs: Path,
     cache: Path,
     seed: int = 0,
+    *,
     checkpoint_s: float = 30.0,
     int8: bool = False,
     checkpoint_steps: int = 0,
@@ -73,38 +79,56 @@ def train(
     strategy: Kind = "one",
     device: Device = "auto",
 ) -> Outcome | None:
-    """Train a policy, or go on with a run that was stopped, or do nothing if `out` holds it already.
+    """Train a policy, or continue a run that was stopped, or do nothing if `out` holds its policy already.
 
-    pool: the Parquet pool; cache: where its compiled form lies; out: the artefact's folder; logs: the run's folder.
-    checkpoint_s: seconds between checkpoints; checkpoint_steps: steps between them too, if not 0. int8: export the
-    network with 8-bit weights too. evaluation: look at the policy from time to time; a run that is looked at is another
-    run than one that is not, though it trains the same weights. strategy, device: where to compute
-    (learner.strategy.connect). Returns None on workers but the chief, which has the policy and all that is written.
-    Raises SageccError for a bad pool, a corrupt checkpoint, a run that diverges, workers that do not agree.
+    Args:
+        config: The configuration.
+        pool: The pool's folder.
+        out: The artefact's folder.
+        logs: The run's folder.
+        cache: Folder of the compiled pools.
+        seed: Seed of the run.
+        checkpoint_s: Seconds between checkpoints.
+        int8: Also export the network with weights of 8 bits.
+        checkpoint_steps: Steps between checkpoints, in addition; 0 for by time alone.
+        evaluation: When and how to evaluate the policy; never by default. A run with evaluations is another run than
+            one without, though it trains the same weights.
+        strategy: Where to compute (learner.strategy.connect).
+        device: On what to compute (learner.strategy.connect).
+
+    Returns:
+        The result; None on every worker but the chief, which writes the policy and all else.
+
+    Raises:
+        SageccError: The pool or a checkpoint is damaged, the run diverges, or the workers' runs differ.
     """
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
     fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
     run_id = _run_id(fingerprint)
-    finished = _finished(out, fingerprint, int8) if _described(logs) in (None, run_id) else None
+    finished = _finished(out, fingerprint, int8) if _recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
         return _outcome(finished, out, logs, config)
 
-    # Only a run that trains needs TensorFlow, which takes seconds to load.
+    # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
     from sagecc.learner.loop import Saving, follow, run
     from sagecc.learner.strategy import connect
     from sagecc.policy.export import export
 
-    place = connect(strategy, device, seed)
-    place.part(config.batch)
-    done = place.agree(run_id, finished is not None)
+    distribution = connect(strategy, device, seed)
+    distribution.part(config.batch)
+    done = distribution.agree(run_id, finished is not None)
     if done and finished is not None:
         return _outcome(finished, out, logs, config)
     if done:
         return None
 
     sampler = WindowSampler(
-        *(compiled, scaling, config.batch, config.window, seed),
+        compiled,
+        scaling,
+        config.batch,
+        config.window,
+        seed,
         period=config.period_ticks,
         start_share=config.start_share,
     )
@@ -131,16 +155,26 @@ def train(
 
     candidates = Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None
     with sampler:
-        if place.index > 0:
-            follow(config, sampler, value_range, seed, place)
-            place.meet()
+        if distribution.index > 0:
+            follow(config, sampler, value_range, seed, distribution)
+            distribution.barrier()
             return None
         _claim(logs, run_id, config, seed, compiled)
         saving = Saving(checkpoint_s, checkpoint_steps)
-        result = run(config, sampler, value_range, seed, logs, run_id, place, saving, candidates)
+        result = run(
+            config,
+            sampler,
+            value_range,
+            seed,
+            logs=logs,
+            fingerprint=run_id,
+            strategy=distribution,
+            saving=saving,
+            candidates=candidates,
+        )
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
-    _write_table(_made(out) / CURVES, thinned(result.curve))
+    _write_table(_make_folder(out) / CURVES, thinned(result.curve))
     if evaluation:
         _write_table(out / SCORES, [{"step": step, **scores} for step, scores in result.scores.items()])
     with write_atomically(out / "metrics.json") as path:
@@ -148,36 +182,44 @@ def train(
     exported = export(sizes, result.weights, int8)
     provenance = {**provenance, "metrics": result.metrics, **kept}
     artefact.write(out, result.weights, sizes, selected, observations, provenance, exported=exported, control=control)
-    place.meet()
+    distribution.barrier()
     return Outcome(
-        out,
-        logs,
-        sizes.parameters,
-        result.steps,
-        result.seconds,
-        result.waiting,
-        result.metrics,
-        result.step,
-        result.evaluating_s,
-        result.scores,
+        artefact=out,
+        logs=logs,
+        parameters=sizes.parameters,
+        trained_steps=result.steps,
+        seconds=result.seconds,
+        waiting=result.waiting,
+        metrics=result.metrics,
+        step=result.step,
+        evaluating_s=result.evaluating_s,
+        scores=result.scores,
     )
 
 
 def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: Config) -> Outcome:
-    """Return what there is to say of a run that had ended before."""
-    step = finished.card.get("kept", {}).get("step", config.steps)
-    return Outcome(out, logs, finished.sizes.parameters, 0, 0.0, 0.0, finished.card.get("metrics", {}), step)
+    """Return the result of a run that had ended before this call."""
+    return Outcome(
+        artefact=out,
+        logs=logs,
+        parameters=finished.sizes.parameters,
+        trained_steps=0,
+        seconds=0.0,
+        waiting=0.0,
+        metrics=finished.card.get("metrics", {}),
+        step=finished.card.get("kept", {}).get("step", config.steps),
+    )
 
 
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
-    looks = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([asdict(config), seed, pool_identity, *looks], sort_keys=True)
+    evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
+    text = json.dumps([asdict(config), seed, pool_identity, *evaluations], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _run_id(fingerprint: str) -> str:
-    """Return a run's fingerprint together with its code's identity: what has both can be gone on with, bit for bit."""
+    """Return a digest of a run's fingerprint and its code's identity: a run with both can continue bit for bit."""
     return hashlib.sha256(f"{fingerprint} {code.identity('sagecc.learner.train')}".encode()).hexdigest()
 
 
@@ -198,47 +240,51 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
 
 
 def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
-    """Return the artefact in `out` if this very run has already written it whole."""
+    """Return the artefact in `out` if this very run has already written all of it."""
     try:
-        found = artefact.PolicyArtefact.load(out)
+        policy = artefact.PolicyArtefact.load(out)
     except SageccError:
         return None
-    wanted = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
-    whole = wanted <= found.intact_files() and (out / "metrics.json").exists()
-    whole = whole and all(isinstance(found.card.get(name, {}), dict) for name in ("metrics", "kept"))
-    return found if whole and found.card.get("fingerprint") == fingerprint else None
+    formats = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
+    whole = formats <= policy.intact_files() and (out / "metrics.json").exists()
+    whole = whole and all(isinstance(policy.card.get(name, {}), dict) for name in ("metrics", "kept"))
+    return policy if whole and policy.card.get("fingerprint") == fingerprint else None
 
 
-def _described(logs: Path) -> str | None:
-    """Return the run whose folder this is, if it is one's. Raises SageccError where that cannot be read."""
-    described = logs / "run.json"
+def _recorded_run_id(logs: Path) -> str | None:
+    """Return the id of the run whose folder this is; None if it is no run's.
+
+    Raises:
+        SageccError: Its run.json is damaged.
+    """
+    run_file = logs / "run.json"
     try:
-        return str(json.loads(described.read_text())["fingerprint"])
+        return str(json.loads(run_file.read_text())["fingerprint"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise SageccError(f"{described} is damaged ({error}): remove the folder {logs} and train again") from error
+        raise SageccError(f"{run_file} is damaged ({error}): remove the folder {logs} and train again") from error
 
 
 def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPool) -> None:
     """Make the run's folder; an older run of the same name moves aside into `earlier-<its id>/`."""
-    described = _made(logs) / "run.json"
-    for left in logs.glob(".tmp-*"):
-        left.unlink()
-    if found := _described(logs):
-        if found == run_id:
+    run_file = _make_folder(logs) / "run.json"
+    for leftover in logs.glob(".tmp-*"):
+        leftover.unlink()
+    if earlier_id := _recorded_run_id(logs):
+        if earlier_id == run_id:
             return
-        aside = _made(logs / f"earlier-{found[:12]}")
+        aside = _make_folder(logs / f"earlier-{earlier_id[:12]}")
         for path in list(logs.iterdir()):
-            if path != described and not path.name.startswith("earlier-"):
+            if path != run_file and not path.name.startswith("earlier-"):
                 shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
                 path.replace(aside / path.name)
-        described.replace(aside / described.name)
-    with write_atomically(described) as path:
+        run_file.replace(aside / run_file.name)
+    with write_atomically(run_file) as path:
         text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": asdict(config)}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder

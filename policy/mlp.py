@@ -20,6 +20,7 @@ class Mlp:
     """
 
     kind: ClassVar[str] = "mlp"
+    """Name of this kind of network in a card."""
 
     inputs: int
     """Number of observations F."""

@@ -17,6 +17,7 @@ class NetworkSizes:
     """Sage's kind of network (section 4.2 and Fig. 6 of the paper), with its sizes."""
 
     kind: ClassVar[str] = "sage"
+    """Name of this kind of network in a card."""
 
     inputs: int
     """Number of observations F."""

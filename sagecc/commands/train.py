@@ -155,7 +155,16 @@ def command(
         best = keep == "best"
         evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best, kernel, logs, jobs)
     outcome = train(
-        *(config, pool, out, logs, cache, seed, checkpoint_every, int8, checkpoint_steps or 0, evaluation),
+        config,
+        pool,
+        out,
+        logs,
+        cache,
+        seed,
+        checkpoint_s=checkpoint_every,
+        int8=int8,
+        checkpoint_steps=checkpoint_steps or 0,
+        evaluation=evaluation,
         strategy=strategy,
         device=device,
     )

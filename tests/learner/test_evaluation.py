@@ -120,7 +120,7 @@ class Hook:
 def scenario(pool: Path, folder: Path) -> None:
     """Train without and with an evaluation, the latter killed twice; print what the hook saw each time."""
     # Only this process may load it: TensorFlow must be set up before it is used.
-    from sagecc.learner.journal import Journal
+    from sagecc.learner.journal import TrainingJournal
 
     def one(name: str, evaluation: Evaluation | None = None) -> Any:
         logs, cache = folder / f"{name}-logs", folder / "cache"
@@ -139,16 +139,16 @@ def scenario(pool: Path, folder: Path) -> None:
             hook.seen.clear()
 
     killed()
-    add = Journal.add
+    add = TrainingJournal.add
 
-    def add_until_55(journal: Journal, step: int, values: Any, waited_s: float) -> None:
+    def add_until_55(journal: TrainingJournal, step: int, values: Any, waited_s: float) -> None:
         add(journal, step, values, waited_s)
         if step == 55:
             raise KeyboardInterrupt
 
-    Journal.add = add_until_55  # type: ignore[method-assign,assignment]
+    TrainingJournal.add = add_until_55  # type: ignore[method-assign,assignment]
     killed()
-    Journal.add = add  # type: ignore[method-assign]
+    TrainingJournal.add = add  # type: ignore[method-assign]
     outcome = one("looked", looked)
     seen.append(list(hook.seen))
     again = one("looked", looked)

@@ -12,7 +12,7 @@ import yaml
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import METRICS
-from sagecc.learner.journal import Journal
+from sagecc.learner.journal import TrainingJournal
 from tests.conftest import ROOT
 
 
@@ -26,12 +26,12 @@ class Steps:
         return {"steps": self.steps}
 
 
-def journal(folder: Path) -> tuple[Steps, Journal]:
+def journal(folder: Path) -> tuple[Steps, TrainingJournal]:
     steps = Steps()
-    return steps, Journal(steps, folder, "this run", every=2)  # type: ignore[arg-type]
+    return steps, TrainingJournal(steps, folder, "this run", every=2)  # type: ignore[arg-type]
 
 
-def train(steps: Steps, to: Journal, last: int) -> None:
+def train(steps: Steps, to: TrainingJournal, last: int) -> None:
     for step in range(int(steps.steps) + 1, last + 1):
         steps.steps.assign(step)
         to.add(step, np.full(len(METRICS), step), waited_s=0.0)

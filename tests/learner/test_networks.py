@@ -83,7 +83,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("change", VARIANTS)
 def test_policy_has_the_papers_layers_and_no_others(change: dict[str, Any]) -> None:
     config = replace(SMALL, **change)
-    policy = networks.Policy(69, config)
+    policy = networks.PolicyNetwork(69, config)
     shapes = {name: tuple(v.shape) for name, v in policy.weights().items()}
     assert shapes == config.sizes(69).shapes()
     assert len(policy.trainable_variables) == len(shapes)
@@ -93,7 +93,7 @@ def test_policy_has_the_papers_layers_and_no_others(change: dict[str, Any]) -> N
 @pytest.mark.parametrize("change", VARIANTS)
 def test_every_variant_is_the_same_policy_in_numpy(tmp_path: Path, change: dict[str, Any]) -> None:
     config = replace(SMALL, inputs=("rttvar", "dr", "srtt"), **change)
-    policy, sizes = networks.Policy(3, config), config.sizes(3)
+    policy, sizes = networks.PolicyNetwork(3, config), config.sizes(3)
     for i, variable in enumerate(policy.trainable_variables):
         variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.3))
     weights = {name: variable.numpy() for name, variable in policy.weights().items()}
@@ -132,14 +132,14 @@ def test_a_batch_holds_the_selected_inputs_in_their_order() -> None:
 
 
 def test_same_shaped_layers_start_different() -> None:
-    weights = networks.Policy(69, SMALL).weights()
+    weights = networks.PolicyNetwork(69, SMALL).weights()
     same = [weights[n].numpy() for n in ("fc.w", "residual0.linear0.w", "residual0.linear1.w", "residual1.linear0.w")]
     assert all(not np.allclose(a, b) for i, a in enumerate(same) for b in same[i + 1 :])
     assert not np.allclose(weights["head.logits.w"], weights["head.loc.w"])
 
 
 def test_unrolling_at_once_is_unrolling_in_pieces() -> None:
-    policy = networks.Policy(4, SMALL)
+    policy = networks.PolicyNetwork(4, SMALL)
     observation, state = normal(0, 6, 3, 4), tf.zeros([3, 10])
     whole, states = policy.unroll(observation, state)
     first, middle = policy.unroll(observation[:2], state)
@@ -150,7 +150,7 @@ def test_unrolling_at_once_is_unrolling_in_pieces() -> None:
 
 @pytest.mark.parametrize("action_scale", [0.0, 0.01])
 def test_the_critic_judges_the_taken_action_as_it_does_alternatives(action_scale: float) -> None:
-    critic = networks.Critic(4, replace(SMALL, action_scale=action_scale))
+    critic = networks.CriticNetwork(4, replace(SMALL, action_scale=action_scale))
     observation, action = normal(0, 6, 3, 4), normal(1, 6, 3)
     states = critic.states(observation, action, tf.zeros([3, 10]))
     before = tf.concat([tf.zeros([1, 3, 10]), states[:-1]], 0)

@@ -102,17 +102,17 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(who
 SIGNALLING = """
 import os, sys
 import sagecc.cli
-from sagecc.learner.journal import Journal
+from sagecc.learner.journal import TrainingJournal
 
 at, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-add = Journal.add
+add = TrainingJournal.add
 
 def add_and_signal(journal, step, *rest):
     if step == at:
         os.kill(os.getpid(), number)
     add(journal, step, *rest)
 
-Journal.add = add_and_signal
+TrainingJournal.add = add_and_signal
 sagecc.cli.main(sys.argv[1:])
 """
 """`sagecc` that gets a signal in the middle of a step."""

@@ -42,25 +42,25 @@ def write(folder: Path, policy: Any, exported: bool = False) -> Path:
     return folder
 
 
-def policy_of(configuration: config.Config) -> networks.Policy:
+def policy_of(configuration: config.Config) -> networks.PolicyNetwork:
     tf.random.set_seed(0)
-    policy = networks.Policy(69, configuration)
+    policy = networks.PolicyNetwork(69, configuration)
     for i, variable in enumerate(policy.weights().values()):
         variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.2))
     return policy
 
 
 @pytest.fixture(scope="module")
-def policy() -> networks.Policy:
+def policy() -> networks.PolicyNetwork:
     return policy_of(SMALL)
 
 
 @pytest.fixture
-def folder(policy: networks.Policy, tmp_path: Path) -> Path:
+def folder(policy: networks.PolicyNetwork, tmp_path: Path) -> Path:
     return write(tmp_path / "sage", policy)
 
 
-def test_numpy_and_tensorflow_agree(policy: networks.Policy, folder: Path) -> None:
+def test_numpy_and_tensorflow_agree(policy: networks.PolicyNetwork, folder: Path) -> None:
     loaded = PolicyArtefact.load(folder)
     observation = np.random.default_rng(1).lognormal(0, 2, (40, 3, 69)).astype(np.float32)
     mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, 20]))
@@ -97,7 +97,7 @@ def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
     assert all(error in (0, 1e-5) for of in exported.errors.values() for error in of.values())
 
 
-def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.Policy, tmp_path: Path) -> None:
+def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy)
     loaded = PolicyArtefact.load(folder)
     with pytest.raises(SageccError, match=r"has no policy\.int8\.tflite: write it with 'sagecc export .* --int8'"):
@@ -113,13 +113,13 @@ def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.Policy,
     assert 1e-5 < error < 3 * stated < 1
 
 
-def test_the_same_network_exports_the_same_bytes(policy: networks.Policy) -> None:
+def test_the_same_network_exports_the_same_bytes(policy: networks.PolicyNetwork) -> None:
     sizes, weights = SMALL.sizes(69), {name: v.numpy() for name, v in policy.weights().items()}
     assert export(sizes, weights, int8=True) == export(sizes, weights, int8=True)
 
 
 @pytest.mark.parametrize("name", ["policy.tflite", "policy.onnx"])
-def test_a_damaged_export_is_one_clear_line(policy: networks.Policy, tmp_path: Path, name: str) -> None:
+def test_a_damaged_export_is_one_clear_line(policy: networks.PolicyNetwork, tmp_path: Path, name: str) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     loaded, path = PolicyArtefact.load(folder), folder / name
     kind = "onnx" if name.endswith("onnx") else "litert"
@@ -135,7 +135,7 @@ def test_a_damaged_export_is_one_clear_line(policy: networks.Policy, tmp_path: P
         runtime.load(loaded, "torch")
 
 
-def test_the_same_policy_is_the_same_bytes(policy: networks.Policy, folder: Path, tmp_path: Path) -> None:
+def test_the_same_policy_is_the_same_bytes(policy: networks.PolicyNetwork, folder: Path, tmp_path: Path) -> None:
     again = write(tmp_path / "again", policy)
     assert {p.name for p in again.iterdir()} == {"card.json", "policy.safetensors"}
     for path in again.iterdir():
@@ -154,7 +154,7 @@ def test_the_card_says_what_a_runtime_needs(folder: Path) -> None:
     assert loaded.card == card
 
 
-def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path) -> None:
+def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
     """Orca's, say: other observations, 4**a on top of Cubic every 20 ms."""
     weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
     control = Control(4.0, (-1.0, 1.0), (4, 10_000), 20.0, "cubic")
@@ -169,7 +169,7 @@ def test_another_policys_card_comes_back(policy: networks.Policy, tmp_path: Path
         Control(spread=True, hundredths=True)
 
 
-def test_running_a_policy_needs_no_tensorflow(policy: networks.Policy, tmp_path: Path) -> None:
+def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     code = (
         "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.policy import runtime; "
