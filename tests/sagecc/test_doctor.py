@@ -72,6 +72,12 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return function
 
 
+@pytest.fixture(autouse=True)
+def width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's own, whatever terminal the tests, or a worker of theirs, are told of."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+
 @pytest.fixture
 def fake_kernel(tmp_path: Path) -> Path:
     """A file with the identities of a kernel that was built from the present source."""
