@@ -20,7 +20,7 @@ def test_missing_tools_are_listed_as_packages(tmp_path: Path, monkeypatch: pytes
 
 def test_no_source_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "PACKAGE", "linux-source-0.0")
-    with pytest.raises(SageccError, match=r"apt has no linux-source-0\.0: run 'apt-get update'"):
+    with pytest.raises(SageccError, match=r"linux-source-0\.0.*'apt-get update'"):
         ensure_kernel(tmp_path / "linux", tmp_path / "build", 1)
 
 
@@ -28,7 +28,7 @@ def test_a_damaged_download_is_removed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(build, "PACKAGE", "linux-source-0.0")
     package = tmp_path / "linux-source-0.0_1_all.deb"
     package.write_bytes(b"!<arch>\ntruncated")
-    with pytest.raises(SageccError, match="the download was damaged and is removed"):
+    with pytest.raises(SageccError, match=r"damaged.*removed"):
         ensure_kernel(tmp_path / "linux", tmp_path, 1)
     assert not package.exists()
 

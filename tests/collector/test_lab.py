@@ -255,7 +255,7 @@ def test_a_hung_guest_is_ended_and_named(kernel: Path) -> None:
             os.kill(pid, signal.SIGSTOP)
         return 10, 0
 
-    with pytest.raises(SageccError, match=r"policy:stuck\.0: the guest said nothing for 1 s and was ended"):
+    with pytest.raises(SageccError, match=r"policy:stuck\.0: .*1 s"):
         run_guest(kernel, spec, per_flow(stop), watchdog_s=1)
     time.sleep(0.5)
     assert seen
@@ -292,14 +292,14 @@ def test_a_file_that_is_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     fake = tmp_path / "linux"
     fake.write_text("#!/bin/sh\necho 'Kernel panic: no good' >&2\nexit 1\n")
     fake.chmod(0o755)
-    with pytest.raises(SageccError, match="died in mid-episode: 'Kernel panic: no good'; the whole console is in "):
+    with pytest.raises(SageccError, match=r"'Kernel panic: no good'.*console is in "):
         run_guest(fake, episode_spec(network(), "cubic", 0))
 
 
 def test_a_file_that_cannot_be_run(tmp_path: Path) -> None:
     fake = tmp_path / "linux"
     fake.write_text("no program")
-    with pytest.raises(SageccError, match=r"linux cannot be run \(Permission denied\): 'sagecc doctor' says what"):
+    with pytest.raises(SageccError, match=r"linux .*Permission denied.*'sagecc doctor'"):
         run_guest(fake, episode_spec(network(), "cubic", 0))
 
 
@@ -313,5 +313,5 @@ def test_specification_of_another_version(kernel: Path) -> None:
     head = np.frombuffer(spec.wire[: wire.SPEC.itemsize], wire.SPEC).copy()
     head["version"] = 99
     other = type(spec)(spec.name, head.tobytes() + spec.wire[wire.SPEC.itemsize :], 0, spec.memory_mb, ())
-    with pytest.raises(SageccError, match=f"the specification has version 99, this guest speaks {wire.VERSION}"):
+    with pytest.raises(SageccError, match=f"version 99.*{wire.VERSION}"):
         run_guest(kernel, other)

@@ -224,14 +224,14 @@ def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
         CongestionEnv(ALONE, latency_ms=-1)
     with pytest.raises(SageccError, match="latency_ms must be a number"):
         CongestionEnv(ALONE, latency_ms=float("nan"))
-    with pytest.raises(SageccError, match="max_episode_steps must be a whole number from 1 on, not 0"):
+    with pytest.raises(SageccError, match=r"max_episode_steps.* 1 .*0"):
         CongestionEnv(ALONE, max_episode_steps=0)
     with pytest.raises(SageccError, match="num_envs must be a whole number"):
         CongestionVectorEnv(0)
     env = CongestionEnv(ALONE)
     with pytest.raises(SageccError, match="no episode runs: call reset"):
         env.step(HOLD)
-    with pytest.raises(SageccError, match=r"seed 9223372036854775808: it must be 0 to 2\^63 - 1"):
+    with pytest.raises(SageccError, match=r"9223372036854775808.*2\^63 - 1"):
         env.reset(seed=2**63)
     with pytest.raises(SageccError, match="reset has no option 'enviroment'"):
         env.reset(options={"enviroment": "small"})
@@ -359,7 +359,7 @@ def test_a_vector_refuses_bad_input() -> None:
     with pytest.raises(SageccError, match="no episode runs: call reset"):
         envs.step(np.zeros((2, 1)))
     envs.reset(seed=0)
-    with pytest.raises(SageccError, match=r"actions must be of shape \(2, 1\), not \(2,\)"):
+    with pytest.raises(SageccError, match=r"actions.*\(2, 1\).*\(2,\)"):
         envs.step(np.zeros(2))
     with pytest.raises(SageccError, match="actions must be finite"):
         envs.step(np.array([[0.0], [np.nan]]))
@@ -474,11 +474,11 @@ def test_each_agent_has_its_own_flows_window_and_reward() -> None:
 
 def test_a_parallel_environment_refuses_bad_input() -> None:
     two = shared((0, 2), (0, 2))
-    with pytest.raises(SageccError, match=r"has flows 0 to 1, not \[0, 5\]"):
+    with pytest.raises(SageccError, match=r"0 to 1.*\[0, 5\]"):
         CongestionParallelEnv(two, flows=[0, 5])
     with pytest.raises(SageccError, match="flows: there is no agent"):
         CongestionParallelEnv(two, flows=[])
-    with pytest.raises(SageccError, match="has 1 flows where another has 2: the agents must be the same"):
+    with pytest.raises(SageccError, match=r"1 flows.*2"):
         CongestionParallelEnv([two, ALONE])
     env = CongestionParallelEnv(two)
     with pytest.raises(SageccError, match="no episode runs: call reset"):

@@ -116,7 +116,7 @@ def test_a_pool_is_compiled_once_wherever_it_lies(make_pool: PoolMaker, tmp_path
 
 
 def test_no_pool_and_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(SageccError, match=r"no pool at .*make it with 'sagecc pool'"):
+    with pytest.raises(SageccError, match=r"no pool.*'sagecc pool'"):
         compile_pool(tmp_path, tmp_path / "cache")
     write_part(tmp_path / "set=I" / "scheme=reno" / "part-000.parquet", [episode("e", 5, 0).slice(0, 0)])
     with pytest.raises(SageccError, match="hold no rows"):
@@ -169,7 +169,7 @@ def test_damage_inside_a_file_is_named_and_leaves_nothing(make_pool: PoolMaker, 
 def test_a_file_without_a_column(make_pool: PoolMaker, tmp_path: Path) -> None:
     pool = make_pool()
     write_part(pool / "set=I" / "scheme=vegas" / "part-000.parquet", [episode("e", 9, 0).drop_columns(["dr_max"])])
-    with pytest.raises(SageccError, match="has no column 'dr_max': not a sagecc pool"):
+    with pytest.raises(SageccError, match="'dr_max'"):
         compile_pool(pool, tmp_path / "cache")
 
 
@@ -213,7 +213,7 @@ def test_a_damaged_cache_says_what_to_remove(make_pool: PoolMaker, tmp_path: Pat
     compile_pool(pool, tmp_path / "cache")
     (rows,) = (tmp_path / "cache").glob("*/rows.f32")
     rows.write_bytes(rows.read_bytes()[:-284])
-    with pytest.raises(SageccError, match=r"is damaged \(it does not fit its pool\): remove it"):
+    with pytest.raises(SageccError, match=r"damaged.*remove"):
         compile_pool(pool, tmp_path / "cache")
 
 
@@ -222,7 +222,7 @@ def test_a_damaged_index_says_what_to_remove(make_pool: PoolMaker, tmp_path: Pat
     pool = make_pool()
     path = compile_pool(pool, tmp_path / "cache").folder / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(SageccError, match=r"is damaged \(.*\): remove it, it is made again") as caught:
+    with pytest.raises(SageccError, match=r"damaged .*remove") as caught:
         compile_pool(pool, tmp_path / "cache")
     assert "\n" not in str(caught.value)
 
@@ -239,7 +239,7 @@ def test_a_pool_that_changes_meanwhile_is_not_kept(
         write_part(victim, [episode("other", 50, 1)])
 
     monkeypatch.setattr(module._Episodes, "write", replaced)
-    with pytest.raises(SageccError, match="changed while it was compiled: start again"):
+    with pytest.raises(SageccError, match="changed"):
         compile_pool(pool, tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
@@ -249,7 +249,7 @@ def test_a_full_disk_is_said_before_it_is_full(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100_000))
-    with pytest.raises(SageccError, match=r"has 0\.0 GB left, the compiled pool takes 0\.0 GB: make room or"):
+    with pytest.raises(SageccError, match=r"0\.0 GB left.*0\.0 GB"):
         compile_pool(make_pool(), tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 

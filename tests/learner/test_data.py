@@ -84,7 +84,7 @@ def test_a_period_is_its_first_rows_observation_its_actions_product_and_its_rewa
     np.testing.assert_array_equal(observation[:, :, 1], first + 5 * np.arange(8)[:, None])
     np.testing.assert_array_equal(action, np.broadcast_to(np.where(episode == 0, -2.0, 1.25), (8, 50)))
     np.testing.assert_allclose(reward, compiled.starts[episode] + observation[:, :, 1] + 2)
-    with pytest.raises(SageccError, match="window of 355 rows is longer than every episode"):
+    with pytest.raises(SageccError, match="355 rows"):
         WindowSampler(compiled, AS_IS, 50, 71, seed=0, period=5)
 
 
@@ -146,7 +146,7 @@ def test_rows_lost_while_training_are_an_error(make_pool: PoolMaker, tmp_path: P
 
 def test_a_window_longer_than_every_episode(make_pool: PoolMaker, tmp_path: Path) -> None:
     compiled = compile_pool(make_pool(), tmp_path / "cache")
-    with pytest.raises(SageccError, match=r"window of 351 rows is longer than every episode .*longest has 350"):
+    with pytest.raises(SageccError, match=r"351 rows.*350"):
         WindowSampler(compiled, AS_IS, 8, 351, seed=0)
     with pytest.raises(SageccError, match=r"longest has 120"):
         WindowSampler(compile_pool(make_pool((120,), name="other"), tmp_path / "cache"), AS_IS, 8, 121, seed=0)

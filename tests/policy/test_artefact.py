@@ -100,7 +100,7 @@ def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
 def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy)
     loaded = PolicyArtefact.load(folder)
-    with pytest.raises(SageccError, match=r"has no policy\.int8\.tflite: write it with 'sagecc export .* --int8'"):
+    with pytest.raises(SageccError, match=r"policy\.int8\.tflite.*'sagecc export .* --int8'"):
         runtime.load(loaded, "litert-int8")
     artefact.add_exports(loaded, export(loaded.sizes, loaded.weights, int8=True))
     loaded = PolicyArtefact.load(folder)
@@ -222,13 +222,13 @@ def _flip(folder: Path) -> None:
         (lambda f: (f / "policy.safetensors").unlink(), r"policy\.safetensors is missing"),
         (lambda f: (f / "card.json").write_text("{"), r"card\.json is not a policy's card"),
         (lambda f: (f / "card.json").write_text("[]"), r"card\.json is not a policy's card"),
-        (_edit_card(lambda c: c.update(format_version="1.0")), r"format version 1\.0, this program reads 2\."),
+        (_edit_card(lambda c: c.update(format_version="1.0")), r"1\.0.*2\."),
         (_edit_card(lambda c: c.pop("network")), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(depth=3)), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(gru="big")), r"card\.json is incomplete"),
         (_edit_card(lambda c: c["network"].update(gru=21)), r"weight 'gru\.w_i' is float32 \(24, 60\), the card asks"),
         (_edit_card(lambda c: c["inputs"]["observations"].pop()), "differ in number"),
-        (_edit_card(lambda c: c["network"].update(kind="transformer")), "network of kind 'transformer' is not known"),
+        (_edit_card(lambda c: c["network"].update(kind="transformer")), "'transformer'"),
         (_edit_card(lambda c: c["files"].pop("policy.safetensors")), r"card\.json is incomplete"),
         (_edit_card(lambda c: c.update(underlying_scheme=None)), "underlying_scheme is no name"),
         (_edit_card(lambda c: c.update(period_ms=0)), "no action has base"),
@@ -237,7 +237,7 @@ def _flip(folder: Path) -> None:
         (_edit_card(lambda c: c["inputs"]["scale"].__setitem__(0, 0.0)), "not a usable number"),
         (_edit_card(lambda c: c["inputs"].update(transform="sqrt")), "not known here"),
         (_edit_card(lambda c: c["action"].update(map="cwnd += a")), "not known here"),
-        (_edit_card(lambda c: c["action"].update(slow_start=9)), "no slow start multiplies a window by 9"),
+        (_edit_card(lambda c: c["action"].update(slow_start=9)), "slow start.*9"),
         (_edit_card(lambda c: c["action"].update(slow_start="fast")), "must be numbers"),
         (
             _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": 8, "slope": 0.2})),
@@ -245,10 +245,10 @@ def _flip(folder: Path) -> None:
         ),
         (
             _edit_card(lambda c: c.update(network={"kind": "mlp", "inputs": 69, "hidden": [0], "slope": 0.2})),
-            r"no network has the sizes \(69, 0\)",
+            r"sizes \(69, 0\)",
         ),
         (_rewrite(lambda t: t.pop("fc.w")), r"lacks weight 'fc\.w'"),
-        (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"weight 'fc\.b' holds values that are not finite"),
+        (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"'fc\.b'.*finite"),
         (_rewrite(lambda t: t.update({"fc.b": t["fc.b"].astype(np.float64)})), r"weight 'fc\.b' is float64"),
         (_flip, "SHA-256 differs"),
         (_cut(0.0), r"policy\.safetensors is truncated or corrupt"),

@@ -154,10 +154,10 @@ BETA = "actor/batch_normalization_1/beta"
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (without(synthetic_values(), BETA), f"has no variable '{BETA}': it is no checkpoint of Orca's actor"),
-        (synthetic_values() | {BETA: np.zeros(9, np.float32)}, r"has the shape \(9,\), Orca's actor 256"),
+        (without(synthetic_values(), BETA), f"has no variable '{BETA}'.*no checkpoint"),
+        (synthetic_values() | {BETA: np.zeros(9, np.float32)}, r"\(9,\).*256"),
         (synthetic_values() | {"actor/fc2/kernel": np.zeros((3, 9), np.float32)}, r"shape \(3, 9\), .* 256 x any"),
-        (synthetic_values() | {BETA: np.full(256, np.nan, np.float32)}, "beta' holds values that are not finite"),
+        (synthetic_values() | {BETA: np.full(256, np.nan, np.float32)}, "beta'.*finite"),
         (synthetic_values(inputs=42), "observes 42 numbers, Orca's has 70"),
     ],
 )

@@ -303,12 +303,12 @@ def test_counts_are_held_against_the_grid(tmp_path: Path) -> None:
 
 
 def test_no_pool_and_another_major_version_cannot_be_checked(pool: Path, tmp_path: Path) -> None:
-    with pytest.raises(SageccError, match=r"no pool at .*: make it with 'sagecc pool'"):
+    with pytest.raises(SageccError, match=r"no pool.*'sagecc pool'"):
         check(tmp_path / "elsewhere")
     (pool / MANIFEST).unlink()
     with (
         edited_metadata(pool / "episodes.parquet", {VERSION_KEY: b"2.0"}),
-        pytest.raises(SageccError, match=r"episodes.parquet has pool version 2\.0, this program reads 1\."),
+        pytest.raises(SageccError, match=r"episodes.parquet.*2\.0.*1\."),
     ):
         check(pool)
 

@@ -339,13 +339,13 @@ def test_damaged_and_foreign_files_are_named(raw: Path, tmp_path: Path) -> None:
 
     part.write_bytes(whole)
     (raw / "set=I" / "scheme=cubic" / "episodes.parquet").unlink()
-    with pytest.raises(SageccError, match=r"no episodes.parquet: its collection is not finished"):
+    with pytest.raises(SageccError, match=r"episodes.parquet.*not finished"):
         build(raw, out)
 
 
 def test_raw_of_another_version_or_kernel_is_refused(tmp_path: Path) -> None:
     write_partition(tmp_path / "raw", "I", "cubic", meta=META | {b"sagecc.raw_version": b"2.0"})
-    with pytest.raises(SageccError, match=r"raw version 2.0, this program reads 1"):
+    with pytest.raises(SageccError, match=r"2.0.*1"):
         build(tmp_path / "raw", tmp_path / "pool")
     write_partition(tmp_path / "mixed", "I", "cubic")
     part = tmp_path / "mixed" / "set=I" / "scheme=cubic" / "part-001.parquet"

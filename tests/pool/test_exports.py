@@ -262,9 +262,9 @@ def test_no_more_is_read_than_the_episode_needs(pool: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        (Choice(sets=("III",)), "the pool has no set 'III': it has I, II"),
-        (Choice(schemes=("cubik",)), "the pool has no scheme 'cubik': it has cubic, policy:models/mine, vegas"),
-        (Choice(("II",), ("cubic",)), "has no episode of the chosen schemes in the chosen sets"),
+        (Choice(sets=("III",)), "'III'.*I, II"),
+        (Choice(schemes=("cubik",)), "'cubik'.*cubic, policy:models/mine, vegas"),
+        (Choice(("II",), ("cubic",)), "no episode"),
     ],
 )
 def test_what_is_not_there_is_refused(pool: Path, tmp_path: Path, choice: Choice, reason: str) -> None:
@@ -313,7 +313,7 @@ def test_nothing_is_overwritten(pool: Path, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_first(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(SageccError, match=r"needs 0.0 GB and its disk has 0.0 GB free"):
+    with pytest.raises(SageccError, match=r"0.0 GB.*0.0 GB free"):
         export(tmp_path / "out", "rlds", pool, progress=False)
     assert not list(tmp_path.iterdir())
 

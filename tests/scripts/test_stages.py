@@ -101,7 +101,7 @@ def test_bytes_that_are_known_to_be_the_same_can_be_accepted(project: Project) -
     assert project.changed() == {"pool", "league", "distance", "similarity", "tsne", "report"}
     assert project.changed("datasets/full/dvc.yaml") == {"pool"}
     project.dvc("commit", "--force")
-    with pytest.raises(SageccError, match="no stage 'colect': the stages are kernel, collect"):
+    with pytest.raises(SageccError, match=r"'colect'.*kernel, collect"):
         code.accept(project.folder, "colect")
 
 

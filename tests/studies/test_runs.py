@@ -51,7 +51,7 @@ def test_chosen_runs(tmp_path: Path) -> None:
     found = plan(tmp_path)
     assert [run.name for run in found.chosen(())] == ["plain", "wide", "top", "kept"]
     assert [run.name for run in found.chosen(("top",))] == ["top"]
-    with pytest.raises(SageccError, match="no run 'tall': the runs are plain, wide, top, kept"):
+    with pytest.raises(SageccError, match=r"'tall'.*plain, wide, top, kept"):
         found.chosen(("tall",))
 
 
@@ -74,7 +74,7 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
 
 def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs.yaml").write_bytes(PLAN.encode() + b"\xff")
-    with pytest.raises(SageccError, match=r"runs\.yaml: cannot be read: 'utf-8' codec"):
+    with pytest.raises(SageccError, match=r"runs\.yaml: cannot be read"):
         read_plan(tmp_path / "runs.yaml")
 
 
@@ -82,20 +82,20 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     ("old", "new", "text"),
     [
         ("base: tiny", "base: huge", "run 'plain': no training configuration 'huge'"),
-        ("base: tiny", "bass: tiny", "unknown field 'bass'; known are base, pool, leagues, runs"),
+        ("base: tiny", "bass: tiny", "'bass'.*base, pool, leagues, runs"),
         ("base: tiny\n", "", "'base' is missing or empty"),
         ("heldout: raw", "large: raw", "unknown profile 'large'"),
         ("heldout: raw", "heldout: [raw]", "leagues: 'heldout' needs the folder"),
         ("width: 48", "widht: 48", "run 'wide': .*unknown field widht"),
-        ("seed: 3", "seed: -3", "run 'wide': seed must be from 0"),
-        ("seed: 3", "seed: yes", "run 'wide': 'seed' must be of type int, not True"),
+        ("seed: 3", "seed: -3", "'wide'.*seed.* 0"),
+        ("seed: 3", "seed: yes", "'wide'.*'seed'.*int.*True"),
         ("seed: 3", "sead: 3", "run 'wide': unknown field 'sead'"),
         ("  plain:", "  Plain Run:", "a run's name has small letters"),
         ("runs:", "runs: [", "no YAML"),
-        ("league: smoke", "league: small", "run 'kept': keep_best: 'small' is none of the leagues"),
+        ("league: smoke", "league: small", "'kept'.*keep_best: 'small'"),
         ("every: 10", "each: 10", "run 'kept': keep_best: unknown field 'each'"),
-        (", every: 10", "", "run 'kept': keep_best: 'every' is missing or zero"),
-        ("every: 10", "every: -1", "run 'kept': keep_best: every -1 steps is never"),
+        (", every: 10", "", "'kept'.*keep_best: 'every'"),
+        ("every: 10", "every: -1", "'kept'.*keep_best: .*-1"),
     ],
 )
 def test_bad_plans_are_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:
