@@ -26,8 +26,8 @@ def requires_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        words = " ".join(str(error).split())
-        raise SageccError(f"this needs another library ({words}): {how_to_install(extra)}") from error
+        message = " ".join(str(error).split())
+        raise SageccError(f"this needs another library ({message}): {how_to_install(extra)}") from error
 
 
 def how_to_install(extra: str) -> str:

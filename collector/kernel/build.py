@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the virtual-time kernel: Linux 6.12 in user mode, our modules, and the guest's init inside, as one file."""
+"""Build the virtual-time kernel: Linux 6.12 in user mode with our modules and the guest's init, as one file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
 STAMP = "kernel.json"
-"""What a kernel was built from, beside its build; `make wheel` takes it along."""
+"""File in the build folder that states what the kernel was built from; `make wheel` ships it."""
 TOOLS = {
     "gcc": "gcc",
     "make": "make",
@@ -35,19 +35,19 @@ TOOLS = {
     "patch": "patch",
     "tar": "tar",
 }
-FETCHING = {"dpkg-deb": "dpkg", "apt-get": "apt"}
-"""What it takes to have the source from apt, where it does not come with sagecc."""
+DOWNLOAD_TOOLS = {"dpkg-deb": "dpkg", "apt-get": "apt"}
+"""Package by tool that is needed to get the source from apt, where it is not shipped with sagecc."""
 
 HERE = Path(__file__).parent
 GUEST = HERE.parent / "guest"
 INIT = "drivers/sagecc/init"
 INITRAMFS = "drivers/sagecc/initramfs.list"
-"""Relative to the tree: UML embeds its configuration, and no folder of this machine may be in there."""
+"""Paths relative to the source tree: UML embeds its configuration, which may not name a folder of this machine."""
 STEPS = 1225
-"""About as many lines as the build prints: only the progress bar's length hangs on it."""
+"""Approximate number of lines that the build prints, for the progress bar."""
 
-ABSENT = ("RUSTC=false", "BINDGEN=false", "PAHOLE=false")
-"""Kconfig asks for these tools' versions, and UML embeds the answers: let them be missing everywhere."""
+ABSENT_TOOLS = ("RUSTC=false", "BINDGEN=false", "PAHOLE=false")
+"""Make variables that hide tools: Kconfig records their versions, which UML would embed."""
 
 REPRODUCIBLE = {
     "KBUILD_BUILD_TIMESTAMP": "2024-11-17 00:00:00 UTC",
@@ -61,19 +61,33 @@ REPRODUCIBLE = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel: its file, SHA-256, and the Debian versions of its source and of the C library inside."""
+    """A built kernel."""
 
     path: Path
+    """The kernel's file."""
+
     sha256: str
+    """SHA-256 of the file, in hex."""
+
     source: str
+    """Debian version of its source."""
+
     libc: str
+    """Debian version of the C library that is linked into the guest's init."""
 
 
 def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
-    """Return the kernel at `output`, built anew only if it is missing, changed or out of date.
+    """Return the kernel at `output`, built only if it is missing, changed or out of date.
 
-    Its schemes' identities are beside it (collector.kernel.identity).
-    Raises SageccError when a tool is missing, the source cannot be had, or the build fails.
+    The identities of its schemes are written beside it (collector.kernel.identity).
+
+    Args:
+        output: path of the kernel.
+        build_dir: folder for the build.
+        jobs: number of parallel jobs of make.
+
+    Raises:
+        SageccError: a tool is missing, the source is not available, or the build fails.
     """
     kernel = _up_to_date(output, build_dir) or _build(output, build_dir, jobs)
     write_identities(output)
@@ -81,50 +95,54 @@ def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
 
 
 def shipped_kernel() -> Kernel:
-    """Return the kernel that came with an installation; raises SageccError where it is not what was shipped."""
-    known = json.loads((shipped.FOLDER / STAMP).read_text())
+    """Return the kernel that is shipped with an installation.
+
+    Raises:
+        SageccError: the file is missing, or is not the one that was shipped.
+    """
+    stamp = json.loads((shipped.FOLDER / STAMP).read_text())
     check_kernel(shipped.KERNEL)
-    found = sha256_file(shipped.KERNEL)
-    if found != known["sha256"]:
+    sha256 = sha256_file(shipped.KERNEL)
+    if sha256 != stamp["sha256"]:
         raise SageccError(
-            f"{shipped.KERNEL} is not the kernel that came with sagecc (its SHA-256 is {found}, not {known['sha256']}):"
-            " install sagecc anew"
+            f"{shipped.KERNEL} is not the kernel that came with sagecc (its SHA-256 is {sha256},"
+            f" not {stamp['sha256']}): install sagecc anew"
         )
-    return Kernel(shipped.KERNEL, found, known["source"], known["libc"])
+    return Kernel(shipped.KERNEL, sha256, stamp["source"], stamp["libc"])
 
 
 def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
-    stamp = build_dir / STAMP
-    if output.exists() and stamp.exists():
-        known = json.loads(stamp.read_text())
-        if known["identity"] == _identity() and known["sha256"] == sha256_file(output):
-            return Kernel(output, known["sha256"], known["source"], known["libc"])
+    path = build_dir / STAMP
+    if output.exists() and path.exists():
+        stamp = json.loads(path.read_text())
+        if stamp["identity"] == _identity() and stamp["sha256"] == sha256_file(output):
+            return Kernel(output, stamp["sha256"], stamp["source"], stamp["libc"])
     return None
 
 
 def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
-    stamp, identity = build_dir / STAMP, _identity()
+    path, identity = build_dir / STAMP, _identity()
     _check_tools()
     build_dir.mkdir(parents=True, exist_ok=True)
     archive, version = source_archive(build_dir)
     tree = _tree(build_dir, archive, version)
-    _add_ours(tree, build_dir)
+    _add_our_files(tree, build_dir)
     _configure(tree, build_dir)
     _make(tree, build_dir, jobs)
     output.parent.mkdir(parents=True, exist_ok=True)
     forget_identities(output)
-    with write_atomically(output) as beside:
-        _run(["strip", "-o", str(beside), str(tree / "linux")], build_dir)
-        beside.chmod(0o755)
+    with write_atomically(output) as file:
+        _run(["strip", "-o", str(file), str(tree / "linux")], build_dir)
+        file.chmod(0o755)
     kernel = Kernel(output, sha256_file(output), version, _version("libc6-dev", build_dir))
-    known = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
-    with write_atomically(stamp) as beside:
-        beside.write_text(json.dumps(known, indent=1))
+    stamp = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
+    with write_atomically(path) as file:
+        file.write_text(json.dumps(stamp, indent=1))
     return kernel
 
 
 def _inputs() -> Iterator[tuple[str, bytes]]:
-    """Everything of ours that decides the kernel's bytes, as (name, content)."""
+    """Yield name and content of all our files that determine the kernel's bytes."""
     files = [HERE / "config", HERE / "build.py", *sorted(HERE.glob("patches/*.patch"))]
     files += [*sorted(HERE.glob("modules/*")), *sorted(GUEST.glob("*"))]
     for file in files:
@@ -147,47 +165,51 @@ def _check_tools() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return the Debian packages of which a build of the kernel lacks programs here."""
-    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **FETCHING}
+    """Return the Debian packages that a build of the kernel needs and that are missing here."""
+    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **DOWNLOAD_TOOLS}
     return sorted(package for tool, package in needed.items() if shutil.which(tool) is None)
 
 
 def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run one tool; its output goes to the log, its failure becomes one line that names the log."""
-    done = subprocess.run(
+    """Run one tool and return its output, which the log keeps; a failure is a SageccError that names the log."""
+    completed = subprocess.run(
         command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     log = build_dir / "build.log"
     with log.open("a") as file:
-        file.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        file.write(f"$ {' '.join(command)}\n{completed.stdout}{completed.stderr}")
+    if completed.returncode:
+        last = (completed.stderr.strip() or completed.stdout.strip() or "no output").splitlines()[-1]
         raise SageccError(f"kernel: {command[0]} failed: {last} (all of it: {log})")
-    return done.stdout
+    return completed.stdout
 
 
 def _version(package: str, build_dir: Path) -> str:
-    """Return the version of an installed Debian package; elsewhere nobody knows one."""
+    """Return the version of an installed Debian package, or `unknown` without dpkg."""
     if shutil.which("dpkg-query") is None:
         return "unknown"
     return _run(["dpkg-query", "-W", "-f", "${Version}", package], build_dir)
 
 
 def source_archive(build_dir: Path) -> tuple[Path, str]:
-    """Return the source archive and its Debian version: what came with sagecc, what apt installed, or downloads now."""
+    """Return the source archive and its Debian version: the shipped one, the installed one, or a download from apt.
+
+    Raises:
+        SageccError: apt does not have the package, or the download is damaged.
+    """
     if shipped.SOURCE.exists():
         return shipped.SOURCE, shipped_kernel().source
     installed = Path(f"/usr/src/{PACKAGE}.tar.xz")
     if installed.exists():
         return installed, _version(PACKAGE, build_dir)
-    found = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
-    if not found:
+    packages = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
+    if not packages:
         try:
             _run(["apt-get", "download", PACKAGE], build_dir, cwd=build_dir)
         except SageccError as error:
             raise SageccError(f"apt has no {PACKAGE}: run 'apt-get update' as root first ({error})") from None
-        found = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
-    package = found[-1]
+        packages = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
+    package = packages[-1]
     archive = build_dir / "source" / "usr" / "src" / f"{PACKAGE}.tar.xz"
     if not archive.exists():
         partial = build_dir / "source.partial"
@@ -203,7 +225,7 @@ def source_archive(build_dir: Path) -> tuple[Path, str]:
 
 
 def _tree(build_dir: Path, archive: Path, version: str) -> Path:
-    """Return the patched source tree, unpacked once for each source version and set of patches."""
+    """Return the patched source tree, unpacked once per source version and set of patches."""
     patches = sorted(HERE.glob("patches/*.patch"))
     digest = hashlib.sha256(version.encode() + b"".join(p.read_bytes() for p in patches)).hexdigest()[:12]
     tree = build_dir / f"linux-{digest}"
@@ -211,8 +233,8 @@ def _tree(build_dir: Path, archive: Path, version: str) -> Path:
         partial = build_dir / "linux.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        for old in build_dir.glob("linux-????????????"):
-            shutil.rmtree(old)
+        for old_tree in build_dir.glob("linux-????????????"):
+            shutil.rmtree(old_tree)
         _run(["tar", "xf", str(archive), "--strip-components=1", "-C", str(partial)], build_dir)
         for file in patches:
             _run(["patch", "-p1", "--fuzz=0", "-i", str(file.resolve())], build_dir, cwd=partial)
@@ -220,48 +242,51 @@ def _tree(build_dir: Path, archive: Path, version: str) -> Path:
     return tree
 
 
-def _put(path: Path, content: bytes) -> None:
-    """Write only what changed, so that make builds only that anew."""
+def _write_if_changed(path: Path, content: bytes) -> None:
+    """Write a file unless it has this content already, so that make rebuilds only what changed."""
     if not path.exists() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 
-def _add_ours(tree: Path, build_dir: Path) -> None:
+def _add_our_files(tree: Path, build_dir: Path) -> None:
+    """Put our modules and the guest's init into the source tree."""
     target = tree / "drivers" / "sagecc"
     for file in HERE.glob("modules/*"):
         if file.is_file():
-            _put(target / file.name, file.read_bytes())
-    _put(target / "wire.h", c_header().encode())
+            _write_if_changed(target / file.name, file.read_bytes())
+    _write_if_changed(target / "wire.h", c_header().encode())
     flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", f"-ffile-prefix-map={GUEST}=guest"]
-    fresh = build_dir / "init"
-    _run(["gcc", *flags, f"-I{target}", "-o", str(fresh), str(GUEST / "init.c")], build_dir)
-    _run(["strip", str(fresh)], build_dir)
-    _put(tree / INIT, fresh.read_bytes())
-    _put(tree / INITRAMFS, ((GUEST / "initramfs.list").read_text() + f"file /init {INIT} 755 0 0\n").encode())
+    init = build_dir / "init"
+    _run(["gcc", *flags, f"-I{target}", "-o", str(init), str(GUEST / "init.c")], build_dir)
+    _run(["strip", str(init)], build_dir)
+    _write_if_changed(tree / INIT, init.read_bytes())
+    _write_if_changed(
+        tree / INITRAMFS, ((GUEST / "initramfs.list").read_text() + f"file /init {INIT} 755 0 0\n").encode()
+    )
 
 
 def _configure(tree: Path, build_dir: Path) -> None:
-    wanted = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{INITRAMFS}"\n# {" ".join(ABSENT)}\n'
+    config = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{INITRAMFS}"\n# {" ".join(ABSENT_TOOLS)}\n'
     merged = build_dir / "config"
-    if (tree / ".config").exists() and merged.exists() and merged.read_text() == wanted:
+    if (tree / ".config").exists() and merged.exists() and merged.read_text() == config:
         return
     merged.unlink(missing_ok=True)
-    _run(["make", "ARCH=um", *ABSENT, "tinyconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
+    _run(["make", "ARCH=um", *ABSENT_TOOLS, "tinyconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
     with (tree / ".config").open("a") as file:
-        file.write(wanted)
-    _run(["make", "ARCH=um", *ABSENT, "olddefconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
-    got = set((tree / ".config").read_text().splitlines())
-    options = re.findall(r"^(CONFIG_\w+)=y$", wanted, flags=re.MULTILINE)
-    lost = [option for option in options if f"{option}=y" not in got]
-    if lost:
-        raise SageccError(f"kernel: these options did not take: {' '.join(lost)} (collector/kernel/config)")
-    merged.write_text(wanted)
+        file.write(config)
+    _run(["make", "ARCH=um", *ABSENT_TOOLS, "olddefconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
+    effective = set((tree / ".config").read_text().splitlines())
+    options = re.findall(r"^(CONFIG_\w+)=y$", config, flags=re.MULTILINE)
+    missing = [option for option in options if f"{option}=y" not in effective]
+    if missing:
+        raise SageccError(f"kernel: these options did not take: {' '.join(missing)} (collector/kernel/config)")
+    merged.write_text(config)
 
 
 def _make(tree: Path, build_dir: Path, jobs: int) -> None:
     flags = f"-ffile-prefix-map={tree.resolve()}=linux"
-    command = ["make", "ARCH=um", *ABSENT, f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
+    command = ["make", "ARCH=um", *ABSENT_TOOLS, f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
     log = build_dir / "build.log"
     with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False, disable=None) as bar:
         process = subprocess.Popen(

@@ -94,6 +94,8 @@ class EpisodeSpec:
 
 @dataclass(frozen=True)
 class _Cable:
+    """Two nodes and the link in each direction between them."""
+
     node_a: int
     node_b: int
     towards_b: Link

@@ -72,7 +72,11 @@ class Program:
         return self._process.pid
 
     def wait_ready(self) -> None:
-        """Wait until the program has printed "ready"."""
+        """Wait until the program has printed "ready".
+
+        Raises:
+            SageccError: it ends, or is not ready within READY_S.
+        """
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], READY_S)[0]:
             raise self._error(f"was not ready within {READY_S:g} s")
@@ -81,7 +85,11 @@ class Program:
             raise self._error("ended early")
 
     def send_line(self, line: str) -> None:
-        """Send a line to the program's standard input."""
+        """Send a line to the program's standard input.
+
+        Raises:
+            SageccError: the program has ended.
+        """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{line}\n".encode())

@@ -125,14 +125,14 @@ class LinkLog:
         left = np.searchsorted(self.left_ns[is_flow], t_ns, side="right")
         entered = np.sort(self.entered_ns)
         order = np.argsort(self.entered_ns, kind="stable")
-        waiting = _sums(self.bytes[order])[np.searchsorted(entered, t_ns, side="right")]
-        waiting -= _sums(self.bytes)[np.searchsorted(self.left_ns, t_ns, side="right")]
+        queued_bytes = _sums(self.bytes[order])[np.searchsorted(entered, t_ns, side="right")]
+        queued_bytes -= _sums(self.bytes)[np.searchsorted(self.left_ns, t_ns, side="right")]
         columns = {
             "link_packets": left,
             "link_bytes": _sums(self.bytes[is_flow])[left],
             "link_drops": np.searchsorted(np.sort(self.drop_ns[self.drop_flow == flow]), t_ns, side="right"),
             "link_delay_ns": _sums(self.delay_ns[is_flow])[left],
-            "link_queue_bytes": waiting,
+            "link_queue_bytes": queued_bytes,
             "link_capacity_bytes": np.interp(t_ns, self.capacity_ns, self.capacity_bytes),
         }
         return {name: values.astype(np.uint64) for name, values in columns.items()}

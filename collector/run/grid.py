@@ -36,7 +36,7 @@ SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
 
 
 def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
-    """Return a schedule that alternates every 7 s between base rate and `step` x base rate, from 17 s on."""
+    """Return a rate that alternates every 7 s between the base rate and `step` times it, from 17 s to `duration_s`."""
     rates = [RateStep(0.0, bandwidth_mbps)]
     t_s, high = STEP_START_S, True
     while step != 1 and t_s < duration_s:

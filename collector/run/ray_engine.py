@@ -80,13 +80,13 @@ def _run_on_cluster(ray: Any, kernel: Path, tasks: Sequence[Task]) -> Results:
     sha256 = hashlib.sha256(binary).hexdigest()
     shared = ray.put(binary)
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_attempt_here)
-    waiting = iter(tasks)
+    remaining = iter(tasks)
     pending: dict[Any, Task] = {}
     while True:
         capacity = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(
             pending
         )  # nodes come and go
-        for task in islice(waiting, max(capacity, 0)):
+        for task in islice(remaining, max(capacity, 0)):
             pending[remote.remote(sha256, [shared], task)] = task
         if not pending:
             return

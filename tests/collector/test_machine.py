@@ -84,8 +84,8 @@ def without_tmp() -> str:
     """Return EPISODE on a host whose /tmp will not do (the tests' own files are there)."""
     return (
         "from sagecc.collector.kernel import machine\n"
-        "unfit = machine._unfit\n"
-        "machine._unfit = lambda folder, mb: 'is not tried' if folder == '/tmp' else unfit(folder, mb)\n" + EPISODE
+        "fault = machine._fault\n"
+        "machine._fault = lambda folder, mb: 'is not tried' if folder == '/tmp' else fault(folder, mb)\n" + EPISODE
     )
 
 
