@@ -215,21 +215,21 @@ def test_guests_share_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_kernel(tmp_path: Path) -> None:
-    found = lab.the_kernel(tmp_path / "none")
+    found = lab.virtual_time_kernel(tmp_path / "none")
     assert found.state is State.FAILS and str(tmp_path / "none") in found.text
     assert "sagecc kernel" in found.what_to_do
 
 
 def test_a_kernel_without_identities_or_of_other_source(fake_kernel: Path) -> None:
-    assert lab.the_kernel(fake_kernel).state is State.WORKS
-    assert f"{LAB}, sha256 " in lab.the_kernel(fake_kernel).text
+    assert lab.virtual_time_kernel(fake_kernel).state is State.WORKS
+    assert f"{LAB}, sha256 " in lab.virtual_time_kernel(fake_kernel).text
     path = identity_folder(fake_kernel) / POLICY
     path.write_text(f"{LAB} tcp_pure.c=000000000000\n")
     its = kernel_identity(fake_kernel, (*SCHEMES, *OTHERS, POLICY))
-    assert lab.the_kernel(fake_kernel).text.startswith(f"{fake_kernel} is of other source: {its}, not {LAB}")
+    assert lab.virtual_time_kernel(fake_kernel).text.startswith(f"{fake_kernel} is of other source: {its}, not {LAB}")
     path.unlink()
     missing = f"{path} is missing, the identity of {fake_kernel}"
-    assert lab.the_kernel(fake_kernel) == fails(missing, "run 'sagecc kernel'")
+    assert lab.virtual_time_kernel(fake_kernel) == fails(missing, "run 'sagecc kernel'")
 
 
 def test_a_wrong_golden_hash_is_status_2(fake_kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_all_plays_every_scheme_and_names_those_that_differ(monkeypatch: pytest.
         return OTHER_SHA256 if scheme in ("vegas", POLICY) else str(golden.pinned()["sha256"][scheme])
 
     monkeypatch.setattr(golden, "digest", digest)
-    every = lab.checks(Path("any"), everything=True)[-1]
+    every = lab.checks(Path("any"), thorough=True)[-1]
     said = every().text
     assert said.count(" for ") == 2 and "vegas 0" in said and f"{POLICY} 0" in said
     monkeypatch.setattr(golden, "digest", lambda kernel, scheme, watchdog_s: golden.pinned()["sha256"][scheme])
@@ -342,21 +342,21 @@ def test_limits_of_control_groups_version_1(tmp_path: Path) -> None:
 
 
 def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learning.packages(everything=False).state is State.WORKS
-    assert extras.look_at(extras.TRAIN, everything=False).text.endswith(", for training (found; --all imports)")
+    assert learning.packages(thorough=False).state is State.WORKS
+    assert extras.check_extra(extras.TRAIN, thorough=False).text.endswith(", for training (found; --all imports)")
     for module in (extras, learning):
         monkeypatch.setattr(
-            module, "asked", lambda code: ("", "no AVX2" if "polars" in code or "faiss" in code else "")
+            module, "run_python", lambda code: ("", "no AVX2" if "polars" in code or "faiss" in code else "")
         )
-    assert learning.packages(everything=True) == fails("polars: no AVX2", "install sagecc again")
-    assert extras.look_at(extras.TRAIN, everything=True).state is State.WORKS
-    broken = extras.look_at(extras.ANALYSIS, everything=True)
+    assert learning.packages(thorough=True) == fails("polars: no AVX2", "install sagecc again")
+    assert extras.check_extra(extras.TRAIN, thorough=True).state is State.WORKS
+    broken = extras.check_extra(extras.ANALYSIS, thorough=True)
     assert broken == fails("no AVX2", "pip install 'sagecc[analysis]', into an environment of its own")
     for module in (extras, learning):
         monkeypatch.setattr(module, "is_installed", lambda name: name not in ("polars", "trfl", "acme"))
-    assert learning.packages(everything=False) == fails("polars missing", "install sagecc again")
+    assert learning.packages(thorough=False) == fails("polars missing", "install sagecc again")
     missing = unneeded("not installed: dm-acme, trfl (only for training)", "pip install 'sagecc[train]'")
-    assert extras.look_at(extras.TRAIN, everything=True) == missing
+    assert extras.check_extra(extras.TRAIN, thorough=True) == missing
 
 
 def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +377,7 @@ def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_what_another_process_answers(code: str, answers: tuple[str, str]) -> None:
-    assert extras.asked(code) == answers
+    assert extras.run_python(code) == answers
 
 
 CUDA = {"cuda": "12.5.1", "cudnn": "9"}
@@ -420,7 +420,7 @@ def test_gpus(
         (tmp_path / f"nvidia{number}").touch()
     replies = iter(answers)
     monkeypatch.setattr(learning, "DEVICES", tmp_path)
-    monkeypatch.setattr(learning, "asked", lambda code: next(replies))
+    monkeypatch.setattr(learning, "run_python", lambda code: next(replies))
     monkeypatch.setattr(learning, "version", answer(""))
     monkeypatch.setattr(learning, "_tensorflow_build", answer(build))
     found = learning.gpu(everything)
@@ -449,7 +449,7 @@ def test_a_driver_is_asked_for_its_gpus(
     target = tmp_path / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", f"-DSTATUS={status}", "-o", target, source], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert extras.asked(learning.DRIVER) == answers
+    assert extras.run_python(learning.DRIVER) == answers
 
 
 def test_tensorflows_notes_of_its_build_are_read() -> None:
@@ -517,7 +517,7 @@ def test_what_is_not_there_says_who_would_need_it(fake_kernel: Path, monkeypatch
     monkeypatch.setattr(shutil, "which", answer(None))
     monkeypatch.setattr(around, "is_installed", answer(False))
     monkeypatch.setattr(extras, "is_installed", answer(False))
-    for check in around.checks(fake_kernel, everything=False):
+    for check in around.checks(fake_kernel, thorough=False):
         found = check()
         assert found.state is State.UNNEEDED and "only " in found.text, check.name
     no_kernel = around.kernel_tools(fake_kernel.with_name("none"))

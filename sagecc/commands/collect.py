@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc collect`: run schemes over environments and keep what they saw and did."""
+"""`sagecc collect`: run schemes over environments and store their trajectories."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def command(
         raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
     environments = [e for e in profile_environments(profile) if only in (None, e.set)]
     names = parse_schemes(schemes)
-    chosen = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
-    collect(environments, names, out, kernel, chosen, seed, prune=prune)
+    episodes_engine = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
+    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

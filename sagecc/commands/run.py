@@ -69,15 +69,15 @@ def command(
         raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {scheme}: use the lab")
     if not policy and (decision_latency or sample):
         raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
-    drawn = episode_id(environment.id, scheme, seed) if sample else None
-    controller = policy_controller(scheme, drawn) if policy else None
-    began = time.perf_counter()
+    sampled_episode = episode_id(environment.id, scheme, seed) if sample else None
+    controller = policy_controller(scheme, sampled_episode) if policy else None
+    began_s = time.perf_counter()
     if backend == "lab":
         drive = agent_drive(controller, round(decision_latency * 1000)) if controller else None
         episode = run_episode(kernel, environment, scheme, seed, controller, drive=drive)
     else:
         episode = run_mahimahi(environment, scheme, seed)
-    wall_s = time.perf_counter() - began
+    wall_s = time.perf_counter() - began_s
     if out is not None:
         meta = {b"sagecc.raw_version": RAW_VERSION.encode()}
         with write_atomically(out) as beside:
@@ -101,17 +101,17 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "cwnd_mean": flow.cwnd_mean,
             "limits": asdict(flow.limits) if flow.limits else None,
             "notice": flow.notice,
-            "start_s": life.start_s,
-            "stop_s": environment.stop_of(life),
-            "extra_rtt_ms": life.extra_rtt_ms,
-            "links": list(environment.path(life)),
+            "start_s": planned.start_s,
+            "stop_s": environment.stop_of(planned),
+            "extra_rtt_ms": planned.extra_rtt_ms,
+            "links": list(environment.path(planned)),
         }
-        for flow, life in zip(episode.flows, environment.everyone, strict=True)
+        for flow, planned in zip(episode.flows, environment.everyone, strict=True)
     ]
-    own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
+    of_first_flow = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
     return {
         "episode_id": episode.id,
-        **{name: flows[0][name] for name in own},
+        **{name: flows[0][name] for name in of_first_flow},
         "rtt_mean_ms": float(episode.rows["srtt_us"].to_numpy().mean()) / 1000,
         "wall_s": wall_s,
         "virtual_s": environment.duration_s,

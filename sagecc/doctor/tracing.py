@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries with ptrace what the lab's kernel does to its guest's processes, and how large a processor's state is.
+"""Tries the lab's use of ptrace on a process, and measures the size of the processor's state.
 
 The trial is this file as a program of its own, which needs nothing but Python's library: it forks and stops, and a
-process with threads should not. It stops a child, reads and sets its registers, and catches a system call of its.
+process with threads should not. It stops a child, reads and sets its registers, and catches one of its system calls.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ LIMIT_S = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it.
-
-    refused: the step that did not work and why, "" where all did. number: its errno, or 0. state_bytes: what
-    PTRACE_GETREGSET gives of NT_X86_XSTATE (SSE, AVX, AMX); None where it was not reached or is not given.
-    """
+    """The trial's result."""
 
     refused: str = ""
+    """The step that did not work and why, "" where all did."""
     number: int = 0
+    """Its errno, or 0."""
     state_bytes: int | None = None
+    """Size of NT_X86_XSTATE (SSE, AVX, AMX) by PTRACE_GETREGSET; None where that was not reached or does not work."""
 
 
 def trial() -> Trial:
@@ -79,7 +78,7 @@ def _child() -> None:
 
 
 def _try() -> Trial:
-    """Trace a child; its end is this process's, whatever happens."""
+    """Trace a child, which ends with this process whatever happens."""
     signal.alarm(LIMIT_S)
     pid = os.fork()
     if pid == 0:
