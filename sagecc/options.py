@@ -72,7 +72,7 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=_Duration(),
         default=0.0,
         metavar="TIME",
-        help="A slow host: a policy's answers take effect this much later, such as 5ms (default: at once).",
+        help="A slow host: a policy's actions take effect this much later, such as 5ms (default: at once).",
     )(command)
 
 

@@ -27,7 +27,7 @@ Any SQL that DuckDB knows, over as many lines as it takes, ended by a semicolon.
 Ctrl-C drops what was typed, or ends a query that runs; Ctrl-D leaves.
 .tables         the views, and what has been created here
 .columns VIEW   the columns of one of them
-.format NAME    how answers are printed: table, csv or json
+.format NAME    how results are printed: table, csv or json
 .rows N         how many rows a table shows
 .help           this
 .quit           leave"""

@@ -30,7 +30,7 @@ from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.doctor import around, extras, lab, learning, own_kernel
 from sagecc.doctor.finding import GOLDEN, Check, Finding, State, fails, refuses, unneeded, works
 from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
-from sagecc.doctor.tracing import Trial, trial
+from sagecc.doctor.tracing import PtraceTrial, trial
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf, supervisor
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.collector.test_machine import SECCOMP, mounted
@@ -171,14 +171,14 @@ def test_json_has_the_same(fake_kernel: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    found = lab.processor(Trial(state_bytes=None))
+    found = lab.processor(PtraceTrial(state_bytes=None))
     assert found == fails("the lab needs an x86-64 machine, this one is aarch64", "run it on one, or in a virtual one")
-    assert lab.ptrace(Trial("PTRACE_GETREGS: Input/output error (EIO)", errno.EIO)).state is State.UNNEEDED
+    assert lab.ptrace(PtraceTrial("PTRACE_GETREGS: Input/output error (EIO)", errno.EIO)).state is State.UNNEEDED
 
 
 @pytest.mark.parametrize(("state_bytes", "said"), [(2696, "; 2,696 bytes"), (11_008, "; 11,008 bytes"), (None, "")])
 def test_any_size_of_a_processors_state_is_fine(state_bytes: int | None, said: str) -> None:
-    found = lab.processor(Trial(state_bytes=state_bytes))
+    found = lab.processor(PtraceTrial(state_bytes=state_bytes))
     assert found.state is State.WORKS and said in found.text
     assert ("any number will do" in found.text) == bool(said)
 
@@ -192,7 +192,7 @@ def test_any_size_of_a_processors_state_is_fine(state_bytes: int | None, said: s
     ],
 )
 def test_what_to_do_about_ptrace_follows_from_what_it_said(refused: str, number: int, advice: str) -> None:
-    found = lab.ptrace(Trial(refused, number))
+    found = lab.ptrace(PtraceTrial(refused, number))
     assert found.state is State.FAILS and found.text.startswith(refused)
     assert advice in found.what_to_do and SEE_DOCTOR not in found.what_to_do
 

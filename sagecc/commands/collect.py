@@ -21,7 +21,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set (default: both).")
 @click.option("--out", type=click.Path(path_type=Path), default=RAW, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: a CPU each).")
+@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
 @click.option(

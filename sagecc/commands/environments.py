@@ -16,7 +16,7 @@ from sagecc.schemas.environment_file import load_environment
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True)
 @click.option("--count", is_flag=True, help="Print only how many there are.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with every field.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with every field.")
 def command(files: tuple[Path, ...], profile: str, count: bool, as_json: bool) -> None:
     """List the environments of a profile: id, base rate, step, minimum RTT, queue, flows, duration.
 

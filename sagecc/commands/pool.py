@@ -44,8 +44,8 @@ FORMS = ("minari", "rlds", "huggingface")
 def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
     """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
 
-    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (a
-    set and a scheme each) that are up to date are left alone; those whose raw data is gone are removed.
+    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (one per
+    set and scheme) that are up to date are left alone; those whose raw data is gone are removed.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -73,7 +73,7 @@ def parse_windows(text: str) -> Windows:
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> None:
-    """Check every byte, row and episode of a pool; a line for each thing that is wrong.
+    """Check every byte, row and episode of a pool; print one line per thing that is wrong.
 
     Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
     """

@@ -104,7 +104,7 @@ LEAGUES = Path(".cache/league")
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
 @kernel_option()
 @click.option(
-    "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its answers are."
+    "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its outputs are."
 )
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
 def command(

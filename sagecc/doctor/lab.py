@@ -51,7 +51,7 @@ def checks(kernel: Path, thorough: bool) -> tuple[Check, ...]:
     )
 
 
-def processor(trial: tracing.Trial) -> Finding:
+def processor(trial: tracing.PtraceTrial) -> Finding:
     """Check that the processor is x86-64; name it and the size of a process's state."""
     try:
         machine.check_machine()
@@ -63,7 +63,7 @@ def processor(trial: tracing.Trial) -> Finding:
     return works(f"{name}{state}")
 
 
-def ptrace(trial: tracing.Trial) -> Finding:
+def ptrace(trial: tracing.PtraceTrial) -> Finding:
     """Check that a process may be traced, as the guest's kernel traces its processes."""
     if os.uname().machine != "x86_64":
         return unneeded("not tried on another processor")

@@ -29,7 +29,7 @@ LIMIT_S = 5
 
 
 @dataclass(frozen=True)
-class Trial:
+class PtraceTrial:
     """The trial's result."""
 
     refused: str = ""
@@ -40,17 +40,17 @@ class Trial:
     """Size of NT_X86_XSTATE (SSE, AVX, AMX) by PTRACE_GETREGSET; None where that was not reached or does not work."""
 
 
-def trial() -> Trial:
+def trial() -> PtraceTrial:
     """Run the trial in a process of its own."""
     command = [sys.executable, "-I", __file__]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Trial(f"the trial could not be made: {error}")
+        return PtraceTrial(f"the trial could not be made: {error}")
     if done.returncode:
         last = (done.stderr.strip() or "without a word").splitlines()[-1]
-        return Trial(f"the trial ended with status {done.returncode}: {last}")
-    return Trial(**json.loads(done.stdout))
+        return PtraceTrial(f"the trial ended with status {done.returncode}: {last}")
+    return PtraceTrial(**json.loads(done.stdout))
 
 
 class _Vector(ctypes.Structure):
@@ -77,7 +77,7 @@ def _child() -> None:
     os._exit(0)
 
 
-def _try() -> Trial:
+def _try() -> PtraceTrial:
     """Trace a child, which ends with this process whatever happens."""
     signal.alarm(LIMIT_S)
     pid = os.fork()
@@ -85,7 +85,9 @@ def _try() -> Trial:
         _child()
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
-        return Trial(f"PTRACE_TRACEME: the process that asked was killed by {signal.Signals(os.WTERMSIG(status)).name}")
+        return PtraceTrial(
+            f"PTRACE_TRACEME: the process that asked was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        )
     if not os.WIFSTOPPED(status):
         return _refused("PTRACE_TRACEME", os.WEXITSTATUS(status))
     registers, state = ctypes.create_string_buffer(REGISTERS_BYTES), ctypes.create_string_buffer(STATE_BYTES)
@@ -109,15 +111,15 @@ def _try() -> Trial:
                 state_bytes = vector.length if request == PTRACE_GETREGSET else state_bytes
         _, status = os.waitpid(pid, 0)
         if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != SYSTEM_CALL_STOP:
-            return Trial("PTRACE_SYSEMU did not stop at a system call", 0, state_bytes)
-        return Trial(state_bytes=state_bytes)
+            return PtraceTrial("PTRACE_SYSEMU did not stop at a system call", 0, state_bytes)
+        return PtraceTrial(state_bytes=state_bytes)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _refused(name: str, number: int) -> Trial:
-    return Trial(f"{name}: {os.strerror(number)} ({errno.errorcode.get(number, number)})", number)
+def _refused(name: str, number: int) -> PtraceTrial:
+    return PtraceTrial(f"{name}: {os.strerror(number)} ({errno.errorcode.get(number, number)})", number)
 
 
 if __name__ == "__main__":

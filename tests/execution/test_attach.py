@@ -30,8 +30,8 @@ from tests.conftest import ROOT
 from tests.helpers.stock import (
     ENVIRONMENT,
     SAGECC,
-    Network,
     Transfer,
+    VethNetwork,
     bpf_filesystem,
     in_namespaces,
     on_stock_kernel,
@@ -59,9 +59,9 @@ def pins() -> Iterator[Path]:
 
 
 @pytest.fixture
-def network() -> Iterator[Network]:
+def network() -> Iterator[VethNetwork]:
     with ExitStack() as stack:
-        yield Network(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
+        yield VethNetwork(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
 
 
 class Attached:
@@ -112,7 +112,7 @@ def follows_reno(cwnd: Sequence[int]) -> bool:
 
 
 @in_namespaces
-def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path, network: Network) -> None:
+def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path, network: VethNetwork) -> None:
     """Killed, attached again, stopped, continued, ended, in one transfer; a still policy's window is flat."""
     policy = save_still_policy(tmp_path / "policy")
     at: dict[str, float] = {}
@@ -154,7 +154,7 @@ def test_flows_survive_whatever_becomes_of_the_agent(tmp_path: Path, pins: Path,
 
 
 @in_namespaces
-def test_what_fell_back_unseen_is_said_by_the_next(tmp_path: Path, pins: Path, network: Network) -> None:
+def test_what_fell_back_unseen_is_said_by_the_next(tmp_path: Path, pins: Path, network: VethNetwork) -> None:
     policy = save_still_policy(tmp_path / "policy")
     with Attached(policy, pins) as first, Transfer(network) as transfer:
         time.sleep(0.5)
@@ -187,7 +187,7 @@ def save_policy_that_fails_at_the_first_loss(folder: Path) -> Path:
 
 
 @in_namespaces
-def test_a_policy_that_answers_with_no_number_is_taken_off(tmp_path: Path, pins: Path, network: Network) -> None:
+def test_a_policy_that_answers_with_no_number_is_taken_off(tmp_path: Path, pins: Path, network: VethNetwork) -> None:
     policy = save_policy_that_fails_at_the_first_loss(tmp_path / "policy")
     with Attached(policy, pins) as attached, Transfer(network) as transfer:
         line = attached.wait_for("sagecc:")
