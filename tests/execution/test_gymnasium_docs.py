@@ -37,7 +37,7 @@ def test_the_command_line_does_not_wait_for_them() -> None:
     behind: set[Path] = set()
     for command in (ROOT / "sagecc" / "cli.py", *(ROOT / "sagecc" / "commands").glob("*.py")):
         code_behind(command, behind)
-    assert ROOT / "execution" / "agent.py" in behind
+    assert ROOT / "execution" / "agent" / "policy_agent.py" in behind
     assert not {name.split(".")[0] for file in behind for name in imported(file)} & {"gymnasium", "pettingzoo"}
 
 
