@@ -90,7 +90,13 @@ def find_episodes(
                 environment = by_id.get(row["environment_id"])
                 if environment and row["scheme"] in schemes and row["seed"] == seed:
                     episode = StoredEpisode(
-                        row["episode_id"], environment, row["scheme"], seed, kernel, path.parent, row["rows"]
+                        id=row["episode_id"],
+                        environment=environment,
+                        scheme=row["scheme"],
+                        seed=seed,
+                        kernel=kernel,
+                        folder=path.parent,
+                        rows=row["rows"],
                     )
                     episodes[environment.id, episode.scheme] = episode
     return episodes

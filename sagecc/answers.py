@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of SQL queries as tables, CSV or JSON."""
+"""Results of SQL queries as tables, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -19,28 +19,36 @@ import duckdb
 from sagecc.common.errors import SageccError
 
 TABLE_ROWS = 10_000
-"""What a table shows at most."""
+"""The most that a table shows."""
 BATCH_ROWS = 10_000
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")
 
 
-def ask(
-    connection: duckdb.DuckDBPyConnection, query: str, absent: Mapping[str, str]
+def run_query(
+    connection: duckdb.DuckDBPyConnection, query: str, missing_views: Mapping[str, str]
 ) -> tuple[list[str], Iterator[list[Row]]]:
-    """Return the result's column names and its rows in batches.
+    """Run a query.
 
-    absent: views that this connection does not have, each with what to do about it. Raises SageccError, in one line,
-    for what DuckDB refuses.
+    Args:
+        connection: to the pool.
+        query: one SQL statement.
+        missing_views: views that this connection does not have, each with what to do about it.
+
+    Returns:
+        The result's column names, and its rows in batches.
+
+    Raises:
+        SageccError: DuckDB refuses; the message is one line.
     """
-    with one_line_errors(absent):
+    with one_line_errors(missing_views):
         result = _interruptible(connection, lambda: connection.execute(query))
         names = [column[0] for column in result.description or ()]
 
     def batches() -> Iterator[list[Row]]:
         while True:
-            with one_line_errors(absent):
+            with one_line_errors(missing_views):
                 rows = _interruptible(connection, lambda: result.fetchmany(BATCH_ROWS))
             if not rows:
                 return
@@ -50,7 +58,7 @@ def ask(
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Result]) -> Result:
-    """Do work in a thread, and end it when this one is interrupted: DuckDB by itself does not always see a Ctrl-C."""
+    """Run `work` in a thread and end it when this one is interrupted: DuckDB by itself does not always see a Ctrl-C."""
     with ThreadPoolExecutor(1) as worker:
         future = worker.submit(work)
         try:
@@ -62,17 +70,21 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Res
 
 
 @contextmanager
-def one_line_errors(absent: Mapping[str, str]) -> Iterator[None]:
-    """Turn what DuckDB complains of into a SageccError of one line. absent: see `ask`."""
+def one_line_errors(missing_views: Mapping[str, str]) -> Iterator[None]:
+    """Turn DuckDB's errors into a SageccError of one line.
+
+    Args:
+        missing_views: as for `run_query`.
+    """
     try:
         yield
     except duckdb.Error as error:
         text = str(error)
-        for view, advice in absent.items():
+        for view, advice in missing_views.items():
             if isinstance(error, duckdb.CatalogException) and f"name {view} does not exist" in text:
                 raise SageccError(f"there is no view '{view}': {advice}") from error
         lines = [line.strip() for line in text.splitlines() if line.strip(" ^")]
-        if type(error) is duckdb.Error:  # of a Parquet file's own structures: DuckDB says of no file
+        if type(error) is duckdb.Error:  # in a Parquet file's own structures: DuckDB does not name the file
             lines = [f"a file is damaged ({'; '.join(lines)})", "'sagecc pool check' says which"]
         raise SageccError("; ".join(lines)) from error
 
@@ -92,17 +104,17 @@ def print_csv(names: Sequence[str], batches: Iterator[list[Row]]) -> None:
 
 def print_json(names: Sequence[str], batches: Iterator[list[Row]]) -> None:
     """Print one array of objects."""
-    before = "["
+    separator = "["
     for rows in batches:
         for row in rows:
             values = {name: _json_value(value) for name, value in zip(names, row, strict=True)}
-            click.echo(f"{before}\n  {json.dumps(values)}", nl=False)
-            before = ","
-    click.echo("[]" if before == "[" else "\n]")
+            click.echo(f"{separator}\n  {json.dumps(values)}", nl=False)
+            separator = ","
+    click.echo("[]" if separator == "[" else "\n]")
 
 
 def _json_value(value: Any) -> Any:
-    """Return what JSON has for a DuckDB value; what is not a finite number becomes null."""
+    """Return a DuckDB value as JSON takes it; a number that is not finite becomes null."""
     if isinstance(value, Decimal):
         value = float(value)
     if isinstance(value, float):
@@ -120,7 +132,14 @@ def print_table(
     limit: int = TABLE_ROWS,
     how_to_see_all: str = "--format csv prints all",
 ) -> None:
-    """Print an aligned table of at most `limit` rows and how many there are; a plan of EXPLAIN as it is."""
+    """Print an aligned table and the number of its rows; a plan of EXPLAIN is printed as it is.
+
+    Args:
+        names: of the columns.
+        batches: the rows.
+        limit: the most rows that are printed.
+        how_to_see_all: printed where there are more.
+    """
     if list(names) == ["explain_key", "explain_value"]:
         for batch in batches:
             click.echo("\n".join(str(row[1]) for row in batch), nl=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group of commands: finds them in sagecc/commands/, loads the one that runs, turns errors into one line."""
+"""The group of commands: finds them in sagecc/commands/, imports the one that runs, turns errors into one line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ORDER = ("doctor", "schemes", "environments", "kernel", "run", "collect", "pool"
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 GRACE_S = 10.0
-"""How long a terminated command may clean up."""
+"""How long a terminated command has to clean up."""
 
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
-"""What the machine refused: reported in one line even where Python does not know the file."""
+"""Errors of the machine: reported in one line even where Python does not know the file."""
 
 
 class LazyGroup(click.Group):
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
         return [name for name in ORDER if name in names] + sorted(names - set(ORDER))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; None if there is none of that name."""
+        """Import and return the command of a name; None if there is none."""
         if cmd_name not in self.list_commands(ctx):
             return None
         command = importlib.import_module(f"sagecc.commands.{cmd_name.replace('-', '_')}").command
@@ -84,6 +84,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 2 bad input or a failed run (one line), 130 Ctrl-C, 143 terminated.
 
     Any other exception is a bug and keeps its traceback.
+
+    Args:
+        args: the arguments, by default the process's.
     """
     signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
@@ -95,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    """Let a terminated command clean up, for GRACE_S and no longer: an exit from anywhere can end in a deadlock."""
+    """Let a terminated command clean up for at most GRACE_S: an exit in the middle of anything can deadlock."""
     signal.signal(signum, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, GRACE_S)  # the alarm's default action ends the process
     sys.exit(128 + signum)
@@ -115,16 +118,16 @@ def _errors_in_one_line() -> Iterator[None]:
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # The reader went away: nothing to say, and Python must not try to flush what is left.
+        # The reader is gone: there is nothing to say, and Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
         if error.filename is None and error.errno not in MACHINE_ERRORS:
             raise
-        _fail(f"{_named(error)}{error.strerror or error}")
+        _fail(f"{_paths_prefix(error)}{error.strerror or error}")
 
 
-def _named(error: OSError) -> str:
+def _paths_prefix(error: OSError) -> str:
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     return f"{' -> '.join(names)}: " if names else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that describe a network, and the Environment they make."""
+"""The command-line options that describe a network, and the Environment that they make."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def environment_from(
+    *,
     file: Path | None,
     bandwidth: float,
     rtt: float,
@@ -112,9 +113,10 @@ def environment_from(
     cross: tuple[str, ...],
     start: float,
 ) -> Environment:
-    """Return the Environment that the options of the running command describe.
+    """Return the Environment that the running command's options describe; the arguments are those of network_options.
 
-    Raises SageccError for options that exclude each other, and for values that no network can have.
+    Raises:
+        SageccError: options exclude each other, or no network can have a value.
     """
     if file is not None:
         _exclude("--environment", *(name for name in inspect.signature(environment_from).parameters if name != "file"))
@@ -144,18 +146,18 @@ def environment_from(
         cross=competitors,
         start_s=start,
     )
-    back = Link(delay_ms=rtt / 2, jitter_ms=jitter_ms, jitter_reorders=jitter_reorders)
+    return_link = Link(delay_ms=rtt / 2, jitter_ms=jitter_ms, jitter_reorders=jitter_reorders)
     _check_competitors(environment, "--cross")
-    return replace(environment, return_links=(back,))
+    return replace(environment, return_links=(return_link,))
 
 
-def _check_competitors(environment: Environment, where: str) -> None:
-    """Raise SageccError, saying where they are from, for competitors of unknown schemes."""
+def _check_competitors(environment: Environment, source: str) -> None:
+    """Raise SageccError, naming the option or file, for competitors of unknown schemes."""
     for name in sorted({flow.scheme for flow in environment.cross}):
         try:
             check_scheme(name)
         except SageccError as error:
-            raise SageccError(f"{where}: {error}") from error
+            raise SageccError(f"{source}: {error}") from error
 
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:

@@ -43,7 +43,7 @@ runtime_option = click.option(
 
 
 def log_to_stderr() -> None:
-    """Show what commands that go on for long have to say, with the time."""
+    """Write the log of a command that runs for long to standard error, with the time."""
     logging.basicConfig(format="%(asctime)s sagecc: %(message)s", level=logging.INFO, stream=sys.stderr)
 
 
@@ -56,10 +56,10 @@ class _Duration(click.ParamType[float]):
         """Return the milliseconds; end with a usage error where it is no time."""
         if isinstance(value, float):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", value)
-        if not found:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", value)
+        if not match:
             self.fail(f"'{value}' is no time: give a number and its unit, such as 5ms, 250us or 0.1s", param, ctx)
-        return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
+        return float(match[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[match[2]]
 
 
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=_Duration(),
         default=0.0,
         metavar="TIME",
-        help="A slow host: a policy's answers take effect this much later, such as 5ms (default: at once).",
+        help="A slow host: a policy's actions take effect this much later, such as 5ms (default: at once).",
     )(command)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc sql --shell`: statements of any number of lines, each ended by a semicolon; a few commands of its own."""
+"""`sagecc sql --shell`: SQL statements of any number of lines, each ended by a semicolon, and a few commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from sagecc.answers import LAYOUTS, Print, ask, one_line_errors, print_table
+from sagecc.answers import LAYOUTS, Print, one_line_errors, print_table, run_query
 from sagecc.common.errors import SageccError
 
 PROMPT, MORE = "sagecc> ", "   ...> "
@@ -27,26 +27,34 @@ Any SQL that DuckDB knows, over as many lines as it takes, ended by a semicolon.
 Ctrl-C drops what was typed, or ends a query that runs; Ctrl-D leaves.
 .tables         the views, and what has been created here
 .columns VIEW   the columns of one of them
-.format NAME    how answers are printed: table, csv or json
+.format NAME    how results are printed: table, csv or json
 .rows N         how many rows a table shows
 .help           this
 .quit           leave"""
 
 
 class Shell:
-    """Asks for statements on standard input and prints their answers.
+    """Reads statements from standard input and prints their results.
 
-    absent: views that the connection does not have, each with what to do about it. On a terminal there are prompts,
-    lines can be edited and recalled, Tab completes names, and an error is told and forgotten; otherwise the first error
-    ends it, as with any other command.
+    On a terminal there are prompts, lines can be edited and recalled, Tab completes names, and the shell goes on after
+    an error; otherwise the first error ends it, as with any other command.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, absent: Mapping[str, str], layout: str = "table") -> None:
-        self._connection, self._absent, self._layout = connection, absent, layout
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, missing_views: Mapping[str, str], layout: str = "table"
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            connection: to the pool.
+            missing_views: views that the connection does not have, each with what to do about it.
+            layout: of LAYOUTS, for results.
+        """
+        self._connection, self._missing_views, self._layout = connection, missing_views, layout
         self._rows = ROWS
         self._terminal = sys.stdin.isatty()
         self._commands: Mapping[str, Callable[[str], None]] = {
-            ".tables": lambda _: self._answer(
+            ".tables": lambda _: self._execute(
                 "SELECT table_name AS name FROM duckdb_tables() UNION ALL "
                 "SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY name"
             ),
@@ -57,44 +65,44 @@ class Shell:
         }
 
     def run(self) -> None:
-        """Read and answer until the input ends."""
+        """Read and run statements until the input ends."""
         if not self._terminal:
-            self._answer_all(sys.stdin)
+            self._execute_all(sys.stdin)
             return
         click.echo("SQL over the pool (DuckDB); .help explains, .tables lists the views, .quit leaves")
-        for view, advice in self._absent.items():
+        for view, advice in self._missing_views.items():
             click.echo(f"no view '{view}': {advice}")
         with _history(), _completion(self._names()):
-            while self._turn():
+            while self._read_and_run():
                 pass
 
-    def _answer_all(self, lines: Iterator[str]) -> None:
+    def _execute_all(self, lines: Iterator[str]) -> None:
         statement = ""
         for line in lines:
             if not statement.strip() and line.startswith("."):
-                if not self._obey(line):
+                if not self._run_command(line):
                     return
                 continue
             statement += line
             if _is_complete(statement):
-                self._answer(statement)
+                self._execute(statement)
                 statement = ""
         if statement.strip():
-            self._answer(statement)
+            self._execute(statement)
 
-    def _turn(self) -> bool:
-        """Take one statement or command; return whether to go on."""
+    def _read_and_run(self) -> bool:
+        """Read and run one statement or command; return whether to go on."""
         statement = ""
         try:
             while True:
                 line = input(MORE if statement else PROMPT)
                 if not statement and line.startswith("."):
-                    return self._obey(line)
+                    return self._run_command(line)
                 statement = f"{statement}\n{line}" if statement else line
                 if not statement.strip():
                     statement = ""
                 elif _is_complete(statement):
-                    self._answer(statement)
+                    self._execute(statement)
                     return True
         except EOFError:
             click.echo()
@@ -105,8 +113,8 @@ class Shell:
             click.echo(f"error: {error}", err=True)
         return True
 
-    def _obey(self, line: str) -> bool:
-        """Run a command of the shell's own; return whether to go on. Raises SageccError for an unknown one."""
+    def _run_command(self, line: str) -> bool:
+        """Run one of the shell's commands; return whether to go on. Raises SageccError for an unknown one."""
         name, _, argument = line.strip().partition(" ")
         if name in (".quit", ".exit"):
             return False
@@ -115,14 +123,14 @@ class Shell:
         self._commands[name](argument.strip())
         return True
 
-    def _answer(self, text: str) -> None:
-        with one_line_errors(self._absent):
+    def _execute(self, text: str) -> None:
+        with one_line_errors(self._missing_views):
             statements = self._connection.extract_statements(text)
         for statement in statements:
-            names, batches = ask(self._connection, statement.query, self._absent)
+            names, batches = run_query(self._connection, statement.query, self._missing_views)
             rows = next(batches, [])
             if statement.type == duckdb.StatementType.SELECT or rows:
-                self._print()(names, _after(rows, batches))
+                self._print()(names, _chain(rows, batches))
 
     def _print(self) -> Print:
         if self._layout != "table":
@@ -132,7 +140,7 @@ class Shell:
     def _describe(self, view: str) -> None:
         if not view:
             raise SageccError("say of which view: .columns transitions")
-        self._answer(f"SELECT column_name AS name, column_type AS type FROM (DESCRIBE {view})")
+        self._execute(f"SELECT column_name AS name, column_type AS type FROM (DESCRIBE {view})")
 
     def _set_layout(self, layout: str) -> None:
         if layout not in LAYOUTS:
@@ -145,14 +153,14 @@ class Shell:
         self._rows = int(text)
 
     def _names(self) -> list[str]:
-        """What Tab completes: views, their columns, commands."""
+        """Return what Tab completes: views, their columns, commands."""
         rows = self._connection.execute(
             "SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal"
         ).fetchall()
         return sorted({str(name) for (name,) in rows} | {"episode"} | self._commands.keys() | {".quit"})
 
 
-def _after(
+def _chain(
     first: list[tuple[object, ...]], rest: Iterator[list[tuple[object, ...]]]
 ) -> Iterator[list[tuple[object, ...]]]:
     if first:
@@ -161,7 +169,7 @@ def _after(
 
 
 def _is_complete(text: str) -> bool:
-    """Whether the text ends with a semicolon that is neither in a string nor in a comment."""
+    """Tell whether the text ends with a semicolon that is neither in a string nor in a comment."""
     tokens = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
     return bool(tokens) and text[tokens[-1]] == ";"
 
@@ -172,7 +180,7 @@ def _state_folder() -> Path:
 
 @contextmanager
 def _history() -> Iterator[None]:
-    """Recall the lines of earlier shells, and keep this one's; without a place to write there is none."""
+    """Recall the lines of earlier shells, and save this one's where there is a folder to write to."""
     path = _state_folder() / "sql_history"
     readline.set_history_length(HISTORY_LINES)
     with suppress(OSError):
@@ -188,14 +196,14 @@ def _history() -> Iterator[None]:
 @contextmanager
 def _completion(names: list[str]) -> Iterator[None]:
     def complete(text: str, state: int) -> str | None:
-        found = [name for name in names if name.startswith(text)]
-        return found[state] if state < len(found) else None
+        matches = [name for name in names if name.startswith(text)]
+        return matches[state] if state < len(matches) else None
 
-    before = readline.get_completer()
+    previous = readline.get_completer()
     readline.set_completer(complete)
     readline.set_completer_delims(" \t\n,()=<>*/+;")
     readline.parse_and_bind("tab: complete")
     try:
         yield
     finally:
-        readline.set_completer(before)
+        readline.set_completer(previous)

@@ -28,7 +28,7 @@ from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.cgroup import PREFIX
 from sagecc.execution.stock.kernel_scheme import SCHEME
 from tests.helpers.policies import save_still_policy
-from tests.helpers.stock import Network, Transfer, bpf_filesystem, scheme_in_use
+from tests.helpers.stock import Transfer, VethNetwork, bpf_filesystem, scheme_in_use
 
 RATE_MBPS, QUEUE_PACKETS = 12, 40
 FLOWS = 8
@@ -100,7 +100,7 @@ def _attach(policy: Path, rng: random.Random, kills: int) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     alone: list[tuple[float, float]] = []
     with ExitStack() as stack:
-        network = Network(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
+        network = VethNetwork(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
         pins = stack.enter_context(bpf_filesystem()) / "sagecc"
         stack.callback(_detach, pins)
         transfer: Transfer | None = None
@@ -129,7 +129,7 @@ def _attach(policy: Path, rng: random.Random, kills: int) -> list[dict[str, Any]
 def _exec(policy: Path, rng: random.Random) -> dict[str, Any]:
     """Kill the agent of `sagecc exec`, which runs a sender."""
     with ExitStack() as stack:
-        network = Network(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
+        network = VethNetwork(stack, RATE_MBPS, QUEUE_PACKETS * 1500)
         receiver = network.receiver()
         program = ["exec", "--policy", str(policy), "--flows", str(FLOWS), "--", *network.sender("")]
         process = subprocess.Popen(

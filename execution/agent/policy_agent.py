@@ -147,7 +147,7 @@ class PolicyAgent:
         finite = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
         if not finite.all():
             raise SageccError(
-                f"policy {self._policy.path} answered with something that is not a number"
+                f"policy {self._policy.path} computed an action or a state that is not a number"
                 f" (flow {slots[np.argmin(finite)]}): train it again"
             )
         self._hidden[slots] = hidden

@@ -366,7 +366,7 @@ def _lost(contents: Contents) -> str:
 def _play_options(options: Mapping[str, Any]) -> str:
     action = "actions are drawn from their mixtures" if options["sample"] else "an action is their mixture's mean"
     latency = options["decision_latency_ms"]
-    return f"{action}; it takes effect {f'{latency:g} ms after' if latency else 'at the moment of'} what it answers"
+    return f"{action}; it takes effect {f'{latency:g} ms after' if latency else 'at the moment of'} its sample"
 
 
 def _rules(summary: Mapping[str, Any]) -> str:

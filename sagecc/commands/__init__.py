@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file a command; each exposes one click command named `command`."""
+"""One file per command; each exposes one click command named `command`."""

@@ -73,7 +73,7 @@ def _drive(policy: Path, runtime: str, flows: int, pins: Path) -> None:
 
 @contextmanager
 def _opened(pins: Path) -> Iterator[tuple[Descriptors, Shared]]:
-    """Open what is pinned, for the only agent there is."""
+    """Open what is pinned, as its only agent."""
     with (
         closing(kernel_scheme.pinned(pins)) as descriptors,
         closing(Shared(descriptors)) as shared,

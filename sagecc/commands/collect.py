@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc collect`: run schemes over environments and keep what they saw and did."""
+"""`sagecc collect`: run schemes over environments and store their trajectories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set (default: both).")
 @click.option("--out", type=click.Path(path_type=Path), default=RAW, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: a CPU each).")
+@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
 @click.option(
@@ -57,6 +57,6 @@ def command(
         raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
     environments = [e for e in profile_environments(profile) if only in (None, e.set)]
     names = parse_schemes(schemes)
-    chosen = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
-    collect(environments, names, out, kernel, chosen, seed, prune=prune)
+    episodes_engine = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
+    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

@@ -31,17 +31,17 @@ def command(pool: Path, cache: Path, summary: Path | None) -> None:
     """
     compiled = compile_pool(pool, cache)
     t = compiled.trajectories
-    held: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
+    sets: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for set_name, scheme, rows in zip(t.sets.tolist(), t.schemes.tolist(), compiled.lengths.tolist(), strict=True):
-        of = held[set_name].setdefault(scheme, {"episodes": 0, "rows": 0})
-        of["episodes"] += 1
-        of["rows"] += rows
+        counts = sets[set_name].setdefault(scheme, {"episodes": 0, "rows": 0})
+        counts["episodes"] += 1
+        counts["rows"] += rows
     if summary:
         summary.parent.mkdir(parents=True, exist_ok=True)
-        text = {"pool": compiled.identity, "rows": compiled.rows, "episodes": len(compiled.starts), "sets": held}
+        content = {"pool": compiled.identity, "rows": compiled.rows, "episodes": len(compiled.starts), "sets": sets}
         with write_atomically(summary) as beside:
-            beside.write_text(json.dumps(text, indent=1) + "\n")
+            beside.write_text(json.dumps(content, indent=1) + "\n")
     click.echo(f"{compiled.folder}: {len(compiled.starts):,} episodes, {compiled.rows:,} rows")
     click.echo(
-        f"{compiled.rows * ROW_BYTES / 1e9:.2f} GB; sets {', '.join(held)}; {len(set(t.schemes.tolist()))} schemes"
+        f"{compiled.rows * ROW_BYTES / 1e9:.2f} GB; sets {', '.join(sets)}; {len(set(t.schemes.tolist()))} schemes"
     )

@@ -21,14 +21,14 @@ LAB = "The lab (run, collect, league)"
 EXIT_CANNOT_RUN = 2
 
 Findings = dict[str, Finding]
-"""Of a group, by the checks' names."""
+"""A group's findings by the checks' names."""
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Play every golden episode, import packages, ask for GPUs.")
+@click.option("--all", "thorough", is_flag=True, help="Play every golden episode, import packages, ask for GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @kernel_option()
-def command(everything: bool, as_json: bool, kernel: Path) -> int:
+def command(thorough: bool, as_json: bool, kernel: Path) -> int:
     """Say what works on this machine, and what to do where something does not.
 
     Each line is something that was tried, or looked for where it says so. Ends with status 0 where the lab runs (its
@@ -38,35 +38,35 @@ def command(everything: bool, as_json: bool, kernel: Path) -> int:
     page = None if as_json else Page.here()
     if page:
         write(_about())
-    found = {group.title: _examined(group, page) for group in _groups(kernel, everything)}
-    failed = {name: finding for findings in found.values() for name, finding in findings.items() if finding.fails}
-    first = _what_stops_the_lab(found[LAB])
+    groups = {group.title: _run_checks(group, page) for group in _groups(kernel, thorough)}
+    failed = {name: finding for findings in groups.values() for name, finding in findings.items() if finding.fails}
+    obstacle = _lab_obstacle(groups[LAB])
     if page:
-        write(page.ending(_ending(first, failed), not first))
+        write(page.ending(_ending(obstacle, failed), not obstacle))
         write(LEGEND)
     else:
-        write(json.dumps(_object(first, found), indent=1))
-    return EXIT_CANNOT_RUN if first else 0
+        write(json.dumps(_object(obstacle, groups), indent=1))
+    return EXIT_CANNOT_RUN if obstacle else 0
 
 
-def _groups(kernel: Path, everything: bool) -> Iterator[Group]:
-    yield _group(LAB, "lab", kernel, everything)
-    yield _group("Pool and learner (pool, sql, train)", "learning", RAW.parent, everything)
+def _groups(kernel: Path, thorough: bool) -> Iterator[Group]:
+    yield _group(LAB, "lab", kernel, thorough)
+    yield _group("Pool and learner (pool, sql, train)", "learning", RAW.parent, thorough)
     yield _group("A policy on this machine's own kernel (exec, attach)", "own_kernel")
-    yield _group("Optional", "around", kernel, everything)
+    yield _group("Optional", "around", kernel, thorough)
 
 
-def _group(title: str, module: str, *about: object) -> Group:
-    """Return a module's checks; where it cannot be imported, that is what is found."""
+def _group(title: str, module: str, *arguments: object) -> Group:
+    """Return a module's checks; where it cannot be imported, a check that says so."""
     try:
-        return Group(title, importlib.import_module(f"sagecc.doctor.{module}").checks(*about))
+        return Group(title, importlib.import_module(f"sagecc.doctor.{module}").checks(*arguments))
     except Exception as error:
         broken = fails(f"{type(error).__name__}: {error}", "install sagecc again")
         return Group(title, (Check("all of it", lambda: broken),))
 
 
-def _examined(group: Group, page: Page | None) -> Findings:
-    """Do a group's checks, showing each as it is done where there is a page."""
+def _run_checks(group: Group, page: Page | None) -> Findings:
+    """Run a group's checks, showing each as it is done where there is a page."""
     if page:
         write(page.title(group.title))
     findings = {}
@@ -90,27 +90,27 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _what_stops_the_lab(findings: Findings) -> str:
-    """Return what to do first so that the lab runs here; empty where it does: where the golden episode came out."""
+def _lab_obstacle(findings: Findings) -> str:
+    """Return what to do first so that the lab runs here; "" where it does, as the golden episode shows."""
     if GOLDEN in findings and not findings[GOLDEN].fails:
         return ""
-    return next(f"{name}: {it.what_to_do or it.text}" for name, it in findings.items() if it.fails)
+    return next(f"{name}: {finding.what_to_do or finding.text}" for name, finding in findings.items() if finding.fails)
 
 
-def _ending(first: str, failed: Findings) -> str:
-    if first:
-        return f"The lab cannot run here. First, {first}"
+def _ending(obstacle: str, failed: Findings) -> str:
+    if obstacle:
+        return f"The lab cannot run here. First, {obstacle}"
     return "The lab works here." + (f" What does not: {', '.join(failed)}." if failed else "")
 
 
-def _object(first: str, found: Mapping[str, Findings]) -> dict[str, object]:
+def _object(obstacle: str, groups: Mapping[str, Findings]) -> dict[str, object]:
     """Return what --json prints."""
     return {
         "about": _about(),
-        "lab_works": not first,
-        "first": first,
+        "lab_works": not obstacle,
+        "first": obstacle,
         "groups": [
             {"title": title, "checks": [{"name": name, **asdict(finding)} for name, finding in findings.items()]}
-            for title, findings in found.items()
+            for title, findings in groups.items()
         ],
     }

@@ -22,8 +22,8 @@ from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, d
 from sagecc.options import log_to_stderr, runtime_option
 
 CHECK_S = 0.05
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-"""Signals for the program. Ctrl-C reaches it from the terminal."""
+FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that the program gets from here. Ctrl-C reaches it from the terminal."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -52,12 +52,12 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
         cgroup.new_group() as group,
         scheme.chosen_in(group),
     ):
-        return _run(program, _enter(group, entry), supervisor)
+        return _run(program, _on_start(group, entry), supervisor)
 
 
-def _run(program: tuple[str, ...], enter: Callable[[], None], supervisor: Supervisor) -> int:
+def _run(program: tuple[str, ...], on_start: Callable[[], None], supervisor: Supervisor) -> int:
     """Run the program to its end, watching the agent; return the exit status a shell would give it."""
-    with subprocess.Popen(program, preexec_fn=enter) as process, _passing_on(process):
+    with subprocess.Popen(program, preexec_fn=on_start) as process, _forward_signals(process):
         driven = True
         while process.poll() is None:
             if driven:
@@ -72,30 +72,30 @@ def _run(program: tuple[str, ...], enter: Callable[[], None], supervisor: Superv
 
 
 @contextmanager
-def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    def pass_on(number: int, frame: FrameType | None) -> None:
+def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    previous = {number: signal.signal(number, forward) for number in FORWARDED}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _enter(group: Path, entry: pwd.struct_passwd | None) -> Callable[[], None]:
+def _on_start(group: Path, entry: pwd.struct_passwd | None) -> Callable[[], None]:
     """Return what the program's process does first: enter the group, and become the user."""
 
-    def enter() -> None:
+    def start() -> None:
         (group / cgroup.PROCESSES).write_text("0")
         if entry:
             os.initgroups(entry.pw_name, entry.pw_gid)
             os.setgid(entry.pw_gid)
             os.setuid(entry.pw_uid)
 
-    return enter
+    return start
 
 
 def _entry(name: str) -> pwd.struct_passwd:

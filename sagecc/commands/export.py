@@ -21,9 +21,9 @@ def command(policy: Path, int8: bool) -> None:
     from sagecc.policy.artefact import PolicyArtefact, add_exports
     from sagecc.policy.export import export
 
-    found = PolicyArtefact.load(policy)
-    exported = export(found.sizes, found.weights, int8)
-    add_exports(found, exported)
+    artefact = PolicyArtefact.load(policy)
+    exported = export(artefact.sizes, artefact.weights, int8)
+    add_exports(artefact, exported)
     for name, data in exported.files.items():
         errors = ", ".join(f"{output} {value:g}" for output, value in exported.errors[name].items())
         click.echo(f"{policy / name}  {len(data):,} bytes; largest differences: {errors}")

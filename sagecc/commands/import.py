@@ -23,5 +23,5 @@ def command(kind: str, checkpoint: Path, out: Path | None) -> None:
     # The numeric libraries take a second to load: not for --help.
     from sagecc.policy.orca_import import import_checkpoint
 
-    done = import_checkpoint(checkpoint, out or Path("models") / kind)
-    click.echo(f"policy   {done.folder} ({done.parameters:,} parameters, step {done.step:,})")
+    imported = import_checkpoint(checkpoint, out or Path("models") / kind)
+    click.echo(f"policy   {imported.folder} ({imported.parameters:,} parameters, step {imported.step:,})")

@@ -28,8 +28,8 @@ def command(output: Path | None, build_dir: Path, jobs: int) -> None:
     minutes the first time; later only what changed. Prints the file's path and SHA-256.
     Beside it, kernel-identity/ says for each scheme what its trajectories hang on: raw files carry that.
     """
-    came_along = output is None and shipped.INSTALLED and shipped.kernel() == shipped.KERNEL
-    kernel = shipped_kernel() if came_along else ensure_kernel(output or shipped.BUILT, build_dir, jobs)
+    use_shipped = output is None and shipped.INSTALLED and shipped.kernel() == shipped.KERNEL
+    kernel = shipped_kernel() if use_shipped else ensure_kernel(output or shipped.BUILT, build_dir, jobs)
     click.echo(f"{kernel.path}  sha256 {kernel.sha256}  (linux-source-6.12 {kernel.source})")
-    if came_along:
+    if use_shipped:
         click.echo(f"it came with sagecc, and is unchanged; to build your own: sagecc kernel --output {shipped.BUILT}")

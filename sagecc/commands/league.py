@@ -52,7 +52,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX
     "--jobs",
     type=click.IntRange(min=1),
     default=usable_cores,
-    help="Processes that run policies' episodes (default: a CPU each).",
+    help="Processes that run policies' episodes (default: one per CPU).",
 )
 @click.option(
     "--batch",

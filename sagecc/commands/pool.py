@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc pool`: raw trajectories to what a learner and an analyst read.
+"""`sagecc pool`: derive the pool from raw trajectories.
 
-`sagecc pool check`: whether it is right. `sagecc pool export`: the same for other ecosystems' libraries.
+`sagecc pool check` verifies it; `sagecc pool export` writes it for other ecosystems' libraries.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ FORMS = ("minari", "rlds", "huggingface")
 def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
     """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
 
-    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (a
-    set and a scheme each) that are up to date are left alone; those whose raw data is gone are removed.
+    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (one per
+    set and scheme) that are up to date are left alone; those whose raw data is gone are removed.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -58,7 +58,7 @@ def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_align
 
 
 def parse_windows(text: str) -> Windows:
-    """Read `10,200,1000`, `200` or one of schemas.pool.WINDOW_NAMES."""
+    """Return the windows of `10,200,1000`, of `200` (all three), or of one of schemas.pool.WINDOW_NAMES."""
     return Windows(*WINDOW_NAMES[text]) if text in WINDOW_NAMES else Windows.parse(text)
 
 
@@ -73,11 +73,11 @@ def parse_windows(text: str) -> Windows:
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> None:
-    """Check every byte, row and episode of a pool; a line for each thing that is wrong.
+    """Check every byte, row and episode of a pool; print one line per thing that is wrong.
 
     Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
     """
-    begun = time.monotonic()
+    began_s = time.monotonic()
     report = check_pool(pool, profile, jobs)
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)
@@ -86,7 +86,7 @@ def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> Non
     click.echo(
         f"{len(report.faults) or 'no'} finding{'s' if len(report.faults) != 1 else ''}: {report.files} files,"
         f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {grid};"
-        f" {time.monotonic() - begun:.1f} s",
+        f" {time.monotonic() - began_s:.1f} s",
         err=True,
     )
     if report.faults:

@@ -75,7 +75,7 @@ def command(
         raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
     if flows is not None and backend != "lab":
         raise SageccError(f"--flows is for the lab: --backend {backend} has the rows of the tested flow alone")
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     if backend == "lab":
         latency_us, every_flow = round(decision_latency * 1000), flows is not None
         episode = play_episode(
@@ -83,7 +83,7 @@ def command(
         )
     else:
         episode = run_mahimahi(environment, scheme, seed)
-    wall_s = time.perf_counter() - began
+    wall_s = time.perf_counter() - began_s
     if out is not None:
         meta = {b"sagecc.raw_version": RAW_VERSION.encode()}
         with write_atomically(out) as beside:
@@ -112,17 +112,17 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "cwnd_mean": flow.cwnd_mean,
             "limits": asdict(flow.limits) if flow.limits else None,
             "notice": flow.notice,
-            "start_s": life.start_s,
-            "stop_s": environment.stop_of(life),
-            "extra_rtt_ms": life.extra_rtt_ms,
-            "links": list(environment.path(life)),
+            "start_s": planned.start_s,
+            "stop_s": environment.stop_of(planned),
+            "extra_rtt_ms": planned.extra_rtt_ms,
+            "links": list(environment.path(planned)),
         }
-        for flow, life in zip(episode.flows, environment.all_flows, strict=True)
+        for flow, planned in zip(episode.flows, environment.all_flows, strict=True)
     ]
-    own = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
+    of_first_flow = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
     return {
         "episode_id": episode.id,
-        **{name: flows[0][name] for name in own},
+        **{name: flows[0][name] for name in of_first_flow},
         "rtt_mean_ms": float(episode.rows["srtt_us"].to_numpy().mean()) / 1000,
         "wall_s": wall_s,
         "virtual_s": environment.duration_s,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc schemes`: what can set a congestion window."""
+"""`sagecc schemes`: the congestion-control schemes by name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc sql`: ask the pool."""
+"""`sagecc sql`: query the pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sagecc.answers import LAYOUTS, ask
+from sagecc.answers import LAYOUTS, run_query
 from sagecc.options import LEAGUE, POOL
 from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
 from sagecc.shell import Shell
@@ -48,21 +48,21 @@ def command(query: str | None, shell: bool, pool: Path, raw: Path | None, league
     """
     if (query is None) != shell:
         raise click.UsageError("give either a QUERY or --shell")
-    absent = {}
+    missing_views = {}
     if raw is None:
         raw = pool.parent / "raw"
         if not has_raw(raw):
-            absent[RAW_VIEW] = f"{raw} holds no raw trajectories; say where they are with --raw"
+            missing_views[RAW_VIEW] = f"{raw} holds no raw trajectories; say where they are with --raw"
             raw = None
     if league is None:
         league = LEAGUE
         if not has_league(league):
-            absent[LEAGUE_VIEW] = (
+            missing_views[LEAGUE_VIEW] = (
                 f"{league} holds no league; play one with 'sagecc league', or name another with --league"
             )
             league = None
     with open_pool(pool, raw, league) as connection:
         if query is None:
-            Shell(connection, absent, layout).run()
+            Shell(connection, missing_views, layout).run()
         else:
-            LAYOUTS[layout](*ask(connection, query, absent))
+            LAYOUTS[layout](*run_query(connection, query, missing_views))

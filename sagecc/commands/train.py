@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sagecc.learner.strategy import Device, Kind
 
 LEAGUES = Path(".cache/league")
-"""Where the heuristics' trajectories of evaluations lie, a folder a profile; safe to delete."""
+"""Where the heuristics' trajectories of evaluations lie, one folder per profile; safe to delete."""
 
 
 @click.command()
@@ -104,7 +104,7 @@ LEAGUES = Path(".cache/league")
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
 @kernel_option()
 @click.option(
-    "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its answers are."
+    "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its outputs are."
 )
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
 def command(
@@ -136,8 +136,8 @@ def command(
     repeated. Ctrl-C and SIGTERM write a checkpoint first (exit code 130 and 143). Watch it with
     'tensorboard --logdir logs'.
     """
-    given = {"steps": steps, "precision": precision, "xla": xla or None}
-    config = load(name, **{field: value for field, value in given.items() if value is not None})
+    overrides = {"steps": steps, "precision": precision, "xla": xla or None}
+    config = load(name, **{field: value for field, value in overrides.items() if value is not None})
     if count_parameters:
         click.echo(config.sizes(len(config.observations)).parameters)
         return
@@ -152,15 +152,22 @@ def command(
     logs = logs or Path("logs") / out.name
     evaluation = None
     if evaluate_every is not None:
-        best = keep == "best"
-        evaluation = _league(evaluate_profile, evaluate_schemes, evaluate_every, best, kernel, logs, jobs)
+        evaluation = _league(
+            evaluate_profile,
+            evaluate_schemes,
+            every=evaluate_every,
+            best=keep == "best",
+            kernel=kernel,
+            logs=logs,
+            jobs=jobs,
+        )
     outcome = train(
         config,
         pool,
-        out,
-        logs,
-        cache,
-        seed,
+        out=out,
+        logs=logs,
+        cache=cache,
+        seed=seed,
         checkpoint_s=checkpoint_every,
         int8=int8,
         checkpoint_steps=checkpoint_steps or 0,
@@ -178,17 +185,17 @@ def command(
         )
     else:
         click.echo("already trained with this configuration and pool: nothing to do")
-    of = f", of step {outcome.step}" if outcome.step != config.steps else ""
-    click.echo(f"policy   {outcome.artefact} ({outcome.parameters:,} parameters{of})")
+    of_step = f", of step {outcome.step}" if outcome.step != config.steps else ""
+    click.echo(f"policy   {outcome.artefact} ({outcome.parameters:,} parameters{of_step})")
     click.echo(f"logs     {outcome.logs} (metrics.jsonl; tensorboard --logdir {outcome.logs})")
     click.echo("metrics  " + ", ".join(f"{key} {value:.4g}" for key, value in outcome.metrics.items()))
     for step, scores in outcome.scores.items():
         click.echo(f"step {step:>8}  " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))
 
 
-def _league(profile: str, schemes: str, every: int, best: bool, kernel: Path, logs: Path, jobs: int) -> Evaluation:
-    """Return the evaluation by a league, its heuristics collected."""
-    # The lab and the league are loaded by a run that asks for them: training needs neither.
+def _league(profile: str, schemes: str, *, every: int, best: bool, kernel: Path, logs: Path, jobs: int) -> Evaluation:
+    """Return the evaluation by a league, after collecting its heuristics' trajectories."""
+    # Lab and league are imported only here: training needs neither.
     from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
     from sagecc.learner.evaluation import Evaluation
 

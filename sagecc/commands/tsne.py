@@ -33,7 +33,7 @@ POINTS = 300
 def command(settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str, points: int) -> None:
     """Draw what policies' last hidden layer makes of different networks, by t-SNE.
 
-    As section 7.4 and Fig. 16 of the paper: seven environments of Set II, a point per decision, a panel per policy.
+    As section 7.4 and Fig. 16 of the paper: seven environments of Set II, one point per decision, one panel per policy.
     """
     from sagecc.leagues.hidden import HiddenLayer, draw_map, last_hidden  # scikit-learn: an extra
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is used where it is there: real-time backends, Ray, what rebuilds or runs the whole chain."""
+"""What is optional: real-time backends, Ray, the tools that rebuild kernel and BPF objects or run all stages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from pathlib import Path
 from sagecc.collector.kernel.build import missing_packages
 from sagecc.collector.realtime import host, mahimahi
 from sagecc.common.optional import is_installed
-from sagecc.doctor.extras import RAY, look_at
+from sagecc.doctor.extras import RAY, check_extra
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
 
 CHAIN = {"git": "git", "make": "make"}
 BPF_TOOLS = {"clang": "clang", "llvm-strip": "llvm"}
-"""Programs, and the Debian packages that bring them."""
+"""Programs, and the Debian packages that have them."""
 
 
-def checks(kernel: Path, everything: bool) -> tuple[Check, ...]:
-    """Return the group's checks. kernel: where the lab's lies, or will. everything: import what is else looked for."""
+def checks(kernel: Path, thorough: bool) -> tuple[Check, ...]:
+    """Return the group's checks.
+
+    Args:
+        kernel: path of the lab's kernel, which need not exist.
+        thorough: import packages that are only looked for otherwise.
+    """
     return (
         Check("real time", real_time),
         Check("Mahimahi", through_mahimahi),
-        Check("Ray", lambda: look_at(RAY, everything)),
+        Check("Ray", lambda: check_extra(RAY, thorough)),
         Check("make repro", chain),
         Check("kernel build", lambda: kernel_tools(kernel)),
         Check("BPF build", bpf_tools),
@@ -30,7 +35,7 @@ def checks(kernel: Path, everything: bool) -> tuple[Check, ...]:
 
 
 def real_time() -> Finding:
-    """Can episodes run on this machine's own kernel, between network namespaces?"""
+    """Check that episodes can run on this machine's own kernel, between network namespaces."""
     reason = host.why_not()
     if reason:
         return unneeded(f"only 'make bench-fidelity' needs it: {reason}")
@@ -38,16 +43,16 @@ def real_time() -> Finding:
 
 
 def through_mahimahi() -> Finding:
-    """Is Mahimahi there?"""
+    """Check that Mahimahi is installed."""
     reason = mahimahi.why_not()
     if reason is None:
         return works(f"{' and '.join(mahimahi.TOOLS)} are on the PATH")
-    what, _, to_do = reason.partition(": ")
-    return unneeded(f"only --backend mahimahi needs it: {what}", to_do)
+    problem, _, to_do = reason.partition(": ")
+    return unneeded(f"only --backend mahimahi needs it: {problem}", to_do)
 
 
 def chain() -> Finding:
-    """Is what `make repro` goes through there?"""
+    """Check that the tools of `make repro` are installed."""
     missing = [name for name in CHAIN if shutil.which(name) is None]
     missing += [] if is_installed("dvc") else ["dvc"]
     if missing:
@@ -56,7 +61,7 @@ def chain() -> Finding:
 
 
 def kernel_tools(kernel: Path) -> Finding:
-    """Is what builds the virtual-time kernel there?"""
+    """Check that the tools that build the virtual-time kernel are installed."""
     missing = missing_packages()
     if not missing:
         return works("gcc, make, flex, bison and the rest, for 'sagecc kernel'")
@@ -67,7 +72,7 @@ def kernel_tools(kernel: Path) -> Finding:
 
 
 def bpf_tools() -> Finding:
-    """Is what compiles the BPF scheme there?"""
+    """Check that the tools that compile the BPF scheme are installed."""
     missing = [package for tool, package in BPF_TOOLS.items() if shutil.which(tool) is None]
     if missing:
         return unneeded(f"only 'make bpf' needs {' and '.join(missing)}: the compiled objects are shipped")

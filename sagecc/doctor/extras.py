@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extras of `sagecc` (setup.cfg): what each brings, found without importing it, since TensorFlow takes seconds."""
+"""The extras of `sagecc` (setup.cfg): their packages, found without importing them, since TensorFlow takes seconds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sagecc.common.optional import how_to_install, is_installed
 from sagecc.doctor.finding import Finding, fails, unneeded, works
 
 FOUND = " (found; --all imports)"
-ASKING_S = 180
+TIMEOUT_S = 180
 
 
 @dataclass(frozen=True)
 class Extra:
-    """An extra: its name, who needs it, and of each package its module and its name, the chief one first.
-
-    probe: what shows that all of it can be imported.
-    """
+    """An extra of `sagecc`."""
 
     name: str
     users: str
+    """What needs it."""
     packages: tuple[tuple[str, str], ...]
+    """Each package's module and name, the main one first."""
     probe: str
+    """Modules whose import shows that all of it can be imported."""
 
 
 TRAIN = Extra(
@@ -54,16 +54,16 @@ ONNX = Extra("onnx", "--runtime onnx", (("onnxruntime", "onnxruntime"),), "onnxr
 RAY = Extra("ray", "--engine ray, on many machines", (("ray", "ray"),), "ray")
 
 
-def look_at(extra: Extra, everything: bool) -> Finding:
-    """Is an extra installed? everything: and can it be imported?"""
+def check_extra(extra: Extra, thorough: bool) -> Finding:
+    """Check that an extra is installed and, if `thorough`, that it can be imported."""
     missing = [package for module, package in extra.packages if not is_installed(module)]
     if missing:
         return unneeded(f"not installed: {', '.join(missing)} (only for {extra.users})", how_to_install(extra.name))
-    if everything and (error := asked(f"import {extra.probe}")[1]):
+    if thorough and (error := run_python(f"import {extra.probe}")[1]):
         return fails(error, f"{how_to_install(extra.name)}, into an environment of its own")
-    chief, *others = (package for _, package in extra.packages)
+    main, *others = (package for _, package in extra.packages)
     rest = " and the rest" if others else ""
-    return works(f"{chief} {version(chief)}{rest}, for {extra.users}{'' if everything else FOUND}")
+    return works(f"{main} {version(main)}{rest}, for {extra.users}{'' if thorough else FOUND}")
 
 
 def version(package: str) -> str:
@@ -74,14 +74,18 @@ def version(package: str) -> str:
         return ""
 
 
-def asked(code: str) -> tuple[str, str]:
-    """Run Python code in another process; return what it prints, in one line, and what went wrong, or ""."""
+def run_python(code: str) -> tuple[str, str]:
+    """Run Python code in another process.
+
+    Returns:
+        What it prints, in one line; and what went wrong, "" where nothing did.
+    """
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=ASKING_S)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return "", f"nothing came of it in {ASKING_S} s"
+        return "", f"nothing came of it in {TIMEOUT_S} s"
     if done.returncode < 0:
         too_old = ", as on a processor that is too old for it" if done.returncode == -signal.SIGILL else ""
         return "", f"killed by {signal.Signals(-done.returncode).name}{too_old}"
-    said = ", ".join(done.stdout.split("\n")[:-1])
-    return said, (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1] if done.returncode else ""
+    printed = ", ".join(done.stdout.split("\n")[:-1])
+    return printed, (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1] if done.returncode else ""

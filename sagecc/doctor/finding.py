@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check, what it found, and that no check can end the doctor."""
+"""Checks and their findings. No check can end the doctor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from enum import StrEnum
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 
 GOLDEN = "golden episode"
-"""The check on which it hangs whether the lab runs here."""
+"""The check that decides whether the lab runs here."""
 
 REPORT = "report this line, with the rest of this page"
 
 
 class State(StrEnum):
-    """What a check says of the thing it looked at; `unneeded` also of what could not be tried."""
+    """The state of what a check tried; `unneeded` also where it could not be tried."""
 
     WORKS = "works"
     FAILS = "fails"
@@ -25,29 +25,31 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: in what state a thing is, what was seen, and what to do where something is to be done."""
+    """The result of a check."""
 
     state: State
     text: str
+    """What was seen."""
     what_to_do: str = ""
+    """Where something is to be done."""
 
     @property
     def fails(self) -> bool:
-        """Whether the thing should work and does not."""
+        """Whether it should work and does not."""
         return self.state is State.FAILS
 
 
 @dataclass(frozen=True)
 class Check:
-    """A named look at one thing."""
+    """A named check."""
 
     name: str
-    look: Callable[[], Finding]
+    run: Callable[[], Finding]
 
     def __call__(self) -> Finding:
-        """Look. A check that breaks is a finding too: nothing is raised but what ends the program."""
+        """Run it. A check that breaks is a finding too: only what ends the program is raised."""
         try:
-            return self.look()
+            return self.run()
         except SageccError as error:
             return fails(error)
         except Exception as error:
@@ -68,21 +70,21 @@ def works(text: str, what_to_do: str = "") -> Finding:
 
 
 def unneeded(text: str, what_to_do: str = "") -> Finding:
-    """Return a finding of something that is not there, which nothing but what the text says would need."""
+    """Return a finding of something that is not there, and is needed for nothing but what the text says."""
     return Finding(State.UNNEEDED, text, what_to_do)
 
 
 def fails(reason: str | SageccError, what_to_do: str = "") -> Finding:
-    """Return a finding of something that does not work; the reason may be an error, which names the doctor or not."""
+    """Return a finding of something that does not work; of an error, its advice to run the doctor is left out."""
     return Finding(State.FAILS, plain(reason), what_to_do)
 
 
 def refuses(error: str | SageccError) -> Finding:
     """Return a finding from an error `what is wrong: what to do`."""
-    what, _, to_do = plain(error).partition(": ")
-    return Finding(State.FAILS, what, to_do)
+    problem, _, to_do = plain(error).partition(": ")
+    return Finding(State.FAILS, problem, to_do)
 
 
 def plain(error: str | SageccError) -> str:
-    """Return an error's text without its advice to ask the doctor, who is asked already."""
+    """Return an error's text without its advice to run the doctor, which is running."""
     return str(error).removesuffix(SEE_DOCTOR).rstrip(" ;:")

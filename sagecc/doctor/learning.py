@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool and learner: room for data, memory, cores, what trains a policy and what runs one."""
+"""Pool and learner: room for data, memory, cores, the packages that train a policy and those that run one."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from sagecc.common import limits
 from sagecc.common.limits import usable_cores
 from sagecc.common.optional import how_to_install, is_installed
 from sagecc.doctor import extras
-from sagecc.doctor.extras import FOUND, asked, look_at, version
+from sagecc.doctor.extras import FOUND, check_extra, run_python, version
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
 
 GB, MB = 10**9, 10**6
 
 SMALL_GB, FULL_GB = 3, 30
-"""What raw trajectories and pool of a profile take, a second time in DVC's cache, and compiled for training."""
+"""Disk space of a profile's raw trajectories and pool, twice for DVC's cache, and compiled for training."""
 
 EPISODE_MB = 256
-"""The most that an episode takes: its guest and the process that reads it (benchmarks/results/memory.json)."""
+"""The most memory of an episode: its guest and the process that reads it (benchmarks/results/memory.json)."""
 
 TRIAL_BYTES = 1 << 20
 
 BASE = ("numpy", "pyarrow", "numba", "polars", "duckdb", "pydantic", "matplotlib")
-"""What pool, SQL, league and report import; some of it wants a processor with AVX2."""
+"""What pool, SQL, league and report import; some of it needs a processor with AVX2."""
 
 WITH_CUDA = "pip install 'tensorflow[and-cuda]', the version that is here (docs/guide/train.md)"
 
@@ -46,7 +46,7 @@ for number in range(count.value):
     cuda.cuDeviceGetName(name, len(name), number)
     print(name.value.decode())
 """
-"""Asks the driver itself, which takes a moment where there is one, and no memory of the GPU."""
+"""Lists the driver's GPUs, in a moment and without taking memory of a GPU."""
 
 GPUS = """
 from sagecc.common.tensorflow_runtime import tf
@@ -55,34 +55,39 @@ for gpu in tf.config.list_physical_devices("GPU"):
 """
 
 
-def checks(datasets: Path, everything: bool) -> tuple[Check, ...]:
-    """Return the group's checks. datasets: where data goes. everything: import what is else only looked for."""
+def checks(datasets: Path, thorough: bool) -> tuple[Check, ...]:
+    """Return the group's checks.
+
+    Args:
+        datasets: folder of data, which need not exist.
+        thorough: import packages that are only looked for otherwise.
+    """
     return (
         Check("disk", lambda: disk(datasets)),
         Check("memory", memory),
         Check("cores", cores),
-        Check("packages", lambda: packages(everything)),
-        Check("TensorFlow", lambda: look_at(extras.TRAIN, everything)),
-        Check("GPU", lambda: gpu(everything)),
-        Check("analysis", lambda: look_at(extras.ANALYSIS, everything)),
-        Check("LiteRT", lambda: look_at(extras.LITERT, everything)),
-        Check("ONNX", lambda: look_at(extras.ONNX, everything)),
+        Check("packages", lambda: packages(thorough)),
+        Check("TensorFlow", lambda: check_extra(extras.TRAIN, thorough)),
+        Check("GPU", lambda: gpu(thorough)),
+        Check("analysis", lambda: check_extra(extras.ANALYSIS, thorough)),
+        Check("LiteRT", lambda: check_extra(extras.LITERT, thorough)),
+        Check("ONNX", lambda: check_extra(extras.ONNX, thorough)),
     )
 
 
 def disk(datasets: Path) -> Finding:
-    """May data be written here, and is there room for it?"""
-    there = datasets.absolute()
-    folder = next(path for path in (there, *there.parents) if os.path.isdir(path))  # noqa: PTH112 - pathlib's may raise
+    """Check that data can be written here, and that there is room for it."""
+    path = datasets.absolute()
+    folder = next(p for p in (path, *path.parents) if os.path.isdir(p))  # noqa: PTH112 - pathlib's may raise
     elsewhere = "go to a folder with more room, or name one with --out"
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(TRIAL_BYTES))
     except OSError as error:
         return fails(f"nothing can be written into {folder}: {error.strerror}", elsewhere)
-    found = os.statvfs(folder)
-    free_gb = found.f_bavail * found.f_frsize / GB
-    room = f"{there}: {free_gb:,.1f} GB free"
+    file_system = os.statvfs(folder)
+    free_gb = file_system.f_bavail * file_system.f_frsize / GB
+    room = f"{path}: {free_gb:,.1f} GB free"
     if free_gb < SMALL_GB:
         return fails(f"{room}, the profile small takes up to {SMALL_GB}", elsewhere)
     if free_gb < FULL_GB:
@@ -91,9 +96,9 @@ def disk(datasets: Path) -> Finding:
 
 
 def memory() -> Finding:
-    """How much may be used, and for how many episodes at a time is that?"""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    available = int(found[1]) * 1024 if found else None
+    """Measure the memory that may be used, in episodes at a time."""
+    match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    available = int(match[1]) * 1024 if match else None
     limit = limits.memory_limit_bytes()
     usable = min((value for value in (available, limit) if value is not None), default=None)
     if usable is None:
@@ -107,54 +112,54 @@ def memory() -> Finding:
 
 
 def cores() -> Finding:
-    """How many may be used, of how many?"""
-    there, usable = os.cpu_count() or 1, usable_cores()
-    if usable == there:
-        return works(f"{there}, all of which may be used")
+    """Count the cores, and those that may be used."""
+    total, usable = os.cpu_count() or 1, usable_cores()
+    if usable == total:
+        return works(f"{total}, all of which may be used")
     return works(
-        f"{usable} of {there} may be used, by affinity and control groups",
-        f"give --jobs {usable} to commands that have it: by themselves they start {there}",
+        f"{usable} of {total} may be used, by affinity and control groups",
+        f"give --jobs {usable} to commands that have it: by themselves they start {total}",
     )
 
 
-def packages(everything: bool) -> Finding:
-    """Is what pool and league import there?"""
+def packages(thorough: bool) -> Finding:
+    """Check that the packages of pool and league are installed and, if `thorough`, that they can be imported."""
     missing = [module for module in BASE if not is_installed(module)]
     if missing:
         return fails(f"{', '.join(missing)} missing", "install sagecc again")
-    broken = {module: error for module in BASE if everything and (error := asked(f"import {module}")[1])}
+    broken = {module: error for module in BASE if thorough and (error := run_python(f"import {module}")[1])}
     if broken:
         return fails("; ".join(f"{module}: {error}" for module, error in broken.items()), "install sagecc again")
-    return works(f"{', '.join(BASE[:5])} and the rest{'' if everything else FOUND}")
+    return works(f"{', '.join(BASE[:5])} and the rest{'' if thorough else FOUND}")
 
 
-def gpu(everything: bool) -> Finding:
-    """Is there an NVIDIA GPU, by its driver's word, and can TensorFlow use it?"""
-    names, refused = asked(DRIVER)
+def gpu(thorough: bool) -> Finding:
+    """Check that there is an NVIDIA GPU, by its driver, and that TensorFlow can use it."""
+    names, problem = run_python(DRIVER)
     devices = sorted(path.name for path in DEVICES.glob("nvidia[0-9]*"))
-    if refused and not devices:
-        return unneeded(f"no /dev/nvidia*, and {refused}: training takes the processor's cores")
-    if refused:
-        return fails(f"{', '.join(devices)}, but {refused}", "install NVIDIA's driver, or let this container use it")
+    if problem and not devices:
+        return unneeded(f"no /dev/nvidia*, and {problem}: training takes the processor's cores")
+    if problem:
+        return fails(f"{', '.join(devices)}, but {problem}", "install NVIDIA's driver, or let this container use it")
     build = _tensorflow_build()
     if build is None:
         return unneeded(f"{names}; only training would use it", how_to_install(extras.TRAIN.name))
     if not build.get("cuda"):
         return fails(f"{names}, but this TensorFlow is built without CUDA", WITH_CUDA)
-    if everything:
-        seen, error = asked(GPUS)
-        found = f"TensorFlow sees {seen or 'none'}"
-        return works(found) if seen else fails(f"{names}: {error or found}", WITH_CUDA)
+    if thorough:
+        gpus, error = run_python(GPUS)
+        text = f"TensorFlow sees {gpus or 'none'}"
+        return works(text) if gpus else fails(f"{names}: {error or text}", WITH_CUDA)
     cudnn, package = f"libcudnn.so.{build['cudnn']}", f"nvidia-cudnn-cu{build['cuda'].split('.')[0]}"
-    if not version(package) and asked(f"import ctypes; ctypes.CDLL('{cudnn}')")[1]:
+    if not version(package) and run_python(f"import ctypes; ctypes.CDLL('{cudnn}')")[1]:
         return fails(f"{names}, but CUDA's libraries are missing ({cudnn})", WITH_CUDA)
     return works(f"{names}, CUDA's libraries, a TensorFlow built for them{FOUND}")
 
 
 def _tensorflow_build() -> dict[str, str] | None:
-    """Return the CUDA and cuDNN versions in TensorFlow's own notes of its build; None where it is not installed."""
+    """Return the CUDA and cuDNN versions of TensorFlow's build information; None where it is not installed."""
     spec = find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
         return None
-    notes = Path(spec.submodule_search_locations[0], "python/platform/build_info.py").read_text()
-    return dict(re.findall(r"'(cuda|cudnn)_version', '([^']+)'", notes))
+    build_info = Path(spec.submodule_search_locations[0], "python/platform/build_info.py").read_text()
+    return dict(re.findall(r"'(cuda|cudnn)_version', '([^']+)'", build_info))

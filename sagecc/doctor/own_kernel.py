@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy on this machine's own kernel: `sagecc attach` and `sagecc exec`. What needs no trace left is really done."""
+"""A policy on this machine's own kernel: `sagecc attach` and `sagecc exec`. What leaves no trace is really done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sagecc.common.errors import SageccError
 from sagecc.doctor.finding import REPORT, Check, Finding, fails, refuses, unneeded, works
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf
 
-NO_PRIVILEGES, NO_LIBRARY = ("not tried: it needs " + what for what in ("the privileges above", "libbpf"))
+NO_PRIVILEGES, NO_LIBRARY = "not tried: it needs the privileges above", "not tried: it needs libbpf"
 AS_ROOT = "run it as root; 'sudo sagecc doctor' then tries what follows"
 
 
@@ -27,7 +27,7 @@ def checks() -> tuple[Check, ...]:
 
 
 def privileges() -> Finding:
-    """May this process load BPF programs and put control groups under them?"""
+    """Check that this process may load BPF programs and attach them to control groups."""
     missing = kernel_scheme.missing_capabilities(*kernel_scheme.CGROUP_CAPABILITIES)
     if missing:
         return fails(f"{', '.join(missing)} missing", AS_ROOT)
@@ -35,27 +35,27 @@ def privileges() -> Finding:
 
 
 def library() -> Finding:
-    """Is libbpf installed?"""
+    """Check that libbpf is installed."""
     try:
-        found = libbpf.library()
+        loaded = libbpf.library()
     except SageccError as error:
         return refuses(error)
-    return works(f"{libbpf.LIBRARY}, {found.libbpf_version_string().decode()}")
+    return works(f"{libbpf.LIBRARY}, {loaded.libbpf_version_string().decode()}")
 
 
 def type_information() -> Finding:
-    """Is the kernel new enough, does it describe its types (BTF), and is there an object that fits them?"""
+    """Check that the kernel is new enough, describes its types (BTF), and that an object fits them."""
     if _no_library():
         return unneeded(NO_LIBRARY)
     try:
-        found = kernel_scheme.fitting_object()
+        path = kernel_scheme.fitting_object()
     except SageccError as error:
         return refuses(error)
-    return works(f"Linux {release()} has it (BTF), and {found.name} fits")
+    return works(f"Linux {release()} has it (BTF), and {path.name} fits")
 
 
 def bpf() -> Finding:
-    """Does the kernel take the scheme? It is loaded and verified, not registered: no socket can choose it."""
+    """Check that the kernel takes the scheme: it is loaded and verified, not registered, so no socket can choose it."""
     if _no_library():
         return unneeded(NO_LIBRARY)
     if kernel_scheme.missing_capabilities(*kernel_scheme.CGROUP_CAPABILITIES):
@@ -68,23 +68,23 @@ def bpf() -> Finding:
 
 
 def bpf_file_system() -> Finding:
-    """Is there a place where `sagecc attach` can keep its scheme?"""
-    place = kernel_scheme.PINS.parent
-    if kernel_scheme.is_bpf(place):
-        return works(f"{place}, where 'attach' keeps its scheme")
-    return fails(f"none at {place}, which 'attach' needs", f"mount -t bpf bpf {place}, or give it another by --pins")
+    """Check that there is a BPF file system where `sagecc attach` can pin its scheme."""
+    folder = kernel_scheme.PINS.parent
+    if kernel_scheme.is_bpf(folder):
+        return works(f"{folder}, where 'attach' keeps its scheme")
+    return fails(f"none at {folder}, which 'attach' needs", f"mount -t bpf bpf {folder}, or give it another by --pins")
 
 
 def control_group() -> Finding:
-    """Can `sagecc exec` make a control group of version 2? One is made, and removed."""
+    """Check that `sagecc exec` can make a control group of version 2: one is made, and removed."""
     try:
-        own = cgroup.current_group()
+        parent = cgroup.current_group()
     except SageccError as error:
         return refuses(error)
     if kernel_scheme.missing_capabilities():
-        return unneeded(f"{own} is there; {NO_PRIVILEGES}")
+        return unneeded(f"{parent} is there; {NO_PRIVILEGES}")
     with cgroup.new_group():
-        return works(f"'exec' can make one in {own}")
+        return works(f"'exec' can make one in {parent}")
 
 
 def _no_library() -> bool:

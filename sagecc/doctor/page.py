@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: plain text of at most 100 columns, coloured where a terminal wants it, grown line by line."""
+"""The page: plain text of at most 100 columns, coloured on a terminal, written line by line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import click
 from sagecc.doctor.finding import Finding, State
 
 WIDTH, NAME_WIDTH = 100, 16
-"""Columns: of the page, and of a check's name."""
+"""Columns of the page, and of a check's name."""
 
-LEAST_WIDTH = 60
+MIN_WIDTH = 60
 MARKS: Mapping[State, tuple[str, str]] = MappingProxyType(
     {State.WORKS: ("ok", "green"), State.FAILS: ("NO", "red"), State.UNNEEDED: ("--", "bright_black")}
 )
@@ -29,17 +29,19 @@ ERASE = "\r\x1b[K"
 
 @dataclass(frozen=True)
 class Page:
-    """How to lay it out. width: in columns. live: on a terminal, where a line can be written over."""
+    """The page's layout."""
 
     width: int = WIDTH
+    """In columns."""
     colour: bool = False
     live: bool = False
+    """Whether it is on a terminal, where a line can be overwritten."""
 
     @classmethod
     def here(cls) -> Page:
         """Return the page for this process's standard output."""
         live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-        width = min(WIDTH, max(LEAST_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+        width = min(WIDTH, max(MIN_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
         return cls(width, live and not os.environ.get("NO_COLOR"), live)
 
     def title(self, text: str) -> str:
@@ -47,16 +49,16 @@ class Page:
         return f"\n{click.style(text, bold=True) if self.colour else text}"
 
     def running(self, name: str) -> str:
-        """Return what stands there while a check runs; empty where it cannot be taken back."""
+        """Return a check's line while it runs; "" where the line cannot be overwritten."""
         return f"  {RUNNING}  {name}" if self.live else ""
 
-    def finding(self, name: str, found: Finding) -> str:
-        """Return a finding's line; what to do is below it."""
-        mark, colour = MARKS[found.state]
+    def finding(self, name: str, finding: Finding) -> str:
+        """Return a finding's line, and what to do below it."""
+        mark, colour = MARKS[finding.state]
         indent = " " * (len("  ok  ") + NAME_WIDTH + 2)
-        text = self._wrapped(found.text, indent, indent)
-        if found.what_to_do:
-            text += f"\n{self._wrapped(found.what_to_do, f'{indent}-> ', f'{indent}   ')}"
+        text = self._wrapped(finding.text, indent, indent)
+        if finding.what_to_do:
+            text += f"\n{self._wrapped(finding.what_to_do, f'{indent}-> ', f'{indent}   ')}"
         styled = click.style(mark, fg=colour, bold=True) if self.colour else mark
         return f"{ERASE if self.live else ''}  {styled}  {name:<{NAME_WIDTH}}  {text[len(indent) :]}"
 
@@ -71,6 +73,6 @@ class Page:
 
 
 def write(text: str, newline: bool = True) -> None:
-    """Write to standard output, whatever its encoding cannot say replaced."""
+    """Write to standard output; characters that its encoding does not have are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=newline, color=True)

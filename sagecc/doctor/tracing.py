@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries with ptrace what the lab's kernel does to its guest's processes, and how large a processor's state is.
+"""Tries the lab's use of ptrace on a process, and measures the size of the processor's state.
 
 The trial is this file as a program of its own, which needs nothing but Python's library: it forks and stops, and a
-process with threads should not. It stops a child, reads and sets its registers, and catches a system call of its.
+process with threads should not. It stops a child, reads and sets its registers, and catches one of its system calls.
 """
 
 from __future__ import annotations
@@ -29,29 +29,28 @@ LIMIT_S = 5
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What came of it.
-
-    refused: the step that did not work and why, "" where all did. number: its errno, or 0. state_bytes: what
-    PTRACE_GETREGSET gives of NT_X86_XSTATE (SSE, AVX, AMX); None where it was not reached or is not given.
-    """
+class PtraceTrial:
+    """The trial's result."""
 
     refused: str = ""
+    """The step that did not work and why, "" where all did."""
     number: int = 0
+    """Its errno, or 0."""
     state_bytes: int | None = None
+    """Size of NT_X86_XSTATE (SSE, AVX, AMX) by PTRACE_GETREGSET; None where that was not reached or does not work."""
 
 
-def trial() -> Trial:
+def trial() -> PtraceTrial:
     """Run the trial in a process of its own."""
     command = [sys.executable, "-I", __file__]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Trial(f"the trial could not be made: {error}")
+        return PtraceTrial(f"the trial could not be made: {error}")
     if done.returncode:
         last = (done.stderr.strip() or "without a word").splitlines()[-1]
-        return Trial(f"the trial ended with status {done.returncode}: {last}")
-    return Trial(**json.loads(done.stdout))
+        return PtraceTrial(f"the trial ended with status {done.returncode}: {last}")
+    return PtraceTrial(**json.loads(done.stdout))
 
 
 class _Vector(ctypes.Structure):
@@ -78,15 +77,17 @@ def _child() -> None:
     os._exit(0)
 
 
-def _try() -> Trial:
-    """Trace a child; its end is this process's, whatever happens."""
+def _try() -> PtraceTrial:
+    """Trace a child, which ends with this process whatever happens."""
     signal.alarm(LIMIT_S)
     pid = os.fork()
     if pid == 0:
         _child()
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
-        return Trial(f"PTRACE_TRACEME: the process that asked was killed by {signal.Signals(os.WTERMSIG(status)).name}")
+        return PtraceTrial(
+            f"PTRACE_TRACEME: the process that asked was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        )
     if not os.WIFSTOPPED(status):
         return _refused("PTRACE_TRACEME", os.WEXITSTATUS(status))
     registers, state = ctypes.create_string_buffer(REGISTERS_BYTES), ctypes.create_string_buffer(STATE_BYTES)
@@ -110,15 +111,15 @@ def _try() -> Trial:
                 state_bytes = vector.length if request == PTRACE_GETREGSET else state_bytes
         _, status = os.waitpid(pid, 0)
         if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != SYSTEM_CALL_STOP:
-            return Trial("PTRACE_SYSEMU did not stop at a system call", 0, state_bytes)
-        return Trial(state_bytes=state_bytes)
+            return PtraceTrial("PTRACE_SYSEMU did not stop at a system call", 0, state_bytes)
+        return PtraceTrial(state_bytes=state_bytes)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _refused(name: str, number: int) -> Trial:
-    return Trial(f"{name}: {os.strerror(number)} ({errno.errorcode.get(number, number)})", number)
+def _refused(name: str, number: int) -> PtraceTrial:
+    return PtraceTrial(f"{name}: {os.strerror(number)} ({errno.errorcode.get(number, number)})", number)
 
 
 if __name__ == "__main__":

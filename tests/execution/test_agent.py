@@ -174,7 +174,7 @@ def test_draws_follow_the_mixture() -> None:
 def test_an_answer_that_is_no_number_names_the_policy(bad: float) -> None:
     agent = agent_of(Fixed([0.1, bad]))
     agent(sample(0, 10))
-    with pytest.raises(SageccError, match=r"models/fixed answered with something that is not a number \(flow 0\)"):
+    with pytest.raises(SageccError, match=r"models/fixed computed an action or a state that .* number \(flow 0\)"):
         agent(sample(1, 10))
 
 

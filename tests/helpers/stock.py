@@ -152,7 +152,7 @@ def bpf_filesystem() -> Iterator[Path]:
             subprocess.run(["umount", folder], check=True)
 
 
-class Network:
+class VethNetwork:
     """sender -- router [tbf] -- receiver, in namespaces that end with the test."""
 
     def __init__(self, stack: ExitStack, rate_mbps: float, queue_bytes: int) -> None:
@@ -199,7 +199,7 @@ class Network:
 class Transfer:
     """Bytes on their way through a network, with the sender's window each 20 ms."""
 
-    def __init__(self, network: Network, scheme: str = SCHEME) -> None:
+    def __init__(self, network: VethNetwork, scheme: str = SCHEME) -> None:
         self._receiver = network.receiver()
         command = network.sender(scheme)
         self.sender = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

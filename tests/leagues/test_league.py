@@ -102,7 +102,7 @@ def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: s
         assert league.policies == {policy: policy_sha256(policy)}
     assert won == [0, 2, 2, 0, 2]  # the third found the second's, no other found one
     save(play("smoke", *games, StubLab(), options=PlayOptions(2.5)), tmp_path / "out")
-    assert "takes effect 2.5 ms after what it answers" in write_beside(tmp_path / "out", raw).read_text()
+    assert "takes effect 2.5 ms after its sample" in write_beside(tmp_path / "out", raw).read_text()
     summary = json.loads((tmp_path / "out/league.json").read_text())
     assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
 

@@ -32,7 +32,7 @@ from sagecc.common.optional import is_installed
 from sagecc.doctor import around, extras, lab, learning, own_kernel
 from sagecc.doctor.finding import GOLDEN, Check, Finding, State, fails, refuses, unneeded, works
 from sagecc.doctor.page import NAME_WIDTH, WIDTH, Page
-from sagecc.doctor.tracing import Trial, trial
+from sagecc.doctor.tracing import PtraceTrial, trial
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf, supervisor
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.conftest import ROOT
@@ -179,14 +179,14 @@ def test_json_has_the_same(fake_kernel: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    found = lab.processor(Trial(state_bytes=None))
+    found = lab.processor(PtraceTrial(state_bytes=None))
     assert found == fails("the lab needs an x86-64 machine, this one is aarch64", "run it on one, or in a virtual one")
-    assert lab.ptrace(Trial("PTRACE_GETREGS: Input/output error (EIO)", errno.EIO)).state is State.UNNEEDED
+    assert lab.ptrace(PtraceTrial("PTRACE_GETREGS: Input/output error (EIO)", errno.EIO)).state is State.UNNEEDED
 
 
 @pytest.mark.parametrize(("state_bytes", "said"), [(2696, "; 2,696 bytes"), (11_008, "; 11,008 bytes"), (None, "")])
 def test_any_size_of_a_processors_state_is_fine(state_bytes: int | None, said: str) -> None:
-    found = lab.processor(Trial(state_bytes=state_bytes))
+    found = lab.processor(PtraceTrial(state_bytes=state_bytes))
     assert found.state is State.WORKS and said in found.text
     assert ("any number will do" in found.text) == bool(said)
 
@@ -200,7 +200,7 @@ def test_any_size_of_a_processors_state_is_fine(state_bytes: int | None, said: s
     ],
 )
 def test_what_to_do_about_ptrace_follows_from_what_it_said(refused: str, number: int, advice: str) -> None:
-    found = lab.ptrace(Trial(refused, number))
+    found = lab.ptrace(PtraceTrial(refused, number))
     assert found.state is State.FAILS and found.text.startswith(refused)
     assert advice in found.what_to_do and SEE_DOCTOR not in found.what_to_do
 
@@ -223,21 +223,21 @@ def test_guests_share_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_kernel(tmp_path: Path) -> None:
-    found = lab.the_kernel(tmp_path / "none")
+    found = lab.virtual_time_kernel(tmp_path / "none")
     assert found.state is State.FAILS and str(tmp_path / "none") in found.text
     assert "sagecc kernel" in found.what_to_do
 
 
 def test_a_kernel_without_identities_or_of_other_source(fake_kernel: Path) -> None:
-    assert lab.the_kernel(fake_kernel).state is State.WORKS
-    assert f"{LAB}, sha256 " in lab.the_kernel(fake_kernel).text
+    assert lab.virtual_time_kernel(fake_kernel).state is State.WORKS
+    assert f"{LAB}, sha256 " in lab.virtual_time_kernel(fake_kernel).text
     path = identity_folder(fake_kernel) / POLICY
     path.write_text(f"{LAB} tcp_pure.c=000000000000\n")
     its = kernel_identity(fake_kernel, (*SCHEMES, *OTHERS, POLICY))
-    assert lab.the_kernel(fake_kernel).text.startswith(f"{fake_kernel} is of other source: {its}, not {LAB}")
+    assert lab.virtual_time_kernel(fake_kernel).text.startswith(f"{fake_kernel} is of other source: {its}, not {LAB}")
     path.unlink()
     missing = f"{path} is missing, the identity of {fake_kernel}"
-    assert lab.the_kernel(fake_kernel) == fails(missing, "run 'sagecc kernel'")
+    assert lab.virtual_time_kernel(fake_kernel) == fails(missing, "run 'sagecc kernel'")
 
 
 def test_a_wrong_golden_hash_is_status_2(fake_kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_all_plays_every_scheme_and_names_those_that_differ(monkeypatch: pytest.
         return OTHER_SHA256 if scheme in ("vegas", POLICY) else str(golden.pinned()["sha256"][scheme])
 
     monkeypatch.setattr(golden, "digest", digest)
-    every = lab.checks(Path("any"), everything=True)[-1]
+    every = lab.checks(Path("any"), thorough=True)[-1]
     said = every().text
     assert said.count(" for ") == 2 and "vegas 0" in said and f"{POLICY} 0" in said
     monkeypatch.setattr(golden, "digest", lambda kernel, scheme, watchdog_s: golden.pinned()["sha256"][scheme])
@@ -350,21 +350,21 @@ def test_limits_of_control_groups_version_1(tmp_path: Path) -> None:
 
 
 def test_packages_that_are_missing_or_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learning.packages(everything=False).state is State.WORKS
-    assert extras.look_at(extras.TRAIN, everything=False).text.endswith(", for training (found; --all imports)")
+    assert learning.packages(thorough=False).state is State.WORKS
+    assert extras.check_extra(extras.TRAIN, thorough=False).text.endswith(", for training (found; --all imports)")
     for module in (extras, learning):
         monkeypatch.setattr(
-            module, "asked", lambda code: ("", "no AVX2" if "polars" in code or "faiss" in code else "")
+            module, "run_python", lambda code: ("", "no AVX2" if "polars" in code or "faiss" in code else "")
         )
-    assert learning.packages(everything=True) == fails("polars: no AVX2", "install sagecc again")
-    assert extras.look_at(extras.TRAIN, everything=True).state is State.WORKS
-    broken = extras.look_at(extras.ANALYSIS, everything=True)
+    assert learning.packages(thorough=True) == fails("polars: no AVX2", "install sagecc again")
+    assert extras.check_extra(extras.TRAIN, thorough=True).state is State.WORKS
+    broken = extras.check_extra(extras.ANALYSIS, thorough=True)
     assert broken == fails("no AVX2", "pip install 'sagecc[analysis]', into an environment of its own")
     for module in (extras, learning):
         monkeypatch.setattr(module, "is_installed", lambda name: name not in ("polars", "trfl", "acme"))
-    assert learning.packages(everything=False) == fails("polars missing", "install sagecc again")
+    assert learning.packages(thorough=False) == fails("polars missing", "install sagecc again")
     missing = unneeded("not installed: dm-acme, trfl (only for training)", "pip install 'sagecc[train]'")
-    assert extras.look_at(extras.TRAIN, everything=True) == missing
+    assert extras.check_extra(extras.TRAIN, thorough=True) == missing
 
 
 def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,7 +385,7 @@ def test_a_folder_in_the_way_is_no_package(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_what_another_process_answers(code: str, answers: tuple[str, str]) -> None:
-    assert extras.asked(code) == answers
+    assert extras.run_python(code) == answers
 
 
 CUDA = {"cuda": "12.5.1", "cudnn": "9"}
@@ -428,7 +428,7 @@ def test_gpus(
         (tmp_path / f"nvidia{number}").touch()
     replies = iter(answers)
     monkeypatch.setattr(learning, "DEVICES", tmp_path)
-    monkeypatch.setattr(learning, "asked", lambda code: next(replies))
+    monkeypatch.setattr(learning, "run_python", lambda code: next(replies))
     monkeypatch.setattr(learning, "version", answer(""))
     monkeypatch.setattr(learning, "_tensorflow_build", answer(build))
     found = learning.gpu(everything)
@@ -457,7 +457,7 @@ def test_a_driver_is_asked_for_its_gpus(
     target = tmp_path / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", f"-DSTATUS={status}", "-o", target, source], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert extras.asked(learning.DRIVER) == answers
+    assert extras.run_python(learning.DRIVER) == answers
 
 
 def test_tensorflows_notes_of_its_build_are_read() -> None:
@@ -525,7 +525,7 @@ def test_what_is_not_there_says_who_would_need_it(fake_kernel: Path, monkeypatch
     monkeypatch.setattr(shutil, "which", answer(None))
     monkeypatch.setattr(around, "is_installed", answer(False))
     monkeypatch.setattr(extras, "is_installed", answer(False))
-    for check in around.checks(fake_kernel, everything=False):
+    for check in around.checks(fake_kernel, thorough=False):
         found = check()
         assert found.state is State.UNNEEDED and "only " in found.text, check.name
     no_kernel = around.kernel_tools(fake_kernel.with_name("none"))

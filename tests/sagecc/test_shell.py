@@ -92,7 +92,7 @@ def test_a_question_or_a_shell(pool: Path) -> None:
         assert done.returncode == 2 and "give either a QUERY or --shell" in done.stderr
 
 
-class Terminal:
+class PseudoTerminal:
     """The shell on a terminal of its own."""
 
     def __init__(self, pool: Path, state: Path) -> None:
@@ -129,8 +129,8 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(pool: Path, tmp_path: Path) -> Iterator[Terminal]:
-    shell = Terminal(pool, tmp_path)
+def terminal(pool: Path, tmp_path: Path) -> Iterator[PseudoTerminal]:
+    shell = PseudoTerminal(pool, tmp_path)
     shell.until("sagecc> ")
     yield shell
     try:
@@ -140,7 +140,7 @@ def terminal(pool: Path, tmp_path: Path) -> Iterator[Terminal]:
         pass
 
 
-def test_a_conversation(terminal: Terminal, pool: Path, tmp_path: Path) -> None:
+def test_a_conversation(terminal: PseudoTerminal, pool: Path, tmp_path: Path) -> None:
     terminal.type("SELECT 40 +\n")
     terminal.until("...> ")
     terminal.type("2 AS answer;\n")
@@ -162,7 +162,7 @@ def test_a_conversation(terminal: Terminal, pool: Path, tmp_path: Path) -> None:
     terminal.until("sagecc> ")
     terminal.type("\x04")
     assert terminal.end() == 0
-    second = Terminal(pool, tmp_path)
+    second = PseudoTerminal(pool, tmp_path)
     second.until("sagecc> ")
     second.type("\x10\x10\n")  # the line before the last, of the shell before
     second.until("42")
