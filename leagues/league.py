@@ -20,6 +20,7 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
 from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
+from sagecc.leagues.harm import harm
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
@@ -39,7 +40,7 @@ from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-LEAGUE_VERSION = "1.2"
+LEAGUE_VERSION = "1.3"
 """Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own."""
 
 POLICIES_FILE = "policies.json"
@@ -339,6 +340,7 @@ def summary(league: League) -> dict[str, object]:
         "ranking": league.ranking.to_dicts(),
         "standings": league.standings.to_dicts(),
         "robustness": league.robustness.to_dicts(),
+        "harm": harm(league.episodes).to_dicts(),
     }
 
 

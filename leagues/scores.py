@@ -41,6 +41,8 @@ SCORE_SCHEMA = {
 """One row per window, environment and scheme. `status` is `ok`, `missing` (no episode) or `silent` (no rows or no
 packets in the window); `metric` is `power` (S_p, bigger is better) or `friendliness` (S_fr, smaller is better)."""
 
+_SUMMED = ("rows", "goodput_mbps", "sent_packets", "lost_packets")
+_LISTED = ("episode_id", "environment_id", "scheme", "seed", *_SUMMED)
 _COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_bytes")
 _MEASURED = ["episode_id", "t_s", *_COUNTERS]
 _CLOCK_SLACK_S = 1e-6  # ticks are whole nanoseconds, window edges decimal fractions of a second
@@ -62,6 +64,12 @@ class StoredEpisode:
     """Where the part files lie that hold its rows."""
     rows: int
     """How many rows it must have."""
+    goodput_mbps: float
+    """Over the whole episode."""
+    sent_packets: int
+    """Data packets that the links took or dropped."""
+    lost_packets: int
+    """Those that they dropped."""
 
 
 def find_episodes(
@@ -84,7 +92,7 @@ def find_episodes(
     by_id, episodes = {e.id: e for e in environments}, {}
     for root in roots:
         for path in sorted(root.glob(LISTINGS)):
-            table = read_episodes(path, ["episode_id", "environment_id", "scheme", "seed", "rows"])
+            table = read_episodes(path, list(_LISTED))
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
                 environment = by_id.get(row["environment_id"])
@@ -96,7 +104,7 @@ def find_episodes(
                         seed=seed,
                         kernel=kernel,
                         folder=path.parent,
-                        rows=row["rows"],
+                        **{name: row[name] for name in _SUMMED},
                     )
                     episodes[environment.id, episode.scheme] = episode
     return episodes

@@ -12,18 +12,51 @@ Summary = Mapping[str, Any]
 """league.json's content (leagues.league.summary)."""
 
 
+HARM = ("loss, mean", "worst network", "floods (> 5 % lost)", "below half of cubic")
+"""What a league tells of each scheme beside winning: shares of its packets, and numbers of networks."""
+
+
 def text(summary: Summary) -> str:
     """Return rank, scheme and each set's winning rate with its interval, for a terminal.
 
-    Below them, the ranks by the paper's other rules, and what was lost without being played.
+    Below them, the harm that each scheme does, the ranks by the paper's other rules, and what was lost without being
+    played.
     """
-    return "\n".join([*_aligned(_standings(summary)), "", *_aligned(_ranks(summary)), *_lost(summary)])
+    parts = [_aligned(_standings(summary)), _aligned(_harm(summary)), [*_aligned(_ranks(summary)), *_lost(summary)]]
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def markdown(summary: Summary) -> str:
     """Return the same standings as a table in Markdown."""
     head, *rows = (f"| {' | '.join(line)} |" for line in _standings(summary))
     return "\n".join([head, f"|---:|---|{'---:|' * len(summary['environments'])}", *rows])
+
+
+def markdown_harm(summary: Summary) -> str:
+    """Return the harm that each scheme does as a table in Markdown; nothing for a league of before 1.3."""
+    head, *rows = (f"| {' | '.join(line)} |" for line in _harm(summary)) if summary.get("harm") else ("",)
+    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows]) if rows else ""
+
+
+def harm_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what is written below HARM for a row of leagues.harm.harm."""
+    return (
+        f"{100 * row['loss_mean']:.2f} %",
+        f"{100 * row['loss_worst']:.1f} %",
+        f"{row['flooded']} of {row['networks']}",
+        "-" if row["starved"] is None else f"{row['starved']} of {row['networks']}",
+    )
+
+
+def _harm(summary: Summary) -> list[list[str]]:
+    """Return what each scheme loses, and in how many networks it floods or starves; nothing from before 1.3."""
+    rows = {row["scheme"]: row for row in summary.get("harm", ())}
+    if not rows:
+        return []
+    return [
+        ["scheme", *HARM],
+        *([name, *harm_cells(rows[name])] for name in (r["scheme"] for r in summary["ranking"]) if name in rows),
+    ]
 
 
 def _standings(summary: Summary) -> list[list[str]]:

@@ -27,6 +27,7 @@ from sagecc.common import shipped
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.versions import same_major
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.sage import NetworkSizes
@@ -197,7 +198,7 @@ class PolicyArtefact:
             raise SageccError(
                 f"{card_path} is not a policy's card ({type(error).__name__}: {error}): {_REMEDY}"
             ) from error
-        if version.split(".")[0] != FORMAT_VERSION.split(".")[0]:
+        if not same_major(version, FORMAT_VERSION):
             raise SageccError(
                 f"{card_path} has format version {version}, this program reads {FORMAT_VERSION}: {_REMEDY}"
             )

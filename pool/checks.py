@@ -38,6 +38,7 @@ from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
 from sagecc.common.parts import Runs
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.common.versions import same_major
 from sagecc.pool.features import Windows
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition, partition_of
@@ -54,7 +55,6 @@ from sagecc.schemas.pool import (
     Column,
     check_version,
     dictionary,
-    is_same_major,
     pool_columns,
     pool_schema,
 )
@@ -515,7 +515,7 @@ class _PartitionCheck:
             self._kernel = kernel
             faults += wrong
             names = [column.name for column in self._columns]
-            if not is_same_major(version) or column_fault(schema, self._schema):
+            if not same_major(version, POOL_VERSION) or column_fault(schema, self._schema):
                 return False
             for group in range(file.num_row_groups):
                 if self._stop.is_set():

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
 from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
@@ -112,7 +113,7 @@ def _check_raw(raw: Path) -> None:
         raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
     for path in listings:
         version = _metadata(path, "collect again").get(_RAW_VERSION_KEY, b"none").decode(errors="replace")
-        if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+        if not same_major(version, RAW_VERSION):
             raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again")
 
 

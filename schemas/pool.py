@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sagecc.common.errors import SageccError
+from sagecc.common.versions import same_major
 from sagecc.schemas.raw import RAW_SCHEMA
 
 POOL_VERSION = "1.1"
@@ -237,13 +238,8 @@ def check_version(path: Path, version: str, kind: str = "pool") -> None:
     Raises:
         SageccError: its major version is not POOL_VERSION's.
     """
-    if not is_same_major(version):
+    if not same_major(version, POOL_VERSION):
         raise SageccError(
             f"{path} has {kind} version {version or 'none'}, this program reads {POOL_VERSION}:"
             " derive the pool again with 'sagecc pool', or use the sagecc that made it"
         )
-
-
-def is_same_major(version: str) -> bool:
-    """Tell whether a version has POOL_VERSION's major version, so that it can be read here."""
-    return version.split(".")[0] == POOL_VERSION.split(".")[0]

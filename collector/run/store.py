@@ -23,6 +23,7 @@ from sagecc.common.files import sync, write_atomically
 from sagecc.common.locks import lock
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
+from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
@@ -291,7 +292,7 @@ def reading(path: Path, required: pa.Schema | None = None) -> Iterator[pq.Parque
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode(errors="replace")
-            if version.split(".")[0] != RAW_VERSION.split(".")[0]:
+            if not same_major(version, RAW_VERSION):
                 raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
             if fault := required and column_fault(file.schema_arrow, required):
                 raise SageccError(f"{path} {fault}: remove its folder and collect it again")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
+from sagecc.common.versions import same_major
 from sagecc.execution.agent.orca import OrcaReports
 from sagecc.policy import orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE, PolicyArtefact
@@ -111,7 +112,7 @@ def observation_source(policy: PolicyArtefact, flows: int) -> ObservationSource:
         SageccError: there is no such source, or not in that major version.
     """
     name, version = policy.source
-    if name not in SOURCES or version.split(".")[0] != SOURCES[name][0].split(".")[0]:
+    if name not in SOURCES or not same_major(version, SOURCES[name][0]):
         offered = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
         raise SageccError(f"policy {policy.path} observes '{name} {version}'; there is only {offered}")
     return SOURCES[name][1](policy, flows)

@@ -17,6 +17,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import digest
 from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.common.versions import same_major
 from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
@@ -118,7 +119,7 @@ def _json(path: Path, advice: str) -> dict[str, Any]:
 def _check(path: Path, summary: Mapping[str, Any], supported: str, advice: str) -> None:
     """Raise SageccError where a file is of another major version than the supported one."""
     version, major = str(summary.get("version", "unknown")), supported.partition(".")[0]
-    if version.partition(".")[0] != major:
+    if not same_major(version, supported):
         raise SageccError(f"{path}: its version is {version}, this program reads {major}.x; {advice}")
 
 

@@ -28,6 +28,7 @@ from sagecc.leagues.report.pictures import (
 )
 from sagecc.leagues.report.series import LEVELS, MAX_TRAJECTORIES, NONE, choose, payload
 from sagecc.leagues.standings import CLASSES
+from sagecc.leagues.table import HARM, harm_cells
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -77,6 +78,7 @@ def render(
     sections = [
         ("standings", "Standings", _standings(contents)),
         *((p.name, p.title, _figure(p)) for p in drawn if p.name == "plane"),
+        ("harm", "What they do to the network", _harm(contents)),
         ("classes", "Where they win", _classes(contents)),
         ("trajectories", "Over time", _explorer(contents, chosen, [p for p in drawn if p.name.startswith("example")])),
         ("friendliness", "Beside other flows", _friendliness(contents)),
@@ -342,6 +344,20 @@ def _robustness(contents: Contents) -> str:
         "Rank over all sets by other weights of throughput (alpha) and margins of winning",
         (f"alpha {alpha:g}, {100 * margin:g} %" for alpha, margin in rules),
         rows,
+    )
+
+
+def _harm(contents: Contents) -> str:
+    rows = {row["scheme"]: row for row in contents.summary.get("harm", ())}
+    return (
+        _table(
+            "harm-table",
+            "Packets lost over whole episodes; networks where a scheme floods, or gets less than half of Cubic's goodput",
+            HARM,
+            ((scheme, _cells(harm_cells(rows[scheme]))) for scheme in contents.schemes if scheme in rows),
+        )
+        if rows
+        else ""
     )
 
 

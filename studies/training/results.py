@@ -32,6 +32,7 @@ def context(folder: Path = FOLDER) -> Values:
         "papers_four": PAPERS_FOUR,
         "repro": (repro := _read(folder / "repro.json")),
         "standings": table.markdown(repro),
+        "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
         **runs(folder / "results"),
     }

@@ -21,6 +21,10 @@ LEAGUE: dict[str, Any] = {
         for name in ("I", "II")
         for overall, scheme in enumerate(("vegas", "cubic") if margin == 0.1 else ("cubic", "vegas"), 1)
     ],
+    "harm": [
+        {"scheme": "cubic", "networks": 2, "loss_mean": 0.01, "loss_worst": 0.02, "flooded": 0, "starved": 0},
+        {"scheme": "vegas", "networks": 3, "loss_mean": 0.2, "loss_worst": 0.51, "flooded": 1, "starved": None},
+    ],
     "lost": [
         {"set": "I", "environment_id": "e2", "scheme": "cubic", "status": "missing", "windows": 4, "reason": "nan"},
         {"set": "I", "environment_id": "e1", "scheme": "cubic", "status": "missing", "windows": 4, "reason": ""},

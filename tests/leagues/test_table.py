@@ -11,6 +11,10 @@ def test_for_a_terminal() -> None:
         "1     vegas   100.0 % [50.0, 100.0]  50.0 % [25.0, 75.0]",
         "2     cubic   0.0 % [0.0, 12.5]      50.0 % [50.0, 50.0]",
         "",
+        "scheme  loss, mean  worst network  floods (> 5 % lost)  below half of cubic",
+        "vegas   20.00 %     51.0 %         1 of 3               -",
+        "cubic   1.00 %      2.0 %          0 of 2               0 of 2",
+        "",
         "      by alpha, margin  2, 10 %  2, 5 %",
         "      vegas             1        2",
         "      cubic             2        1",
@@ -26,3 +30,13 @@ def test_in_markdown() -> None:
         "| 1 | vegas | 100.0 % [50.0, 100.0] | 50.0 % [25.0, 75.0] |",
         "| 2 | cubic | 0.0 % [0.0, 12.5] | 50.0 % [50.0, 50.0] |",
     ]
+
+
+def test_harm_in_markdown() -> None:
+    assert table.markdown_harm(LEAGUE).splitlines() == [
+        "| scheme | loss, mean | worst network | floods (> 5 % lost) | below half of cubic |",
+        "|---|---:|---:|---:|---:|",
+        "| vegas | 20.00 % | 51.0 % | 1 of 3 | - |",
+        "| cubic | 1.00 % | 2.0 % | 0 of 2 | 0 of 2 |",
+    ]
+    assert table.markdown_harm({**LEAGUE, "harm": []}) == ""
