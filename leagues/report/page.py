@@ -352,7 +352,7 @@ def _harm(contents: Contents) -> str:
     return (
         _table(
             "harm-table",
-            "Packets lost over whole episodes; networks where a scheme floods, or gets less than half of Cubic's goodput",
+            "Packets lost over whole episodes; networks in which a scheme floods, or has below half of Cubic's goodput",
             HARM,
             ((scheme, _cells(harm_cells(rows[scheme]))) for scheme in contents.schemes if scheme in rows),
         )
