@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, str] = {
     "utilisation_0_100": "goodputs together over the capacity, first 100 s",
     "rtt_ratio_life": "mean smoothed RTT over the base RTT over each flow's life",
     "retransmission_rate": "packets sent again over packets sent",
-    "convergence_s": "time from a flow's start until it holds its fair share within 10 % for a second (s)",
+    "convergence_s": "time until a joining flow holds its share within 10 % for a second, up to the next event (s)",
     "stability_mbps": "standard deviation of the goodput after that (Mbps)",
     "converged": "share of the joining flows that came to their fair share",
     "goodput_mbps": "mean goodput (Mbps)",
@@ -110,26 +110,34 @@ def efficiency(series: pl.DataFrame, environment: Environment, interval_s: float
     }
 
 
+def efficiency_points(series: pl.DataFrame, environment: Environment, interval_s: float) -> pl.DataFrame:
+    """Return use and delay of the link second by second while all flows run: t_s, utilisation, rtt_ratio."""
+    window = _scored(series, environment, interval_s)
+    delay = window.group_by("t_s").agg(rtt_ratio=pl.col("srtt_ms").mean() / environment.min_rtt_ms)
+    return utilisation_over_time(window).join(delay, on="t_s").sort("t_s").drop_nulls()
+
+
 def staggered_convergence(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
     """Measure how each joining flow converges to its share before the next event (Astraea, section 5.2)."""
     bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
     starts = [flow.start_s for flow in environment.everyone]
     ends = [*starts[1:], environment.stop_s]
-    results = []
+    times, deviations, converged = [], [], 0
     for flow, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):
         begin_s = np.floor(start_s / CONVERGENCE_BIN_S) * CONVERGENCE_BIN_S
         own = between(bins.filter(pl.col("flow") == flow), begin_s, end_s, CONVERGENCE_BIN_S).sort("t_s")
         late = round((float(own["t_s"][0]) - begin_s) / CONVERGENCE_BIN_S) if len(own) else 0
         rates = [0.0] * late + own["goodput_mbps"].to_list()
         if flow:  # the first flow converges to the whole link, not to a share
-            results.append(convergence(rates, environment.bandwidth_mbps / (flow + 1), CONVERGENCE_BIN_S))
-    times = [result.time_s for result in results if result.time_s is not None]
-    deviations = [result.deviation_mbps for result in results if result.deviation_mbps is not None]
+            result = convergence(rates, environment.bandwidth_mbps / (flow + 1), CONVERGENCE_BIN_S)
+            times.append(end_s - start_s if result.time_s is None else result.time_s)
+            converged += result.time_s is not None
+            deviations += [] if result.deviation_mbps is None else [result.deviation_mbps]
     window = _scored(series, environment, interval_s)
     return {
-        "convergence_s": float(np.mean(times)) if times else None,
+        "convergence_s": float(np.mean(times)),
         "stability_mbps": float(np.mean(deviations)) if deviations else None,
-        "converged": len(times) / len(results),
+        "converged": converged / len(times),
         "jain": _mean(jain_over_time(window)["jain"]),
     }
 
