@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -72,9 +72,7 @@ def collect(
     left.sort(key=lambda run: -run.environment.duration_s)  # a long one must not be left for the end, alone
     failures = dict.fromkeys(left, "it was not run")
     with (
-        tqdm(
-            total=len(paths), initial=len(paths) - len(left), desc="study", unit="run", disable=_hidden(progress)
-        ) as bar,
+        _bar(list(paths), left, progress) as bar,
         closing(_started(runner, left)) as outcomes,
     ):
         for run, outcome in outcomes:
@@ -86,7 +84,7 @@ def collect(
             else:
                 _keep(run, outcome, paths[run], identity(run))
                 del failures[run]
-            bar.update()
+            bar.update(run.environment.duration_s)
     by_network = {run.network: run for run in paths}
     first = {run: by_network[run.network] for run in runs}
     return Collected(
@@ -152,9 +150,11 @@ def _keep(run: Run, series: pa.Table, path: Path, identity: str) -> None:
         pq.write_table(table, beside, compression="zstd")
 
 
-def _hidden(progress: bool) -> bool | None:
-    """Return tqdm's `disable`: None hides the bar where nobody watches."""
-    return None if progress else True
+def _bar(runs: Sequence[Run], left: Sequence[Run], progress: bool) -> tqdm[NoReturn]:
+    """Return a bar over virtual seconds, as runs are of unlike lengths; hidden where nobody watches."""
+    total, to_do = (sum(run.environment.duration_s for run in some) for some in (runs, left))
+    hidden = None if progress else True
+    return tqdm(total=total, initial=total - to_do, desc="study", unit=" virtual s", unit_scale=True, disable=hidden)
 
 
 def _name(run: Run) -> str:

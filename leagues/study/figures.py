@@ -462,7 +462,8 @@ def _evolution(axes: Axes, runs: Sequence[tuple[Run, pl.DataFrame]], column: str
         own = summary.filter(pl.col("flow") == flow).drop_nulls("mean")
         t_s, mean = own["slot"].to_numpy() + width_s / 2, own["mean"].to_numpy()
         spread = own["spread"].fill_null(0.0).to_numpy()
-        axes.fill_between(t_s, np.clip(mean - spread, 0, None), mean + spread, color=colour, alpha=0.2, linewidth=0)
+        if spread.any():
+            axes.fill_between(t_s, np.clip(mean - spread, 0, None), mean + spread, color=colour, alpha=0.2, linewidth=0)
         axes.plot(t_s, mean, color=colour, linestyle=dashes, linewidth=1.4)
 
 
@@ -472,8 +473,9 @@ def _fair_share(environment: Environment, column: str) -> float:
 
 
 def _flow_lines(run: Run) -> list[tuple[int, str, Any]]:
-    """Return the flows in the order in which they start, each with its colour and dashes."""
-    order = sorted(range(run.environment.flows), key=lambda flow: run.environment.everyone[flow].start_s)
+    """Return the flows, each with its colour and dashes: as they start, or the tested one before its competitors."""
+    starts = [flow.start_s if len(run.tested) > 1 else 0.0 for flow in run.environment.everyone]
+    order = sorted(range(len(starts)), key=starts.__getitem__)
     styles = islice(cycle(zip(PALETTE, LINES, strict=False)), len(order))
     return [(flow, colour, dashes) for flow, (colour, dashes) in zip(order, styles, strict=True)]
 

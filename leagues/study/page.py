@@ -31,6 +31,12 @@ LEAST_WIDTH = 0.65
 """Of a figure's natural width on a small screen; what is left is scrolled."""
 
 _STYLE = Path(__file__).parents[1] / "report" / "report.css"
+_OWN_STYLE = """
+.statements th[scope=row] { white-space: normal; min-width: 16rem; }
+.statements td { white-space: nowrap; text-align: left; }
+details { margin: .6rem 0; }
+summary { cursor: pointer; padding: .2rem 0; }
+"""
 _VERDICTS = {
     "holds": "the interval lies wholly on the side that the study names",
     "within noise": "the interval holds both sides",
@@ -137,7 +143,7 @@ def render(contents: Contents, drawn: Sequence[StudyFigure] | None = None) -> st
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}</title>\n<style>\n{_STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
+        f"<title>{TITLE}</title>\n<style>\n{_STYLE.read_text(encoding='utf-8')}{_OWN_STYLE}</style>\n</head>\n"
         f"<body>\n<header>\n<h1>{TITLE}</h1>\n{_head(contents)}"
         f'<nav aria-label="Sections"><ul>\n{links}</ul></nav>\n</header>\n<main>\n{body}</main>\n</body>\n</html>\n'
     )
@@ -216,7 +222,7 @@ def _conclusions(contents: Contents) -> str:
         "factor where the number is a ratio without an upper end)"
     )
     head = ("Verdict", "Measured", "Against", "Difference", "Study")
-    return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows)
+    return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows, kind="statements")
 
 
 def _tables(contents: Contents, experiment: Experiment) -> str:
@@ -286,7 +292,9 @@ def _figure(each: StudyFigure) -> str:
     )
 
 
-def _table(caption: str, lead: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+def _table(
+    caption: str, lead: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], kind: str = "numbers"
+) -> str:
     """Return a table in a region that scrolls; rows: a title and its cells, as text."""
     titles = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     body = "".join(
@@ -294,7 +302,7 @@ def _table(caption: str, lead: str, head: Iterable[str], rows: Iterable[tuple[st
         for title, cells in rows
     )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
         f'<caption>{escape(caption)}</caption>\n<thead><tr><th scope="col">{escape(lead)}</th>{titles}</tr></thead>\n'
         f"<tbody>\n{body}</tbody></table></div>\n"
     )
