@@ -14,6 +14,7 @@ from sagecc.leagues.study import measures, networks
 from sagecc.leagues.study.measures import Measure
 from sagecc.leagues.study.networks import Cell, Network
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import check_scheme
 
 REPEATS = 5
 """Runs of each cell and scheme in the study."""
@@ -299,7 +300,13 @@ def experiment(name: str) -> Experiment:
 
 
 def plan(names: Iterable[str], schemes: Sequence[str], repeats: int | None = None, quick: bool = False) -> list[Run]:
-    """Return the runs of these experiments; `distinct` leaves one of each network."""
+    """Return the runs of these experiments; `distinct` leaves one of each network.
+
+    Raises:
+        SageccError: There is no such experiment, or no such scheme.
+    """
+    for scheme in schemes:
+        check_scheme(scheme)
     return [run for name in names for run in experiment(name).runs(schemes, repeats, quick)]
 
 

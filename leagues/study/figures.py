@@ -61,6 +61,9 @@ PAYLOAD_BYTES = 1448
 MOST_NAMED_FLOWS = 8
 """With more flows a legend names schemes only."""
 
+MOST_ASIDE = 0.06
+"""Of an axis: how far the points of one value may lie apart."""
+
 RATES_S = (100.0, 200.0)
 """What Fig. 11 shows of a run (s)."""
 
@@ -363,7 +366,8 @@ def _aside(number: int, count: int, values: pl.Series) -> float:
     """Return how far a scheme's points lie beside the axis' value, so that intervals do not hide each other."""
     known = values.unique().sort()
     step = float(known.diff().drop_nulls().min() or 0.0) if len(known) > 1 else 0.0  # type: ignore[arg-type]
-    return 0.5 * step * (number - (count - 1) / 2) / max(count, 1)
+    spread = min(0.5 * step, MOST_ASIDE * float(known.max() - known.min())) if step else 0.0  # type: ignore[operator]
+    return spread * (number - (count - 1) / 2) / max(count, 1)
 
 
 def _reference(axes: Axes, value: float, name: str) -> None:

@@ -228,7 +228,10 @@ def _verdict(over: Interval, conclusion: Conclusion) -> Verdict:
 
 
 def _by_repeat(own: pl.DataFrame, schemes: Mapping[str, str], side: Side) -> pl.DataFrame:
-    """Return a side's mean over its cells for each repeat, or each schedule: unit, value."""
+    """Return a side's mean over its cells for each repeat, or each schedule: unit, value.
+
+    A cell with fewer repeats than others is left out: a mean over other cells would tell of them, not of the repeat.
+    """
     part = own.filter(pl.col("scheme") == schemes.get(side.scheme, ""))
     if side.queues_bdp:
         part = part.filter(pl.col("queue_bdp").is_in(side.queues_bdp))
@@ -238,7 +241,9 @@ def _by_repeat(own: pl.DataFrame, schemes: Mapping[str, str], side: Side) -> pl.
         part = part.filter(pl.col("bandwidth_mbps").is_between(*side.bandwidths_mbps))
     if side.order:
         part = part.filter(pl.col("order") == side.order)
-    return part.group_by(unit=pl.coalesce("schedule", "repeat")).agg(pl.col("value").mean())
+    part = part.with_columns(unit=pl.coalesce("schedule", "repeat"))
+    part = part.with_columns(units=pl.col("unit").n_unique().over(CELL_COLUMNS[:-1]))
+    return part.filter(pl.col("units") == pl.col("units").max()).group_by("unit").agg(pl.col("value").mean())
 
 
 def _mean(values: pl.Series) -> float | None:

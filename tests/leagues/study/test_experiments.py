@@ -176,3 +176,5 @@ def test_repeats_are_the_study_s_unless_asked_for() -> None:
 def test_an_experiment_that_is_not_there() -> None:
     with pytest.raises(SageccError, match="no experiment 'fair'; there are fairness, windows"):
         experiment("fair")
+    with pytest.raises(SageccError, match="unknown scheme 'cubik'"):
+        plan(["fairness"], ["cubik"])

@@ -106,6 +106,13 @@ def test_a_verdict_s_numbers() -> None:
     assert (row["low"], row["high"]) == pytest.approx((-0.15 - half, -0.15 + half))
 
 
+def test_a_cell_that_lacks_a_repeat_is_left_out_of_a_verdict() -> None:
+    values = made_up_values({("mine", 0.2): [0.9], ("mine", 1.0): [0.2, 0.4], ("mine", 4.0): [0.4, 0.4]})
+    conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca"), "below", 0.5)
+    row = verdicts_table(values, {"mine": "Orca"}, [conclusion]).row(0, named=True)
+    assert (row["left"], row["count"]) == pytest.approx((0.35, 2))
+
+
 def test_a_verdict_on_a_logarithm_is_a_factor() -> None:
     values = made_up_values({("mine", 1.0): [2.0, 8.0]}, "tested_ratio")
     conclusion = Conclusion("text", "", "fairness", "tested_ratio", Side("Orca"), "above", 2.0)
