@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sagecc.leagues.study.networks import Order
+from sagecc.leagues.study.networks import Cell, Order
 
 Relation = Literal["above", "below"]
+
+
+def _within(ends: tuple[float, float] | None, value: float | None) -> bool:
+    return ends is None or (value is not None and ends[0] <= value <= ends[1])
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,15 @@ class Side:
     """Smallest and largest base RTT."""
     bandwidths_mbps: tuple[float, float] | None = None
     order: Order | None = None
+
+    def has(self, cell: Cell) -> bool:
+        """Tell whether it averages over this cell."""
+        return (
+            (not self.queues_bdp or cell.queue_bdp in self.queues_bdp)
+            and _within(self.rtts_ms, cell.rtt_ms)
+            and _within(self.bandwidths_mbps, cell.bandwidth_mbps)
+            and self.order in (None, cell.order)
+        )
 
 
 @dataclass(frozen=True)

@@ -364,9 +364,8 @@ def _draw_cells(axes: Axes, own: pl.DataFrame, axis: Axis, look: Look, scheme: s
 
 def _aside(number: int, count: int, values: pl.Series) -> float:
     """Return how far a scheme's points lie beside the axis' value, so that intervals do not hide each other."""
-    known = values.unique().sort()
-    step = float(known.diff().drop_nulls().min() or 0.0) if len(known) > 1 else 0.0  # type: ignore[arg-type]
-    spread = min(0.5 * step, MOST_ASIDE * float(known.max() - known.min())) if step else 0.0  # type: ignore[operator]
+    known = np.unique(values.to_numpy().astype(np.float64))
+    spread = min(0.5 * float(np.diff(known).min()), MOST_ASIDE * float(np.ptp(known))) if len(known) > 1 else 0.0
     return spread * (number - (count - 1) / 2) / max(count, 1)
 
 

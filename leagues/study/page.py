@@ -209,6 +209,7 @@ def _conclusions(contents: Contents) -> str:
                 _number(row["left"]),
                 _number(row["right"]),
                 _ends(row["low"], row["high"]),
+                f"{row['cells']} of {row['cells_asked']}",
                 row["source"],
             ],
         )
@@ -221,7 +222,7 @@ def _conclusions(contents: Contents) -> str:
         "Mean of the cells named, what it is held against, and the 95 % interval of their difference over repeats (a "
         "factor where the number is a ratio without an upper end)"
     )
-    head = ("Verdict", "Measured", "Against", "Difference", "Study")
+    head = ("Verdict", "Measured", "Against", "Difference", "Cells", "Study")
     return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows, kind="statements")
 
 

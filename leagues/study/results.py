@@ -8,7 +8,7 @@ a number is a ratio without an upper end (measures.SCALES) mean and interval are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from sagecc.common.files import write_atomically
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
 from sagecc.leagues.study.experiments import Run, experiment
 from sagecc.leagues.study.measures import SCALES
+from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
 
 Verdict = Literal["holds", "within noise", "changes", "no interval", "not measured"]
@@ -171,13 +172,15 @@ def verdicts_table(
 
     Returns:
         One row per statement: experiment, source, statement, quantity, left and right (means), difference with low and
-        high (95 %; factors where the scale is logarithmic), count (repeats) and verdict.
+        high (95 %; factors where the scale is logarithmic), count (repeats), cells measured of
+        cells_asked, and verdict.
     """
     schemes = {name: scheme for scheme, name in names.items()}
     rows = [_judge(values, schemes, conclusion) for conclusion in conclusions]
     numbers = dict.fromkeys(("left", "right", "difference", "low", "high"), pl.Float64())
+    counts = dict.fromkeys(("count", "cells", "cells_asked"), pl.Int64())
     texts = dict.fromkeys(("experiment", "source", "statement", "quantity"), pl.String())
-    return pl.DataFrame(rows, schema={**texts, **numbers, "count": pl.Int64(), "verdict": pl.String()})
+    return pl.DataFrame(rows, schema={**texts, **numbers, **counts, "verdict": pl.String()})
 
 
 def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = STUDY_NAMES) -> None:
@@ -196,12 +199,17 @@ def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclus
     ).drop_nulls("value")
     if log:
         own = own.with_columns(pl.col("value").log())
-    left = _by_repeat(own, schemes, conclusion.left)
-    if isinstance(conclusion.right, Side):
-        right = _by_repeat(own, schemes, conclusion.right)
+    sides = [side for side in (conclusion.left, conclusion.right) if isinstance(side, Side)]
+    asked = [_cells_of(conclusion.experiment, side) for side in sides]
+    parts = [_side(own, schemes.get(side.scheme), cells) for side, cells in zip(sides, asked, strict=True)]
+    if len(parts) == 2 and asked[0] == asked[1]:  # two schemes are held against each other where both were measured
+        parts = [one.join(other, on=CELL_COLUMNS, how="semi", nulls_equal=True) for one, other in (parts, parts[::-1])]
+    left, *rest = (_by_repeat(part) for part in parts)
+    if rest:
+        (right,) = rest
     else:
-        bound = math.log(conclusion.right) if log else float(conclusion.right)
-        right = left.with_columns(value=pl.lit(bound))
+        bound = float(conclusion.right)  # type: ignore[arg-type]
+        right = left.with_columns(value=pl.lit(math.log(bound) if log else bound))
     both = left.join(right, on="unit", suffix="_right").sort("unit")
     over = interval((both["value"] - both["value_right"]).to_numpy())
     means = {"left": _mean(both["value"]), "right": _mean(both["value_right"]), "difference": over.mean}
@@ -213,6 +221,8 @@ def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclus
         "quantity": conclusion.quantity,
         **{name: _exp(value) if log else value for name, value in numbers.items()},
         "count": over.count,
+        "cells": sum(part.select(CELL_COLUMNS).n_unique() for part in parts),
+        "cells_asked": sum(map(len, asked)),
         "verdict": _verdict(over, conclusion),
     }
 
@@ -227,23 +237,26 @@ def _verdict(over: Interval, conclusion: Conclusion) -> Verdict:
     return "holds" if (over.low > 0) == (conclusion.relation == "above") else "changes"
 
 
-def _by_repeat(own: pl.DataFrame, schemes: Mapping[str, str], side: Side) -> pl.DataFrame:
-    """Return a side's mean over its cells for each repeat, or each schedule: unit, value.
+def _cells_of(name: str, side: Side) -> list[Cell]:
+    return [cell for cell in experiment(name).grid if side.has(cell)]
 
-    A cell with fewer repeats than others is left out: a mean over other cells would tell of them, not of the repeat.
+
+def _side(own: pl.DataFrame, scheme: str | None, cells: Sequence[Cell]) -> pl.DataFrame:
+    """Return a side's values with their unit, a repeat or a schedule.
+
+    A cell with fewer units than others is left out: a mean over other cells would tell of them, not of the repeat.
     """
-    part = own.filter(pl.col("scheme") == schemes.get(side.scheme, ""))
-    if side.queues_bdp:
-        part = part.filter(pl.col("queue_bdp").is_in(side.queues_bdp))
-    if side.rtts_ms:
-        part = part.filter(pl.col("rtt_ms").is_between(*side.rtts_ms))
-    if side.bandwidths_mbps:
-        part = part.filter(pl.col("bandwidth_mbps").is_between(*side.bandwidths_mbps))
-    if side.order:
-        part = part.filter(pl.col("order") == side.order)
+    wanted = pl.DataFrame([asdict(cell) for cell in cells], schema={name: VALUES_SCHEMA[name] for name in CELL_COLUMNS})
+    part = own.filter(pl.col("scheme") == pl.lit(scheme, pl.String))
+    part = part.join(wanted, on=CELL_COLUMNS, how="semi", nulls_equal=True)
     part = part.with_columns(unit=pl.coalesce("schedule", "repeat"))
     part = part.with_columns(units=pl.col("unit").n_unique().over(CELL_COLUMNS[:-1]))
-    return part.filter(pl.col("units") == pl.col("units").max()).group_by("unit").agg(pl.col("value").mean())
+    return part.filter(pl.col("units") == pl.col("units").max())
+
+
+def _by_repeat(side: pl.DataFrame) -> pl.DataFrame:
+    """Return a side's mean over its cells for each repeat, or each schedule: unit, value."""
+    return side.group_by("unit").agg(pl.col("value").mean())
 
 
 def _mean(values: pl.Series) -> float | None:

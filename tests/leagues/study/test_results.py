@@ -111,6 +111,14 @@ def test_a_cell_that_lacks_a_repeat_is_left_out_of_a_verdict() -> None:
     conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca"), "below", 0.5)
     row = verdicts_table(values, {"mine": "Orca"}, [conclusion]).row(0, named=True)
     assert (row["left"], row["count"]) == pytest.approx((0.35, 2))
+    assert (row["cells"], row["cells_asked"]) == (2, 30)
+
+
+def test_two_schemes_are_compared_where_both_were_measured() -> None:
+    values = made_up_values({("mine", 0.2): [0.4, 0.5], ("cubic", 0.2): [0.6, 0.6], ("cubic", 1.0): [0.1, 0.1]})
+    conclusion = Conclusion("text", "", "fairness", "ratio", Side("Orca"), "below", Side("Cubic"))
+    row = verdicts_table(values, {"mine": "Orca", "cubic": "Cubic"}, [conclusion]).row(0, named=True)
+    assert (row["left"], row["right"], row["cells"]) == pytest.approx((0.45, 0.6, 2))
 
 
 def test_a_verdict_on_a_logarithm_is_a_factor() -> None:
@@ -145,7 +153,7 @@ def test_a_conclusion_speaks_of_what_is_measured(conclusion: Conclusion) -> None
     for side in (conclusion.left, conclusion.right):
         if isinstance(side, Side):
             assert side.scheme in SIX
-            cells = [cell for cell in grid if _has(side, cell)]
+            cells = [cell for cell in grid if side.has(cell)]
             assert cells
             assert set(side.queues_bdp) <= {cell.queue_bdp for cell in cells}
 
@@ -154,18 +162,6 @@ def _values_of(name: str) -> pl.DataFrame:
     each = EXPERIMENTS[name]
     run = each.run(each.grid[0], "cubic")
     return values_table([(run, study_series(run))])
-
-
-def _has(side: Side, cell: Cell) -> bool:
-    return (
-        (not side.queues_bdp or cell.queue_bdp in side.queues_bdp)
-        and (side.rtts_ms is None or side.rtts_ms[0] <= (cell.rtt_ms or 0) <= side.rtts_ms[1])
-        and (
-            side.bandwidths_mbps is None
-            or side.bandwidths_mbps[0] <= (cell.bandwidth_mbps or 0) <= side.bandwidths_mbps[1]
-        )
-        and (side.order is None or cell.order == side.order)
-    )
 
 
 def test_published_points_lie_on_the_grids() -> None:
