@@ -120,7 +120,7 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
         if log:
             _log_axis(first, part)
         else:
-            first.set_ylim(0, max(1.05, _top(part)))
+            first.set_ylim(0, 1.05 if experiment.quantity == "ratio" else max(1.05, _top(part)))  # a ratio ends at 1
         _legend(figure, _scheme_handles(schemes, look, published=bool(part["published"].count())))
     return figure
 
@@ -204,7 +204,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
                         drawn = True
             axes.set_title(titles[name])
             axes.set_xlabel("mean goodput (Mbps)")
-            axes.set_xlim(left=0)
+            axes.set_xlim(0, 1.03 * axes.get_xlim()[1])
             axes.set_ylim(0, 1.02)
         panels[0].set_ylabel("share of schedules")
         lines = [Line2D([], [], color=INK, linewidth=1.6, label="optimal")]
