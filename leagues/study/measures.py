@@ -56,7 +56,33 @@ MEANINGS: Mapping[str, str] = {
     "optimal_mbps": "mean capacity (Mbps)",
     "optimal_share": "mean goodput over the mean capacity",
 }
-"""What each number is, for tables and axes."""
+"""What each number is."""
+
+LABELS: Mapping[str, str] = {
+    "ratio": "ratio",
+    "jain": "Jain",
+    "utilisation": "utilisation",
+    "window_gap_pkts": "gap (packets)",
+    "hop_ratio": "three hops / one",
+    "tested_ratio": "tested / Cubic",
+    "symmetric_ratio": "symmetric ratio",
+    "tested_mbps": "tested (Mbps)",
+    "other_mbps": "Cubic (Mbps)",
+    "rtt_ratio": "RTT / base",
+    "utilisation_0_100": "utilisation to 100 s",
+    "rtt_ratio_life": "RTT / base, life",
+    "retransmission_rate": "retransmitted",
+    "convergence_s": "convergence (s)",
+    "stability_mbps": "stability (Mbps)",
+    "converged": "converged",
+    "goodput_mbps": "goodput (Mbps)",
+    "optimal_mbps": "optimum (Mbps)",
+    "optimal_share": "of the optimum",
+}
+"""Short names of the numbers, for the heads of tables."""
+
+SHARES = frozenset({"ratio", "jain", "symmetric_ratio", "retransmission_rate", "converged"})
+"""Numbers that end at 1; all of them begin at 0."""
 
 
 def fairness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:

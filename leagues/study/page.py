@@ -17,7 +17,7 @@ from sagecc.leagues.plots import label, save_png, to_svg
 from sagecc.leagues.study import figures
 from sagecc.leagues.study.experiments import EXPERIMENTS, Experiment, Run
 from sagecc.leagues.study.figures import AXIS_LABELS, Look
-from sagecc.leagues.study.measures import MEANINGS
+from sagecc.leagues.study.measures import LABELS, MEANINGS
 from sagecc.leagues.study.published import AUTHORS_TABLE, PREDECESSOR, PREDECESSOR_SCHEDULES, STUDY_NAMES
 
 TITLE = "Learned and human-derived congestion control: the evaluation study in the lab"
@@ -262,7 +262,9 @@ def _quantities(part: pl.DataFrame) -> str:
         )
         title = ", ".join((label(str(scheme)), *(text for text in cell if text)))
         rows.append((title, [_cell(by_name.get(name)) for name in names]))
-    return _table("With 95 % interval; in brackets what was published", "", [MEANINGS[name] for name in names], rows)
+    meanings = "".join(f"<dt>{escape(LABELS[name])}</dt><dd>{escape(MEANINGS[name])}</dd>\n" for name in names)
+    caption = "With 95 % interval; in brackets what was published"
+    return _table(caption, "", [LABELS[name] for name in names], rows) + f"<dl>\n{meanings}</dl>\n"
 
 
 def _method(contents: Contents) -> str:

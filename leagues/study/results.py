@@ -3,6 +3,7 @@
 
 An interval is Student's t over repeats, two-sided, 95 %: with five repeats a bootstrap has too few to draw from. Where
 a number is a ratio without an upper end (measures.SCALES) mean and interval are of its logarithm, and shown as ratios.
+A cell's interval is cut where the number itself ends, at 0 and at 1 for shares; a verdict's is not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
 from sagecc.leagues.study.experiments import Run, experiment
-from sagecc.leagues.study.measures import SCALES
+from sagecc.leagues.study.measures import SCALES, SHARES
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
 
@@ -123,7 +124,11 @@ def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) ->
         over = interval(_log(found) if log else found)
         spread = float(found.std(ddof=1)) if len(found) > 1 else None
         quantiles = {f"p{q}": part["value"].quantile(q / 100, "linear") for q in (10, 50, 90)}
-        ends = {end: _exp(value) if log else value for end, value in asdict(over).items() if end != "count"}
+        ends = {
+            "mean": _exp(over.mean) if log else over.mean,
+            "low": _exp(over.low) if log else _clipped(over.low, keys["quantity"]),
+            "high": _exp(over.high) if log else _clipped(over.high, keys["quantity"]),
+        }
         rows.append({**keys, "count": over.count, "deviation": spread, **ends, **quantiles})
     schema = {name: VALUES_SCHEMA[name] for name in KEY_COLUMNS} | {"count": pl.Int64()}
     numbers = ("mean", "deviation", "low", "high", "p10", "p50", "p90")
@@ -265,6 +270,11 @@ def _mean(values: pl.Series) -> float | None:
 
 def _log(values: Doubles) -> Doubles:
     return np.log(values)
+
+
+def _clipped(end: float | None, quantity: object) -> float | None:
+    """Return an interval's end within what the number can be."""
+    return None if end is None else min(max(end, 0.0), 1.0 if quantity in SHARES else math.inf)
 
 
 def _exp(value: float | None) -> float | None:

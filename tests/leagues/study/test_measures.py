@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from sagecc.leagues.study.experiments import Run, experiment
-from sagecc.leagues.study.measures import MEANINGS, Numbers, efficiency_points
+from sagecc.leagues.study.measures import LABELS, MEANINGS, Numbers, efficiency_points
 from sagecc.leagues.study.networks import Cell
 from tests.helpers.study_runs import study_series
 
@@ -89,6 +89,7 @@ def test_every_number_says_what_it_is(name: str) -> None:
     run = experiment(name).run(experiment(name).grid[0], "vegas")
     numbers = experiment(name).measure(study_series(run), run.environment, run.interval_s)
     assert set(numbers) <= set(MEANINGS)
+    assert set(LABELS) == set(MEANINGS)
     assert numbers[experiment(name).quantity] is not None
 
 
