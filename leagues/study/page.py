@@ -47,7 +47,7 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Contents:
+class StudyContents:
     """What the page shows."""
 
     values: pl.DataFrame
@@ -88,7 +88,7 @@ def is_drawn(run: Run) -> bool:
     )
 
 
-def write(contents: Contents, page: Path, pictures: Path | None = None) -> None:
+def write(contents: StudyContents, page: Path, pictures: Path | None = None) -> None:
     """Write the page and, into the folder `pictures` if given, its figures as PNG files."""
     drawn = list(study_figures(contents))
     text = render(contents, drawn)  # first: drawing a figure again moves its axes a little
@@ -101,7 +101,7 @@ def write(contents: Contents, page: Path, pictures: Path | None = None) -> None:
             save_png(each.figure, pictures / f"{each.name}.png")
 
 
-def study_figures(contents: Contents) -> Iterator[StudyFigure]:
+def study_figures(contents: StudyContents) -> Iterator[StudyFigure]:
     """Yield the figures of what was measured, in the study's order."""
     look, there = contents.look, set(contents.values["experiment"].unique())
     for experiment in EXPERIMENTS.values():
@@ -118,7 +118,7 @@ def study_figures(contents: Contents) -> Iterator[StudyFigure]:
             )
 
 
-def render(contents: Contents, drawn: Sequence[StudyFigure] | None = None) -> str:
+def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) -> str:
     """Return the page.
 
     Args:
@@ -149,7 +149,7 @@ def render(contents: Contents, drawn: Sequence[StudyFigure] | None = None) -> st
     )
 
 
-def _responsiveness(contents: Contents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
+def _responsiveness(contents: StudyContents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
     own = contents.values.filter(pl.col("experiment") == experiment.name)
     text = "Share of the schedules in which a scheme's mean goodput was at most so much; the optimum is the capacity."
     yield StudyFigure(experiment.name, experiment.name, text, figures.distribution_figure(own, look, contents.names))
@@ -159,7 +159,7 @@ def _responsiveness(contents: Contents, experiment: Experiment, look: Look) -> I
         yield StudyFigure(f"{experiment.name}-rates", experiment.name, text, figures.rates_figure(runs, look))
 
 
-def _over_time(contents: Contents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
+def _over_time(contents: StudyContents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
     name, runs = experiment.name, contents.of(experiment.name)
     if not runs:
         return
@@ -186,7 +186,7 @@ def _over_time(contents: Contents, experiment: Experiment, look: Look) -> Iterat
         yield StudyFigure(stem, name, text, figures.evolution_figure(part, look))
 
 
-def _head(contents: Contents) -> str:
+def _head(contents: StudyContents) -> str:
     runs = contents.values.select("experiment", "queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "schedule",
                                   "scheme", "repeat").n_unique()  # fmt: skip
     schemes = ", ".join(escape(label(scheme)) for scheme in contents.look.schemes)
@@ -196,7 +196,7 @@ def _head(contents: Contents) -> str:
     )
 
 
-def _conclusions(contents: Contents) -> str:
+def _conclusions(contents: StudyContents) -> str:
     counts = Counter(contents.verdicts["verdict"])
     legend = "".join(
         f"<dt>{name} ({counts[name]})</dt><dd>{text}</dd>\n" for name, text in _VERDICTS.items() if counts[name]
@@ -226,7 +226,7 @@ def _conclusions(contents: Contents) -> str:
     return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows, kind="statements")
 
 
-def _tables(contents: Contents, experiment: Experiment) -> str:
+def _tables(contents: StudyContents, experiment: Experiment) -> str:
     part = contents.cells.filter(pl.col("experiment") == experiment.name)
     if part.is_empty():
         return "<p>Nothing was measured.</p>\n"
@@ -267,7 +267,7 @@ def _quantities(part: pl.DataFrame) -> str:
     return _table(caption, "", [LABELS[name] for name in names], rows) + f"<dl>\n{meanings}</dl>\n"
 
 
-def _method(contents: Contents) -> str:
+def _method(contents: StudyContents) -> str:
     sources = "; ".join((PREDECESSOR, PREDECESSOR_SCHEDULES, AUTHORS_TABLE))
     shown = {own: name for own, name in contents.names.items() if own in contents.look.schemes}
     names = ", ".join(f"{escape(label(own))} as {escape(name)}" for own, name in shown.items())

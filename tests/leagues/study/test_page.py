@@ -157,14 +157,14 @@ class _Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def contents() -> page.Contents:
+def contents() -> page.StudyContents:
     runs = [each for name in EXPERIMENTS for each in study_runs_of(name, SCHEMES, quick=True)]
     values = values_table(runs)
     drawn = [each for each in runs if page.is_drawn(each[0])]
-    return page.Contents(values, cells_table(values, NAMES), verdicts_table(values, NAMES), drawn, NAMES)
+    return page.StudyContents(values, cells_table(values, NAMES), verdicts_table(values, NAMES), drawn, NAMES)
 
 
-def test_the_page_is_whole_and_needs_no_network(contents: page.Contents, tmp_path: Path) -> None:
+def test_the_page_is_whole_and_needs_no_network(contents: page.StudyContents, tmp_path: Path) -> None:
     page.write(contents, tmp_path / "study.html", tmp_path / "figures")
     text = (tmp_path / "study.html").read_text()
     tags = _Tags()
@@ -180,7 +180,7 @@ def test_the_page_is_whole_and_needs_no_network(contents: page.Contents, tmp_pat
         assert f'<h2 id="{each.name}">' in text
 
 
-def test_the_page_tells_the_verdicts(contents: page.Contents) -> None:
+def test_the_page_tells_the_verdicts(contents: page.StudyContents) -> None:
     text = page.render(contents, [])
     known = contents.verdicts.filter(pl.col("verdict") != "not measured")
     assert len(known) > 10
@@ -189,15 +189,15 @@ def test_the_page_tells_the_verdicts(contents: page.Contents) -> None:
     assert "cubic, 0.2 BDP" in text
 
 
-def test_a_page_of_one_experiment(contents: page.Contents) -> None:
+def test_a_page_of_one_experiment(contents: page.StudyContents) -> None:
     values = contents.values.filter(pl.col("experiment") == "fairness", pl.col("scheme") == "bbr2")
-    alone = page.Contents(values, cells_table(values), verdicts_table(values))
+    alone = page.StudyContents(values, cells_table(values), verdicts_table(values))
     text = page.render(alone)
     assert f"None of its {len(alone.verdicts)} statements" in text
     assert '<h2 id="parking-lot">' not in text
 
 
-def test_figures_are_pictures_of_their_own(contents: page.Contents) -> None:
+def test_figures_are_pictures_of_their_own(contents: page.StudyContents) -> None:
     drawn = list(page.study_figures(contents))
     assert len({each.name for each in drawn}) == len(drawn)
     ElementTree.fromstring(to_svg(drawn[0].figure, drawn[0].name).replace("xlink:href", "href"))
