@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the study measures of one run: from its series and environment to named numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from sagecc.leagues.flow_metrics import (
+    between,
+    convergence,
+    flow_means,
+    jain_over_time,
+    ratio_over_time,
+    rebin,
+    share_over_time,
+    utilisation_over_time,
+)
+from sagecc.leagues.study.networks import LIFE_S
+from sagecc.schemas.environment import Environment
+
+PER_S = 1.0
+"""The study looks at goodputs second by second."""
+
+CONVERGENCE_BIN_S = 0.5
+"""Goodput of shorter intervals shows every filled hole of the sequence as a burst."""
+
+FLOOR_MBPS = 1.0
+"""A goodput beside Cubic counts as at least this, so that a starved flow's ratio stays finite."""
+
+Numbers = Mapping[str, float | None]
+Measure = Callable[[pl.DataFrame, Environment, float], Numbers]
+"""From a run's series (flow_metrics.SERIES_SCHEMA), its environment and its interval (s) to numbers by name."""
+
+MEANINGS: Mapping[str, str] = {
+    "ratio": "smaller goodput over the larger, mean over seconds",
+    "jain": "Jain's index of the goodputs, mean over seconds",
+    "utilisation": "goodputs together over the capacity",
+    "window_gap_pkts": "difference of the two congestion windows (packets)",
+    "hop_ratio": "goodput over three hops over the highest over one, mean over seconds",
+    "tested_ratio": "tested goodput over its competitors', mean over seconds",
+    "symmetric_ratio": "(smaller goodput + 1 Mbps) over (larger goodput + 1 Mbps)",
+    "tested_mbps": "goodput of the tested flow (Mbps)",
+    "other_mbps": "mean goodput of the others (Mbps)",
+    "rtt_ratio": "mean smoothed RTT over the base RTT while all flows run",
+    "utilisation_0_100": "goodputs together over the capacity, first 100 s",
+    "rtt_ratio_life": "mean smoothed RTT over the base RTT over each flow's life",
+    "retransmission_rate": "packets sent again over packets sent",
+    "convergence_s": "time until a joining flow holds its share within 10 % for a second, up to the next event (s)",
+    "stability_mbps": "standard deviation of the goodput after that (Mbps)",
+    "converged": "share of the joining flows that came to their fair share",
+    "goodput_mbps": "mean goodput (Mbps)",
+    "optimal_mbps": "mean capacity (Mbps)",
+    "optimal_share": "mean goodput over the mean capacity",
+}
+"""What each number is."""
+
+LABELS: Mapping[str, str] = {
+    "ratio": "ratio",
+    "jain": "Jain",
+    "utilisation": "utilisation",
+    "window_gap_pkts": "gap (packets)",
+    "hop_ratio": "three hops / one",
+    "tested_ratio": "tested / Cubic",
+    "symmetric_ratio": "symmetric ratio",
+    "tested_mbps": "tested (Mbps)",
+    "other_mbps": "Cubic (Mbps)",
+    "rtt_ratio": "RTT / base",
+    "utilisation_0_100": "utilisation to 100 s",
+    "rtt_ratio_life": "RTT / base, life",
+    "retransmission_rate": "retransmitted",
+    "convergence_s": "convergence (s)",
+    "stability_mbps": "stability (Mbps)",
+    "converged": "converged",
+    "goodput_mbps": "goodput (Mbps)",
+    "optimal_mbps": "optimum (Mbps)",
+    "optimal_share": "of the optimum",
+}
+"""Short names of the numbers, for the heads of tables."""
+
+SHARES = frozenset({"ratio", "jain", "symmetric_ratio", "retransmission_rate", "converged"})
+"""Numbers that end at 1; all of them begin at 0."""
+
+
+def fairness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure how two flows of one scheme share the link in the scored window."""
+    window = _scored(series, environment, interval_s)
+    return {
+        "ratio": _mean(ratio_over_time(window)["ratio"]),
+        "jain": _mean(jain_over_time(window)["jain"]),
+        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
+    }
+
+
+def windows(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure how far apart two flows' congestion windows are in the scored window."""
+    window = _scored(series, environment, interval_s)
+    gap = window.group_by("t_s").agg(gap=pl.col("cwnd_pkts").max() - pl.col("cwnd_pkts").min(), flows=pl.len())
+    return {"window_gap_pkts": _mean(gap.filter(pl.col("flows") == 2)["gap"])}
+
+
+def parking_lot(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure the three-hop flow's goodput over the highest one-hop flow's in the scored window."""
+    return {"hop_ratio": _mean(share_over_time(_scored(series, environment, interval_s), against="max")["ratio"])}
+
+
+def friendliness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure the tested flow's goodput over Cubic's (the mean of several) in the scored window."""
+    window = _scored(series, environment, interval_s)
+    tested = window.filter(pl.col("flow") == 0)["goodput_mbps"]
+    others = window.filter(pl.col("flow") > 0)["goodput_mbps"]
+    both = window.with_columns(pl.col("goodput_mbps") + FLOOR_MBPS)
+    alone = environment.flows == 2
+    return {
+        "tested_ratio": _mean(share_over_time(window, floor_mbps=FLOOR_MBPS)["ratio"]),
+        "tested_mbps": _mean(tested),
+        "other_mbps": _mean(others),
+    } | ({"symmetric_ratio": _mean(ratio_over_time(both)["ratio"])} if alone else {})
+
+
+def efficiency(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure use and delay of the link while all flows run, and as the authors' own table has them."""
+    seconds = rebin(series, interval_s, PER_S)
+    window = _scored(series, environment, interval_s)
+    means = flow_means(window)
+    first = between(seconds, 0.0, LIFE_S)
+    return {
+        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
+        "rtt_ratio": _over(_mean(means["srtt_ms"]), environment.min_rtt_ms),
+        "utilisation_0_100": _mean(utilisation_over_time(first)["utilisation"]),
+        "rtt_ratio_life": _over(_mean(flow_means(seconds)["srtt_ms"]), environment.min_rtt_ms),
+        "retransmission_rate": _over(float(window["retransmitted_pkts"].sum()), float(window["sent_pkts"].sum())),
+    }
+
+
+def efficiency_points(series: pl.DataFrame, environment: Environment, interval_s: float) -> pl.DataFrame:
+    """Return use and delay of the link second by second while all flows run: t_s, utilisation, rtt_ratio."""
+    window = _scored(series, environment, interval_s)
+    delay = window.group_by("t_s").agg(rtt_ratio=pl.col("srtt_ms").mean() / environment.min_rtt_ms)
+    return utilisation_over_time(window).join(delay, on="t_s").sort("t_s").drop_nulls()
+
+
+def staggered_convergence(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure how each joining flow converges to its share before the next event (Astraea, section 5.2)."""
+    bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
+    starts = [flow.start_s for flow in environment.everyone]
+    ends = [*starts[1:], environment.stop_s]
+    times, deviations, converged = [], [], 0
+    for flow, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):
+        begin_s = np.floor(start_s / CONVERGENCE_BIN_S) * CONVERGENCE_BIN_S
+        own = between(bins.filter(pl.col("flow") == flow), begin_s, end_s, CONVERGENCE_BIN_S).sort("t_s")
+        late = round((float(own["t_s"][0]) - begin_s) / CONVERGENCE_BIN_S) if len(own) else 0
+        rates = [0.0] * late + own["goodput_mbps"].to_list()
+        if flow:  # the first flow converges to the whole link, not to a share
+            result = convergence(rates, environment.bandwidth_mbps / (flow + 1), CONVERGENCE_BIN_S)
+            times.append(end_s - start_s if result.time_s is None else result.time_s)
+            converged += result.time_s is not None
+            deviations += [] if result.deviation_mbps is None else [result.deviation_mbps]
+    window = _scored(series, environment, interval_s)
+    return {
+        "convergence_s": float(np.mean(times)),
+        "stability_mbps": float(np.mean(deviations)) if deviations else None,
+        "converged": converged / len(times),
+        "jain": _mean(jain_over_time(window)["jain"]),
+    }
+
+
+def responsiveness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure one flow's mean goodput on a link that changes, and what the link could have carried."""
+    own = series.filter(pl.col("flow") == 0)
+    goodput_mbps = float(own["goodput_mbps"].sum()) * interval_s / environment.duration_s
+    rates = environment.bottleneck.rates
+    ends = [*(step.t_s for step in rates[1:]), environment.duration_s]
+    carried = sum(step.rate_mbps * (end_s - step.t_s) for step, end_s in zip(rates, ends, strict=True))
+    optimal_mbps = carried / environment.duration_s
+    return {
+        "goodput_mbps": goodput_mbps,
+        "optimal_mbps": optimal_mbps,
+        "optimal_share": goodput_mbps / optimal_mbps,
+    }
+
+
+def _scored(series: pl.DataFrame, environment: Environment, interval_s: float) -> pl.DataFrame:
+    """Return the seconds of the environment's scored window."""
+    return between(rebin(series, interval_s, PER_S), *environment.windows_s[0])
+
+
+def _mean(values: pl.Series) -> float | None:
+    known = values.drop_nulls()
+    return float(known.to_numpy().mean()) if len(known) else None
+
+
+def _over(value: float | None, base: float) -> float | None:
+    return value / base if value is not None and base else None
+
+
+Scale = Literal["linear", "log"]
+SCALES: Mapping[str, Scale] = {"tested_ratio": "log"}
+"""Numbers whose mean and interval over repeats are taken of their logarithms: ratios without an upper end."""

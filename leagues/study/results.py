@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From many runs to the study's tables: values, cells with intervals beside what was published, and verdicts.
+
+An interval is Student's t over repeats, two-sided, 95 %: with five repeats a bootstrap has too few to draw from. Where
+a number is a ratio without an upper end (measures.SCALES) mean and interval are of its logarithm, and shown as ratios.
+A cell's interval is cut where the number itself ends, at 0 and at 1 for shares; a verdict's is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from sagecc.common.arrays import Doubles
+from sagecc.common.files import write_atomically
+from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
+from sagecc.leagues.study.experiments import Run, experiment
+from sagecc.leagues.study.measures import SCALES, SHARES
+from sagecc.leagues.study.networks import Cell
+from sagecc.leagues.study.published import POINTS, STUDY_NAMES
+
+Verdict = Literal["holds", "within noise", "changes", "no interval", "not measured"]
+
+CELL_COLUMNS = ("queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "schedule")
+KEY_COLUMNS = ("experiment", *CELL_COLUMNS[:-1], "scheme", "quantity")
+"""What the rows of the cells' table differ by: a schedule is a repeat, not a cell."""
+
+VALUES_SCHEMA = pl.Schema(
+    {
+        "experiment": pl.String(),
+        "queue_bdp": pl.Float64(),
+        "bandwidth_mbps": pl.Float64(),
+        "rtt_ms": pl.Float64(),
+        "cubics": pl.Int64(),
+        "order": pl.String(),
+        "schedule": pl.Int64(),
+        "scheme": pl.String(),
+        "repeat": pl.Int64(),
+        "quantity": pl.String(),
+        "value": pl.Float64(),
+    }
+)
+"""One row per run and number."""
+
+_STUDENT_T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""97.5 % quantiles for 1 to 30 degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over repeats and its 95 % interval."""
+
+    count: int
+    mean: float | None
+    """None without repeats."""
+    low: float | None
+    """None for fewer than two repeats."""
+    high: float | None
+
+
+def student_t(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's t; beyond 30 degrees by the first terms of Cornish and Fisher."""
+    if degrees <= len(_STUDENT_T):
+        return _STUDENT_T[degrees - 1]
+    z = 1.959964
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+
+
+def interval(values: Doubles) -> Interval:
+    """Return the mean of repeats with Student's interval."""
+    count = len(values)
+    if not count:
+        return Interval(0, None, None, None)
+    mean = float(values.mean())
+    if count == 1:
+        return Interval(1, mean, None, None)
+    half = student_t(count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
+    return Interval(count, mean, mean - half, mean + half)
+
+
+def values_table(runs: Iterable[tuple[Run, pl.DataFrame]]) -> pl.DataFrame:
+    """Measure runs.
+
+    Args:
+        runs: Each with its series (flow_metrics.SERIES_SCHEMA, at the run's interval).
+
+    Returns:
+        A table of VALUES_SCHEMA; a number that a run does not have is null.
+    """
+    rows: list[dict[str, object]] = []
+    for run, series in runs:
+        numbers = experiment(run.experiment).measure(series, run.environment, run.interval_s)
+        keys = {"experiment": run.experiment, **asdict(run.cell), "scheme": run.scheme, "repeat": run.repeat}
+        rows += [{**keys, "quantity": name, "value": value} for name, value in numbers.items()]
+    return pl.DataFrame(rows, schema=VALUES_SCHEMA)
+
+
+def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) -> pl.DataFrame:
+    """Summarise repeats and put what was published beside them.
+
+    Args:
+        values: Of VALUES_SCHEMA.
+        names: From a scheme of ours to the study's name for it.
+
+    Returns:
+        One row per cell, scheme and number: KEY_COLUMNS, study_name (null for a scheme that the study has not), count,
+        mean, deviation (of the values), low, high (95 %), p10, p50, p90, published and source (null where none).
+    """
+    rows = []
+    known = values.drop_nulls("value")
+    for key, part in known.group_by(*KEY_COLUMNS, maintain_order=True):
+        keys = dict(zip(KEY_COLUMNS, key, strict=True))
+        found = part["value"].to_numpy()
+        log = SCALES.get(str(keys["quantity"])) == "log"
+        over = interval(_log(found) if log else found)
+        spread = float(found.std(ddof=1)) if len(found) > 1 else None
+        quantiles = {f"p{q}": part["value"].quantile(q / 100, "linear") for q in (10, 50, 90)}
+        ends = {
+            "mean": _exp(over.mean) if log else over.mean,
+            "low": _exp(over.low) if log else _clipped(over.low, keys["quantity"]),
+            "high": _exp(over.high) if log else _clipped(over.high, keys["quantity"]),
+        }
+        rows.append({**keys, "count": over.count, "deviation": spread, **ends, **quantiles})
+    schema = {name: VALUES_SCHEMA[name] for name in KEY_COLUMNS} | {"count": pl.Int64()}
+    numbers = ("mean", "deviation", "low", "high", "p10", "p50", "p90")
+    table = pl.DataFrame(rows, schema=schema | dict.fromkeys(numbers, pl.Float64()))
+    table = table.with_columns(
+        study_name=pl.col("scheme").replace_strict(dict(names), default=None, return_dtype=pl.String)
+    )
+    keys_of_points = [name for name in KEY_COLUMNS if name != "scheme"]
+    return table.join(
+        published_table(), how="left", on=[*keys_of_points, "study_name"], nulls_equal=True, maintain_order="left"
+    )
+
+
+def published_table() -> pl.DataFrame:
+    """Return the published points: KEY_COLUMNS with study_name instead of scheme, published, source."""
+    rows = [
+        {
+            "experiment": point.experiment,
+            **{name: value for name, value in asdict(point.cell).items() if name != "schedule"},
+            "study_name": point.scheme,
+            "quantity": point.quantity,
+            "published": point.value,
+            "source": point.source,
+        }
+        for point in POINTS
+    ]
+    names = [name if name != "scheme" else "study_name" for name in KEY_COLUMNS]
+    schema: dict[str, pl.DataType] = {name: VALUES_SCHEMA.get(name, pl.String()) for name in names}
+    return pl.DataFrame(rows, schema=schema | {"published": pl.Float64(), "source": pl.String()})
+
+
+def verdicts_table(
+    values: pl.DataFrame,
+    names: Mapping[str, str] = STUDY_NAMES,
+    conclusions: Iterable[Conclusion] = CONCLUSIONS,
+) -> pl.DataFrame:
+    """Hold the study's conclusions against what was measured.
+
+    A statement holds or changes only where the interval of the difference (of the logarithms, where the number's scale
+    is) lies wholly on one side of 0.
+
+    Args:
+        values: Of VALUES_SCHEMA.
+        names: From a scheme of ours to the study's name for it.
+        conclusions: Statements of the study.
+
+    Returns:
+        One row per statement: experiment, source, statement, quantity, left and right (means), difference with low and
+        high (95 %; factors where the scale is logarithmic), count (repeats), cells measured of
+        cells_asked, and verdict.
+    """
+    schemes = {name: scheme for scheme, name in names.items()}
+    rows = [_judge(values, schemes, conclusion) for conclusion in conclusions]
+    numbers = dict.fromkeys(("left", "right", "difference", "low", "high"), pl.Float64())
+    counts = dict.fromkeys(("count", "cells", "cells_asked"), pl.Int64())
+    texts = dict.fromkeys(("experiment", "source", "statement", "quantity"), pl.String())
+    return pl.DataFrame(rows, schema={**texts, **numbers, **counts, "verdict": pl.String()})
+
+
+def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = STUDY_NAMES) -> None:
+    """Write values.parquet, cells.parquet and verdicts.parquet to a folder, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {"values": values, "cells": cells_table(values, names), "verdicts": verdicts_table(values, names)}
+    for name, table in tables.items():
+        with write_atomically(folder / f"{name}.parquet") as beside:
+            table.write_parquet(beside)
+
+
+def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclusion) -> dict[str, object]:
+    log = SCALES.get(conclusion.quantity) == "log"
+    own = values.filter(
+        (pl.col("experiment") == conclusion.experiment) & (pl.col("quantity") == conclusion.quantity)
+    ).drop_nulls("value")
+    if log:
+        own = own.with_columns(pl.col("value").log())
+    sides = [side for side in (conclusion.left, conclusion.right) if isinstance(side, Side)]
+    asked = [_cells_of(conclusion.experiment, side) for side in sides]
+    parts = [_side(own, schemes.get(side.scheme), cells) for side, cells in zip(sides, asked, strict=True)]
+    if len(parts) == 2 and asked[0] == asked[1]:  # two schemes are held against each other where both were measured
+        parts = [one.join(other, on=CELL_COLUMNS, how="semi", nulls_equal=True) for one, other in (parts, parts[::-1])]
+    left, *rest = (_by_repeat(part) for part in parts)
+    if rest:
+        (right,) = rest
+    else:
+        bound = float(conclusion.right)  # type: ignore[arg-type]
+        right = left.with_columns(value=pl.lit(math.log(bound) if log else bound))
+    both = left.join(right, on="unit", suffix="_right").sort("unit")
+    over = interval((both["value"] - both["value_right"]).to_numpy())
+    means = {"left": _mean(both["value"]), "right": _mean(both["value_right"]), "difference": over.mean}
+    numbers = {**means, "low": over.low, "high": over.high}
+    return {
+        "experiment": conclusion.experiment,
+        "source": conclusion.source,
+        "statement": conclusion.text,
+        "quantity": conclusion.quantity,
+        **{name: _exp(value) if log else value for name, value in numbers.items()},
+        "count": over.count,
+        "cells": sum(part.select(CELL_COLUMNS).n_unique() for part in parts),
+        "cells_asked": sum(map(len, asked)),
+        "verdict": _verdict(over, conclusion),
+    }
+
+
+def _verdict(over: Interval, conclusion: Conclusion) -> Verdict:
+    if not over.count:
+        return "not measured"
+    if over.low is None or over.high is None:
+        return "no interval"
+    if over.low <= 0 <= over.high:
+        return "within noise"
+    return "holds" if (over.low > 0) == (conclusion.relation == "above") else "changes"
+
+
+def _cells_of(name: str, side: Side) -> list[Cell]:
+    return [cell for cell in experiment(name).grid if side.has(cell)]
+
+
+def _side(own: pl.DataFrame, scheme: str | None, cells: Sequence[Cell]) -> pl.DataFrame:
+    """Return a side's values with their unit, a repeat or a schedule.
+
+    A cell with fewer units than others is left out: a mean over other cells would tell of them, not of the repeat.
+    """
+    wanted = pl.DataFrame([asdict(cell) for cell in cells], schema={name: VALUES_SCHEMA[name] for name in CELL_COLUMNS})
+    part = own.filter(pl.col("scheme") == pl.lit(scheme, pl.String))
+    part = part.join(wanted, on=CELL_COLUMNS, how="semi", nulls_equal=True)
+    part = part.with_columns(unit=pl.coalesce("schedule", "repeat"))
+    part = part.with_columns(units=pl.col("unit").n_unique().over(CELL_COLUMNS[:-1]))
+    return part.filter(pl.col("units") == pl.col("units").max())
+
+
+def _by_repeat(side: pl.DataFrame) -> pl.DataFrame:
+    """Return a side's mean over its cells for each repeat, or each schedule: unit, value."""
+    return side.group_by("unit").agg(pl.col("value").mean())
+
+
+def _mean(values: pl.Series) -> float | None:
+    return float(values.to_numpy().mean()) if len(values) else None
+
+
+def _log(values: Doubles) -> Doubles:
+    return np.log(values)
+
+
+def _clipped(end: float | None, quantity: object) -> float | None:
+    """Return an interval's end within what the number can be."""
+    return None if end is None else min(max(end, 0.0), 1.0 if quantity in SHARES else math.inf)
+
+
+def _exp(value: float | None) -> float | None:
+    return None if value is None else math.exp(value)

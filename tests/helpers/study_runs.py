@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the study with series that are made up: flows that share the link as told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from sagecc.leagues.study.experiments import Run, experiment
+from sagecc.schemas.environment import MTU_BYTES
+
+
+def study_series(run: Run, shares: Sequence[float] = ()) -> pl.DataFrame:
+    """Return a run's series: each living flow has its share of 95 % of the capacity.
+
+    Args:
+        run: Whose flows live as its environment says.
+        shares: The flows' weights; unlike ones that also follow the repeat without.
+    """
+    environment, width_s = run.environment, run.interval_s
+    t_s = np.arange(round(environment.duration_s / width_s)) * width_s
+    weights = np.asarray(
+        shares or [1 + 0.2 * flow + 0.1 * (run.repeat + 1) * (flow % 2) for flow in range(environment.flows)]
+    )
+    lives = np.array([(t_s >= flow.start_s) & (t_s < environment.stop_of(flow)) for flow in environment.everyone])
+    capacity = np.array([environment.bottleneck.rate_mbps_at(each) for each in t_s])
+    living = lives * weights[:, None]
+    goodputs = 0.95 * capacity * living / np.maximum(living.sum(axis=0), 1e-9)
+    parts = []
+    for flow, (alive, goodput) in enumerate(zip(lives, goodputs, strict=True)):
+        rtt_ms = environment.min_rtt_ms * (1.5 + 0.1 * np.sin(t_s[alive] + run.repeat))
+        packets = np.floor(goodput[alive] * 1e6 / 8 * width_s / MTU_BYTES).astype(np.int64)
+        columns = {
+            "flow": np.full(alive.sum(), flow, np.int32),
+            "scheme": [run.schemes[flow]] * int(alive.sum()),
+            "t_s": t_s[alive].round(6),
+            "goodput_mbps": goodput[alive] * (1 + 0.02 * np.cos(t_s[alive])),
+            "srtt_ms": rtt_ms,
+            "cwnd_pkts": goodput[alive] * rtt_ms / 12,
+            "pacing_mbps": goodput[alive],
+            "sent_pkts": packets,
+            "lost_pkts": packets // 100,
+            "retransmitted_pkts": packets // 10,
+            "queue_bytes": np.full(alive.sum(), 30_000.0),
+            "capacity_mbps": capacity[alive],
+        }
+        parts.append(pl.DataFrame(columns))
+    return pl.concat(parts)
+
+
+def study_runs_of(
+    name: str, schemes: Sequence[str], repeats: int = 2, quick: bool = False
+) -> list[tuple[Run, pl.DataFrame]]:
+    """Return an experiment's runs with their series."""
+    runs = [
+        run for run in experiment(name).runs(schemes, repeats) if not quick or run.cell in experiment(name).cells(True)
+    ]
+    return [(run, study_series(run)) for run in runs]
