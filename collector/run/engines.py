@@ -13,11 +13,13 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from sagecc.collector.run.task import Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
+
+R = TypeVar("R")
 
 MIN_WORKER_CPU_S = 1.0
 """Least CPU time of episodes for which another process is started, which takes about 0.4 s (s)."""
@@ -84,7 +86,9 @@ class _Sequential:
         return ((number, attempt(self.kernel, self.tasks[number])) for number in numbers)
 
 
-def in_processes(run_tasks: RunTasks, task_count: int, cores: Sequence[int | None]) -> NumberedResults:
+def in_processes(
+    run_tasks: Callable[[Iterator[int]], Iterator[tuple[int, R]]], task_count: int, cores: Sequence[int | None]
+) -> Generator[tuple[int, R], None, None]:
     """Run tasks in processes, which request the tasks one by one.
 
     The processes share only pipes with this one: a queue or a lock has a name in /dev/shm, which would stay there when
@@ -136,7 +140,7 @@ def in_processes(run_tasks: RunTasks, task_count: int, cores: Sequence[int | Non
             process.join()
 
 
-def _received(connections: Sequence[Connection]) -> NumberedResults:
+def _received(connections: Sequence[Connection]) -> Generator[tuple[int, Any], None, None]:
     """Yield the results that have arrived but have not been read yet."""
     for connection in connections:
         with suppress(EOFError, OSError):

@@ -22,8 +22,8 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
-from sagecc.leagues.league import policy_sha256
 from sagecc.leagues.study.experiments import Run, distinct
+from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 Outcome: TypeAlias = pa.Table | SageccError

@@ -120,7 +120,7 @@ class Run:
     def tested(self) -> tuple[int, ...]:
         """The numbers of the flows that stand for the tested scheme."""
         itself = experiment(self.experiment).competitor == "itself"
-        return tuple(range(self.environment.flows)) if itself else (0,)
+        return tuple(range(self.environment.flow_count)) if itself else (0,)
 
     @property
     def network(self) -> tuple[Environment, str, int, float]:

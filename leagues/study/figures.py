@@ -338,7 +338,7 @@ def flows_figure(
         queue.set_xlim(float(times[0]), float(edges[-1]))
         handles, texts = rate.get_legend_handles_labels()
         unique = dict(zip(texts, handles, strict=True))
-        figure.legend(unique.values(), unique.keys(), loc="outside upper right", ncols=5)
+        figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=5)
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         figure.align_ylabels()
@@ -477,7 +477,7 @@ def _fair_share(environment: Environment, column: str) -> float:
 
 def _flow_lines(run: Run) -> list[tuple[int, str, Any]]:
     """Return the flows, each with its colour and dashes: as they start, or the tested one before its competitors."""
-    starts = [flow.start_s if len(run.tested) > 1 else 0.0 for flow in run.environment.everyone]
+    starts = [flow.start_s if len(run.tested) > 1 else 0.0 for flow in run.environment.all_flows]
     order = sorted(range(len(starts)), key=starts.__getitem__)
     styles = islice(cycle(zip(PALETTE, LINES, strict=False)), len(order))
     return [(flow, colour, dashes) for flow, (colour, dashes) in zip(order, styles, strict=True)]

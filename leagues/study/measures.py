@@ -113,7 +113,7 @@ def friendliness(series: pl.DataFrame, environment: Environment, interval_s: flo
     tested = window.filter(pl.col("flow") == 0)["goodput_mbps"]
     others = window.filter(pl.col("flow") > 0)["goodput_mbps"]
     both = window.with_columns(pl.col("goodput_mbps") + FLOOR_MBPS)
-    alone = environment.flows == 2
+    alone = environment.flow_count == 2
     return {
         "tested_ratio": _mean(share_over_time(window, floor_mbps=FLOOR_MBPS)["ratio"]),
         "tested_mbps": _mean(tested),
@@ -146,7 +146,7 @@ def efficiency_points(series: pl.DataFrame, environment: Environment, interval_s
 def staggered_convergence(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
     """Measure how each joining flow converges to its share before the next event (Astraea, section 5.2)."""
     bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
-    starts = [flow.start_s for flow in environment.everyone]
+    starts = [flow.start_s for flow in environment.all_flows]
     ends = [*starts[1:], environment.stop_s]
     times, deviations, converged = [], [], 0
     for flow, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):

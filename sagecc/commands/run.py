@@ -18,7 +18,9 @@ from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.leagues.plots import plot_episode
+from sagecc.leagues.flow_metrics import flow_series
+from sagecc.leagues.plots import bin_width, plot_episode, save_png
+from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
 from sagecc.options import kernel_option, policy_options
 from sagecc.schemas.flows import FLOWS_VERSION
@@ -41,6 +43,7 @@ from sagecc.schemas.schemes import check_scheme
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--flows", type=click.Path(path_type=Path), help="Write the raw trajectories of every flow as Parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
+@click.option("--plot-flows", type=click.Path(path_type=Path), help="Draw every flow's rate, RTT, window as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @kernel_option()
 def command(
@@ -52,6 +55,7 @@ def command(
     out: Path | None,
     flows: Path | None,
     plot: Path | None,
+    plot_flows: Path | None,
     as_json: bool,
     kernel: Path,
     **network: Any,
@@ -64,7 +68,7 @@ def command(
     """
     environment = environment_from(**network)
     check_scheme(scheme)
-    for path in (out, flows, plot):
+    for path in (out, flows, plot, plot_flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
     policies = policy_flows(environment, scheme)
@@ -73,11 +77,12 @@ def command(
         raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {name}: use the lab")
     if not policies and (decision_latency or sample):
         raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
-    if flows is not None and backend != "lab":
-        raise SageccError(f"--flows is for the lab: --backend {backend} has the rows of the tested flow alone")
+    every_flow = flows is not None or plot_flows is not None
+    if every_flow and backend != "lab":
+        raise SageccError(f"--flows and --plot-flows are for the lab: --backend {backend} keeps the tested flow alone")
     began_s = time.perf_counter()
     if backend == "lab":
-        latency_us, every_flow = round(decision_latency * 1000), flows is not None
+        latency_us = round(decision_latency * 1000)
         episode = play_episode(
             kernel, environment, scheme, seed, latency_us=latency_us, sample=sample, every_flow=every_flow
         )
@@ -93,6 +98,10 @@ def command(
         meta = {b"sagecc.flows_version": FLOWS_VERSION.encode()}
         with write_atomically(flows) as beside:
             pq.write_table(episode.every_flow.replace_schema_metadata(meta), beside, compression="zstd")
+    if plot_flows is not None:
+        interval_s = bin_width(environment.duration_s)
+        series = flow_series(episode.every_flow, interval_s)
+        save_png(flows_figure(series, environment.id, interval_s=interval_s), plot_flows)
     if plot is not None:
         plot_episode(episode.rows, plot)
     result = _result(episode, wall_s)

@@ -22,9 +22,9 @@ def study_series(run: Run, shares: Sequence[float] = ()) -> pl.DataFrame:
     environment, width_s = run.environment, run.interval_s
     t_s = np.arange(round(environment.duration_s / width_s)) * width_s
     weights = np.asarray(
-        shares or [1 + 0.2 * flow + 0.1 * (run.repeat + 1) * (flow % 2) for flow in range(environment.flows)]
+        shares or [1 + 0.2 * flow + 0.1 * (run.repeat + 1) * (flow % 2) for flow in range(environment.flow_count)]
     )
-    lives = np.array([(t_s >= flow.start_s) & (t_s < environment.stop_of(flow)) for flow in environment.everyone])
+    lives = np.array([(t_s >= flow.start_s) & (t_s < environment.stop_of(flow)) for flow in environment.all_flows])
     capacity = np.array([environment.bottleneck.rate_mbps_at(each) for each in t_s])
     living = lives * weights[:, None]
     goodputs = 0.95 * capacity * living / np.maximum(living.sum(axis=0), 1e-9)

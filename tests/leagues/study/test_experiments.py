@@ -80,7 +80,7 @@ def test_a_schedule_is_what_the_network_does() -> None:
 def test_two_flows_of_a_cell() -> None:
     wanted = cell("fairness", queue_bdp=1.0, rtt_ms=80.0)
     environment = experiment("fairness").run(wanted, "vegas").environment
-    assert [flow.start_s for flow in environment.everyone] == [40.0, 0.0]  # 500 RTTs, and the first from the start
+    assert [flow.start_s for flow in environment.all_flows] == [40.0, 0.0]  # 500 RTTs, and the first from the start
     assert environment.duration_s == 160.0
     assert environment.windows_s == ((120.0, 160.0),)
     assert environment.min_rtt_ms == 80
@@ -92,7 +92,7 @@ def test_unlike_rtts() -> None:
     wanted = cell("fairness-rtt", queue_bdp=1.0, rtt_ms=200.0)
     environment = experiment("fairness-rtt").run(wanted, "vegas").environment
     assert environment.min_rtt_ms == 200
-    assert [flow.extra_rtt_ms for flow in environment.everyone] == [180.0, 0.0]
+    assert [flow.extra_rtt_ms for flow in environment.all_flows] == [180.0, 0.0]
     assert environment.queue_bytes == 250_000  # of the 20 ms path
     assert experiment("fairness-rtt-long-queue").run(wanted, "vegas").environment.queue_bytes == 2_500_000
 
@@ -103,7 +103,7 @@ def test_the_parking_lot() -> None:
     assert environment.path(environment.flow) == range(3)
     assert [list(environment.path(cross.flow)) for cross in environment.cross] == [[0], [1], [2]]
     assert environment.min_rtt_ms == 20
-    assert {flow.extra_rtt_ms for flow in environment.everyone} == {20.0}
+    assert {flow.extra_rtt_ms for flow in environment.all_flows} == {20.0}
     assert all(link.queue_bytes == 1_000_000 for link in environment.links)
     assert environment.flow.start_s == 10
 
@@ -113,8 +113,8 @@ def test_both_orders_beside_cubic() -> None:
         experiment("dynamics").run(cell("dynamics", queue_bdp=1.0, order=order), "vegas")
         for order in ("cubic-first", "cubic-last")
     )
-    assert [flow.start_s for flow in first.environment.everyone] == [50.0, 0.0]
-    assert [flow.start_s for flow in last.environment.everyone] == [0.0, 50.0]
+    assert [flow.start_s for flow in first.environment.all_flows] == [50.0, 0.0]
+    assert [flow.start_s for flow in last.environment.all_flows] == [0.0, 50.0]
     assert first.schemes == last.schemes == ("vegas", "cubic")
     assert first.tested == (0,)
 
@@ -132,7 +132,7 @@ def test_many_cubics_join_at_whole_seconds() -> None:
 
 def test_four_flows_overlap_for_25_seconds() -> None:
     environment = experiment("efficiency").run(cell("efficiency", queue_bdp=1.0, rtt_ms=20.0), "vegas").environment
-    lives = [(flow.start_s, environment.stop_of(flow)) for flow in environment.everyone]
+    lives = [(flow.start_s, environment.stop_of(flow)) for flow in environment.all_flows]
     assert lives == [(0, 100), (25, 125), (50, 150), (75, 175)]
     assert environment.windows_s == ((75.0, 100.0),)
 
@@ -145,7 +145,7 @@ def test_a_repeat_delays_each_flow_by_less_than_a_round_trip(name: str, repeat: 
     assert experiment(name).run(wanted, "vegas", repeat).environment == other
     if name != "many-cubics":  # there another repeat draws other seconds
         rtt_s = max(one.min_rtt_ms, wanted.rtt_ms or 0) / 1000
-        for before, after in zip(one.everyone, other.everyone, strict=True):
+        for before, after in zip(one.all_flows, other.all_flows, strict=True):
             assert 0 <= after.start_s - before.start_s <= rtt_s
     assert one.windows_s == other.windows_s
 

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc study`: the evaluation study of learned schemes, one experiment or all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sagecc.common.errors import SageccError
+from sagecc.common.limits import usable_cores
+from sagecc.leagues.study.collect import Collected, collect, lab_identity
+from sagecc.leagues.study.experiments import EXPERIMENTS, Run, distinct, plan
+from sagecc.leagues.study.page import StudyContents, is_drawn, write
+from sagecc.leagues.study.published import STUDY_NAMES
+from sagecc.leagues.study.results import cells_table, values_table, verdicts_table, write_tables
+from sagecc.leagues.study.runner import lab_runner
+from sagecc.options import kernel_option, parse_schemes
+from sagecc.schemas.schemes import POLICY_PREFIX
+
+REPEATS = 5
+"""Of each cell, as the study has."""
+
+
+@click.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--schemes", default="cubic,bbr2,vegas", show_default=True, help="Comma-separated kernel schemes.")
+@click.option("--policy", "policies", multiple=True, metavar="PATH", help="A policy that takes part too (repeatable).")
+@click.option(
+    "--as",
+    "renamed",
+    multiple=True,
+    metavar="SCHEME=NAME",
+    help="Which of the study's schemes one of ours stands for, such as policy:models/orca=Orca (repeatable).",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=REPEATS,
+    show_default=True,
+    help="Of each cell; all but the first shift when flows start.",
+)
+@click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("leagues/study-results"), show_default=True
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time (default: a core each).")
+@kernel_option()
+def command(
+    names: tuple[str, ...],
+    schemes: str,
+    policies: tuple[str, ...],
+    renamed: tuple[str, ...],
+    repeats: int,
+    quick: bool,
+    out: Path,
+    jobs: int | None,
+    kernel: Path,
+) -> None:
+    """Run experiments of the evaluation study (NAME, or all), and write tables, figures and one page.
+
+    Runs that are there already are not run again, so a killed study goes on where it was. Experiments: fairness,
+    fairness-rtt, fairness-bandwidth, parking-lot, friendliness, dynamics, many-cubics, efficiency, convergence,
+    responsiveness, responsiveness-loss and others; an unknown name lists them.
+    """
+    tested = (*parse_schemes(schemes), *(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies))
+    names_of = {**STUDY_NAMES, **dict(_renaming(text) for text in renamed)}
+    chosen = tuple(EXPERIMENTS) if names == ("all",) else names
+    runs = plan(chosen, tested, repeats, quick)
+    click.echo(_plan_line(runs), err=True)
+    collected = collect(runs, lab_runner(kernel, jobs or usable_cores()), out / "runs", lab_identity(kernel))
+    if not collected.files:
+        raise SageccError(f"study: none of its {len(runs)} runs ended well: {next(iter(collected.failures.values()))}")
+    _save(collected, out, names_of)
+    click.echo(f"tables and figures: {out}\npage: {out / 'study.html'}")
+    if collected.failures:
+        raise SageccError(f"study: {len(collected.failures)} runs failed; the same command tries them again")
+
+
+def _save(collected: Collected, out: Path, names: dict[str, str]) -> None:
+    values = values_table(collected.series())
+    write_tables(values, out, names)
+    drawn = [(run, series) for run, series in collected.series() if is_drawn(run)]
+    contents = StudyContents(values, cells_table(values, names), verdicts_table(values, names), drawn, names)
+    write(contents, out / "study.html", out)
+
+
+def _plan_line(runs: Sequence[Run]) -> str:
+    once = distinct(runs)
+    hours = sum(run.environment.duration_s for run in once) / 3600
+    return f"{len(runs)} runs, {len(once)} networks, {hours:.1f} virtual hours"
+
+
+def _renaming(text: str) -> tuple[str, str]:
+    scheme, equals, name = text.rpartition("=")
+    if not (scheme and equals and name):
+        raise SageccError(f"--as {text}: takes SCHEME=NAME, such as policy:models/orca=Orca")
+    return scheme, name
