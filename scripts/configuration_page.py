@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configurati
 WHOLE = ("tiny", "small", "paper")
 """Configurations that name every field without a default; the others are variants of one of these."""
 
-ENTRY = re.compile(r"^(\w+(?:, \w+)*): ")
 HEAD = """# Configuration
 
 Written by `make pages` from `learner/config.py`, `learner/selection.py` and `learner/configs/`. A configuration
@@ -31,19 +31,20 @@ unknown field, a wrong type or a value out of range is an error. [Train](../guid
 """
 
 
-def sections(documentation: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield (title, its fields' names and texts) of a docstring made of `name: text` entries below `Title:` lines."""
-    title = ""
-    for paragraph in inspect.cleandoc(documentation).split("\n\n")[1:]:
-        lines = re.sub(r"\n +", " ", paragraph).split("\n")
-        found = [ENTRY.match(line) for line in lines]
-        listed = [
-            (name, line[m.end() :]) for line, m in zip(lines, found, strict=True) if m for name in m[1].split(", ")
-        ]
-        if listed:
-            yield title, listed
-        else:
-            title = paragraph.removesuffix(":")
+def documented(kind: type[Any]) -> dict[str, str]:
+    """Return the text below each field of a dataclass, in a line."""
+    (node,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(node, ast.ClassDef)
+    texts = {}
+    for field, text in pairwise(node.body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            texts[field.target.id] = " ".join(str(text.value.value).split())
+    return texts
 
 
 def shipped(name: str) -> dict[str, Any]:
@@ -53,21 +54,15 @@ def shipped(name: str) -> dict[str, Any]:
     return values
 
 
-def tables(kind: type[Any], values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a table for each section of a dataclass's docstring, with each configuration's own values."""
-    known = {each.name: each for each in fields(kind)}
-    for title, listed in sections(kind.__doc__ or ""):
-        if title:
-            heading, _, note = title.partition(" (")
-            yield f"### {heading}\n"
-            if note:
-                yield f"{note[0].upper()}{note[1:].removesuffix(')')}.\n"
-        yield f"| field | default |{''.join(f' `{name}` |' for name in values)} meaning |"
-        yield f"|---|---|{'---|' * len(values)}---|"
-        for name, text in listed:
-            cells = [_written(own.get(name, MISSING)) for own in values.values()]
-            yield " | ".join([f"| `{name}`", _written(_default(known[name])), *cells, f"{_cell(text)} |"])
-        yield ""
+def table(kind: type[Any], values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table of a dataclass's fields, with each configuration's own values."""
+    texts = documented(kind)
+    yield f"| field | default |{''.join(f' `{name}` |' for name in values)} meaning |"
+    yield f"|---|---|{'---|' * len(values)}---|"
+    for field in fields(kind):
+        cells = [_written(own.get(field.name, MISSING)) for own in values.values()]
+        yield " | ".join([f"| `{field.name}`", _written(_default(field)), *cells, f"{_cell(texts[field.name])} |"])
+    yield ""
 
 
 def _default(field: Field[Any]) -> object:
@@ -100,9 +95,9 @@ def page() -> str:
     parts = [
         HEAD,
         "## Fields\n",
-        *tables(config.Config, {name: shipped(name) for name in WHOLE}),
+        *table(config.Config, {name: shipped(name) for name in WHOLE}),
         "## Fields of `data`\n",
-        *tables(Selection, {}),
+        *table(Selection, {}),
         "## Variants\n",
         "| name | base | what it changes |\n|---|---|---|",
         *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),
