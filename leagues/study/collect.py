@@ -22,17 +22,17 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
-from sagecc.leagues.study.experiments import Run, distinct
+from sagecc.leagues.study.experiments import StudyRun, distinct
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 Outcome: TypeAlias = pa.Table | SageccError
 """A run's series (SERIES_SCHEMA, at the run's interval), or why it has none."""
 
-Runner = Callable[[Sequence[Run]], Iterator[tuple[Run, Outcome]]]
+Runner = Callable[[Sequence[StudyRun]], Iterator[tuple[StudyRun, Outcome]]]
 """Runs what it is given, in any order, and yields each as it ends."""
 
-Identity = Callable[[Run], str]
+Identity = Callable[[StudyRun], str]
 """What a run's series hangs on besides its network: the kernel it runs on, its policies' files."""
 
 
@@ -40,17 +40,17 @@ Identity = Callable[[Run], str]
 class Collected:
     """What a collection has: a file for each run that ended well, and why the others did not."""
 
-    files: Mapping[Run, Path]
-    failures: Mapping[Run, str]
+    files: Mapping[StudyRun, Path]
+    failures: Mapping[StudyRun, str]
 
-    def series(self) -> Iterator[tuple[Run, pl.DataFrame]]:
+    def series(self) -> Iterator[tuple[StudyRun, pl.DataFrame]]:
         """Yield each run with its series; raises SageccError where a file cannot be read."""
         for run, path in self.files.items():
             yield run, read_series(path)
 
 
 def collect(
-    runs: Sequence[Run], runner: Runner, folder: Path, identity: Identity, *, progress: bool = True
+    runs: Sequence[StudyRun], runner: Runner, folder: Path, identity: Identity, *, progress: bool = True
 ) -> Collected:
     """Run what the folder does not hold yet; one run of each network.
 
@@ -93,7 +93,7 @@ def collect(
     )
 
 
-def run_key(run: Run, identity: str) -> str:
+def run_key(run: StudyRun, identity: str) -> str:
     """Return a run's file's stem: a digest of its network, scheme, seed, interval, kernel and policies."""
     fields = (run.environment.to_json(), run.scheme, str(run.seed), f"{run.interval_s:g}", identity)
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()[:32]
@@ -104,7 +104,7 @@ def lab_identity(kernel: Path) -> Identity:
     of_policy = cache(policy_sha256)
     of_kernel = cache(lambda schemes: kernel_identity(kernel, sorted(schemes)))
 
-    def identity(run: Run) -> str:
+    def identity(run: StudyRun) -> str:
         schemes = frozenset(run.schemes)
         policies = (f"{name}={of_policy(name)}" for name in sorted(schemes) if name.startswith(POLICY_PREFIX))
         return " ".join((of_kernel(schemes), *policies))
@@ -123,7 +123,7 @@ def read_series(path: Path) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(table))
 
 
-def _started(runner: Runner, runs: Sequence[Run]) -> Generator[tuple[Run, Outcome], None, None]:
+def _started(runner: Runner, runs: Sequence[StudyRun]) -> Generator[tuple[StudyRun, Outcome], None, None]:
     yield from runner(runs) if runs else ()
 
 
@@ -135,7 +135,7 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
-def _keep(run: Run, series: pa.Table, path: Path, identity: str) -> None:
+def _keep(run: StudyRun, series: pa.Table, path: Path, identity: str) -> None:
     if fault := column_fault(series.schema, SERIES_SCHEMA):
         raise SageccError(f"study: the series of {_name(run)} {fault}")
     about = {
@@ -150,12 +150,12 @@ def _keep(run: Run, series: pa.Table, path: Path, identity: str) -> None:
         pq.write_table(table, beside, compression="zstd")
 
 
-def _bar(runs: Sequence[Run], left: Sequence[Run], progress: bool) -> tqdm[NoReturn]:
+def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool) -> tqdm[NoReturn]:
     """Return a bar over virtual seconds, as runs are of unlike lengths; hidden where nobody watches."""
     total, to_do = (sum(run.environment.duration_s for run in some) for some in (runs, left))
     hidden = None if progress else True
     return tqdm(total=total, initial=total - to_do, desc="study", unit=" virtual s", unit_scale=True, disable=hidden)
 
 
-def _name(run: Run) -> str:
+def _name(run: StudyRun) -> str:
     return f"{run.experiment}, {run.environment.id}, {run.scheme}, repeat {run.repeat}"

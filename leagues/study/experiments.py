@@ -69,13 +69,13 @@ class Experiment:
         """Return the grid, or a fifth of it."""
         return self.grid[QUICK_FIRST::QUICK_PART] if quick else self.grid
 
-    def run(self, cell: Cell, scheme: str, repeat: int = 0) -> Run:
+    def run(self, cell: Cell, scheme: str, repeat: int = 0) -> StudyRun:
         """Return one run of a cell with a scheme under test."""
         environment = self.network(cell, scheme, repeat)
         seed = repeat if cell.schedule is None else cell.schedule
-        return Run(self.name, cell, scheme, repeat, seed, environment)
+        return StudyRun(self.name, cell, scheme, repeat, seed, environment)
 
-    def runs(self, schemes: Iterable[str], repeats: int | None = None, quick: bool = False) -> list[Run]:
+    def runs(self, schemes: Iterable[str], repeats: int | None = None, quick: bool = False) -> list[StudyRun]:
         """Return every run of the experiment.
 
         Args:
@@ -93,7 +93,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Run:
+class StudyRun:
     """One run of an experiment."""
 
     experiment: str
@@ -299,7 +299,9 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def plan(names: Iterable[str], schemes: Sequence[str], repeats: int | None = None, quick: bool = False) -> list[Run]:
+def plan(
+    names: Iterable[str], schemes: Sequence[str], repeats: int | None = None, quick: bool = False
+) -> list[StudyRun]:
     """Return the runs of these experiments; `distinct` leaves one of each network.
 
     Raises:
@@ -310,15 +312,15 @@ def plan(names: Iterable[str], schemes: Sequence[str], repeats: int | None = Non
     return [run for name in names for run in experiment(name).runs(schemes, repeats, quick)]
 
 
-def distinct(runs: Iterable[Run]) -> list[Run]:
+def distinct(runs: Iterable[StudyRun]) -> list[StudyRun]:
     """Return the first run of each network, scheme, seed and interval."""
-    first: dict[tuple[Environment, str, int, float], Run] = {}
+    first: dict[tuple[Environment, str, int, float], StudyRun] = {}
     for run in runs:
         first.setdefault(run.network, run)
     return list(first.values())
 
 
-def study_runs(schemes: Sequence[str]) -> list[Run]:
+def study_runs(schemes: Sequence[str]) -> list[StudyRun]:
     """Return the runs as the study counts them: its own grids, without those it shows a second time."""
     own = (each for each in EXPERIMENTS.values() if each.in_study)
     return [run for each in own for run in each.runs(schemes) if run.cell not in each.shared]

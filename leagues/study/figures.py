@@ -25,7 +25,7 @@ from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import rebin
 from sagecc.leagues.plots import INK, SHADE, bin_width, label, style
-from sagecc.leagues.study.experiments import Axis, Experiment, Run
+from sagecc.leagues.study.experiments import Axis, Experiment, StudyRun
 from sagecc.leagues.study.measures import efficiency_points
 from sagecc.leagues.study.published import QUANTILES, STUDY_NAMES
 from sagecc.schemas.environment import MTU_BYTES, Environment
@@ -125,7 +125,7 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     return figure
 
 
-def efficiency_figure(runs: Sequence[tuple[Run, pl.DataFrame]], cells: pl.DataFrame, look: Look) -> Figure:
+def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.DataFrame, look: Look) -> Figure:
     """Draw utilisation against relative RTT, one panel per queue, with ellipses of 1 sigma over seconds (Fig. 9).
 
     Triangles are the shortest base RTT, stars the longest, as in the study; hollow ones are the authors' own table.
@@ -215,7 +215,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
     return figure
 
 
-def evolution_figure(runs: Sequence[tuple[Run, pl.DataFrame]], look: Look, *, windows: bool = False) -> Figure:
+def evolution_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look, *, windows: bool = False) -> Figure:
     """Draw what flows had over time: a row per scheme, a column per queue, a line per flow (Fig. 2, 7, 12 and 13).
 
     A line is the mean of the repeats, its shade one standard deviation.
@@ -253,7 +253,7 @@ def evolution_figure(runs: Sequence[tuple[Run, pl.DataFrame]], look: Look, *, wi
     return figure
 
 
-def rates_figure(runs: Sequence[tuple[Run, pl.DataFrame]], look: Look) -> Figure:
+def rates_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look) -> Figure:
     """Draw the sending rates of one schedule's runs over 100 to 200 s with the link's capacity (Fig. 11).
 
     Args:
@@ -450,7 +450,7 @@ def _distribution(axes: Axes, values: Doubles, **line: Any) -> None:
     axes.step(np.append(ordered[:1], ordered), np.append(0, steps), where="post", **line)
 
 
-def _evolution(axes: Axes, runs: Sequence[tuple[Run, pl.DataFrame]], column: str) -> None:
+def _evolution(axes: Axes, runs: Sequence[tuple[StudyRun, pl.DataFrame]], column: str) -> None:
     first, interval_s = runs[0][0], runs[0][0].interval_s
     width_s = max(interval_s, 1.0)
     together = pl.concat(
@@ -475,7 +475,7 @@ def _fair_share(environment: Environment, column: str) -> float:
     return environment.bandwidth_mbps / 2 if column == "pacing_mbps" else environment.bdp_bytes / MTU_BYTES / 2
 
 
-def _flow_lines(run: Run) -> list[tuple[int, str, Any]]:
+def _flow_lines(run: StudyRun) -> list[tuple[int, str, Any]]:
     """Return the flows, each with its colour and dashes: as they start, or the tested one before its competitors."""
     starts = [flow.start_s if len(run.tested) > 1 else 0.0 for flow in run.environment.all_flows]
     order = sorted(range(len(starts)), key=starts.__getitem__)
@@ -483,7 +483,7 @@ def _flow_lines(run: Run) -> list[tuple[int, str, Any]]:
     return [(flow, colour, dashes) for flow, (colour, dashes) in zip(order, styles, strict=True)]
 
 
-def _flow_handles(run: Run) -> list[Line2D]:
+def _flow_handles(run: StudyRun) -> list[Line2D]:
     if run.tested == (0,):
         names = {flow: "tested" if flow == 0 else label(scheme) for flow, scheme in enumerate(run.schemes)}
     else:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from sagecc.common.files import write_atomically
 from sagecc.leagues.plots import label, save_png, to_svg
 from sagecc.leagues.study import figures
-from sagecc.leagues.study.experiments import EXPERIMENTS, Experiment, Run
+from sagecc.leagues.study.experiments import EXPERIMENTS, Experiment, StudyRun
 from sagecc.leagues.study.figures import AXIS_LABELS, Look
 from sagecc.leagues.study.measures import LABELS, MEANINGS
 from sagecc.leagues.study.published import AUTHORS_TABLE, PREDECESSOR, PREDECESSOR_SCHEDULES, STUDY_NAMES
@@ -56,7 +56,7 @@ class StudyContents:
     """results.cells_table."""
     verdicts: pl.DataFrame
     """results.verdicts_table."""
-    runs: Sequence[tuple[Run, pl.DataFrame]] = ()
+    runs: Sequence[tuple[StudyRun, pl.DataFrame]] = ()
     """The runs that are drawn over time (`is_drawn`), with their series."""
     names: Mapping[str, str] = field(default_factory=lambda: STUDY_NAMES)
     """From a scheme of ours to the study's name for it."""
@@ -66,7 +66,7 @@ class StudyContents:
         """How each scheme is drawn, in every figure."""
         return Look(tuple(self.values["scheme"].unique(maintain_order=True)))
 
-    def of(self, experiment: str) -> list[tuple[Run, pl.DataFrame]]:
+    def of(self, experiment: str) -> list[tuple[StudyRun, pl.DataFrame]]:
         """Return an experiment's runs with their series."""
         return [(run, series) for run, series in self.runs if run.experiment == experiment]
 
@@ -81,7 +81,7 @@ class StudyFigure:
     figure: Figure
 
 
-def is_drawn(run: Run) -> bool:
+def is_drawn(run: StudyRun) -> bool:
     """Tell whether the page draws a run's series, which may else be left on the disk."""
     return run.experiment in OVER_TIME or (
         run.experiment.startswith("responsiveness") and run.cell.schedule == RATES_SCHEDULE
@@ -176,7 +176,7 @@ def _over_time(contents: StudyContents, experiment: Experiment, look: Look) -> I
         first = [(run, series) for run, series in runs if run.repeat == 0]
         yield StudyFigure(name, name, text, figures.evolution_figure(first, look, windows=True))
         return
-    groups: dict[tuple[str | None, float | None], list[tuple[Run, pl.DataFrame]]] = {}
+    groups: dict[tuple[str | None, float | None], list[tuple[StudyRun, pl.DataFrame]]] = {}
     for run, series in runs:
         groups.setdefault((run.cell.order, run.cell.rtt_ms), []).append((run, series))
     for (order, rtt_ms), part in groups.items():

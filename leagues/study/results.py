@@ -20,7 +20,7 @@ import polars as pl
 from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
-from sagecc.leagues.study.experiments import Run, experiment
+from sagecc.leagues.study.experiments import StudyRun, experiment
 from sagecc.leagues.study.measures import SCALES, SHARES
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
@@ -87,7 +87,7 @@ def interval(values: Doubles) -> Interval:
     return Interval(count, mean, mean - half, mean + half)
 
 
-def values_table(runs: Iterable[tuple[Run, pl.DataFrame]]) -> pl.DataFrame:
+def values_table(runs: Iterable[tuple[StudyRun, pl.DataFrame]]) -> pl.DataFrame:
     """Measure runs.
 
     Args:

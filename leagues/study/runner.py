@@ -14,7 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
-from sagecc.leagues.study.experiments import Run
+from sagecc.leagues.study.experiments import StudyRun
 
 
 def lab_runner(kernel: Path, jobs: int) -> Runner:
@@ -25,20 +25,20 @@ def lab_runner(kernel: Path, jobs: int) -> Runner:
         jobs: how many runs at a time.
     """
 
-    def run(runs: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def run(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         if jobs == 1 or len(runs) == 1:
             yield from ((each, play(kernel, each)) for each in runs)
             return
         cores = sorted(os.sched_getaffinity(0))
         pinned = [cores[worker % len(cores)] for worker in range(min(jobs, len(runs)))]
-        with closing(in_processes(_Worker(kernel, tuple(runs)), len(runs), pinned)) as results:
+        with closing(in_processes(_Player(kernel, tuple(runs)), len(runs), pinned)) as results:
             for number, outcome in results:
                 yield runs[number], outcome
 
     return run
 
 
-def play(kernel: Path, run: Run) -> Outcome:
+def play(kernel: Path, run: StudyRun) -> Outcome:
     """Play a run and return its series, or why it has none."""
     try:
         episode = play_episode(kernel, run.environment, run.scheme, run.seed, every_flow=True)
@@ -48,11 +48,11 @@ def play(kernel: Path, run: Run) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _Player:
     """What each process does: the runs whose numbers it is given, in their order."""
 
     kernel: Path
-    runs: Sequence[Run]
+    runs: Sequence[StudyRun]
 
     def __call__(self, numbers: Iterator[int]) -> Iterator[tuple[int, Outcome]]:
         for number in numbers:

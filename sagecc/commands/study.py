@@ -11,7 +11,7 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.study.collect import Collected, collect, lab_identity
-from sagecc.leagues.study.experiments import EXPERIMENTS, Run, distinct, plan
+from sagecc.leagues.study.experiments import EXPERIMENTS, StudyRun, distinct, plan
 from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import STUDY_NAMES
 from sagecc.leagues.study.results import cells_table, values_table, verdicts_table, write_tables
@@ -86,7 +86,7 @@ def _save(collected: Collected, out: Path, names: dict[str, str]) -> None:
     write(contents, out / "study.html", out)
 
 
-def _plan_line(runs: Sequence[Run]) -> str:
+def _plan_line(runs: Sequence[StudyRun]) -> str:
     once = distinct(runs)
     hours = sum(run.environment.duration_s for run in once) / 3600
     return f"{len(runs)} runs, {len(once)} networks, {hours:.1f} virtual hours"

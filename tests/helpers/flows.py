@@ -16,7 +16,7 @@ from sagecc.collector.lab.spec import episode_spec
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome
-from sagecc.leagues.study.experiments import Run
+from sagecc.leagues.study.experiments import StudyRun
 from sagecc.schemas.flows import FLOWS_SCHEMA
 from sagecc.schemas.raw import COUNTERS, TICK_S
 from sagecc.schemas.wire import NO_LIMIT
@@ -40,7 +40,7 @@ def flows_table(samples: npt.NDArray[np.void], schemes: Sequence[str], name: str
     return pa.table(columns, schema=FLOWS_SCHEMA)
 
 
-def lab_flows(kernel: Path, run: Run) -> pa.Table:
+def lab_flows(kernel: Path, run: StudyRun) -> pa.Table:
     """Run kernel schemes in the lab and return every flow's rows."""
     spec = episode_spec(run.environment, run.scheme, run.seed, packet_delays=False)
     return flows_table(run_guest(kernel, spec).samples, run.schemes, spec.name)
@@ -52,11 +52,11 @@ class LabRunner:
     def __init__(self, kernel: Path, jobs: int = 1) -> None:
         self._kernel, self._jobs = kernel, jobs
 
-    def __call__(self, runs: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def __call__(self, runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         with ThreadPoolExecutor(self._jobs) as threads:
             yield from zip(runs, threads.map(self._run, runs), strict=True)
 
-    def _run(self, run: Run) -> Outcome:
+    def _run(self, run: StudyRun) -> Outcome:
         try:
             return to_arrow(flow_series(lab_flows(self._kernel, run), run.interval_s))
         except SageccError as error:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from sagecc.leagues.study.experiments import Run, experiment
+from sagecc.leagues.study.experiments import StudyRun, experiment
 from sagecc.schemas.environment import MTU_BYTES
 
 
-def study_series(run: Run, shares: Sequence[float] = ()) -> pl.DataFrame:
+def study_series(run: StudyRun, shares: Sequence[float] = ()) -> pl.DataFrame:
     """Return a run's series: each living flow has its share of 95 % of the capacity.
 
     Args:
@@ -52,7 +52,7 @@ def study_series(run: Run, shares: Sequence[float] = ()) -> pl.DataFrame:
 
 def study_runs_of(
     name: str, schemes: Sequence[str], repeats: int = 2, quick: bool = False
-) -> list[tuple[Run, pl.DataFrame]]:
+) -> list[tuple[StudyRun, pl.DataFrame]]:
     """Return an experiment's runs with their series."""
     runs = [
         run for run in experiment(name).runs(schemes, repeats) if not quick or run.cell in experiment(name).cells(True)

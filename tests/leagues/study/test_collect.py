@@ -12,7 +12,7 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA, to_arrow
 from sagecc.leagues.study.collect import Outcome, collect, lab_identity, read_series, run_key
-from sagecc.leagues.study.experiments import Run, experiment, plan
+from sagecc.leagues.study.experiments import StudyRun, experiment, plan
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.results import cells_table, values_table
 from sagecc.schemas.environment import CrossFlow
@@ -24,10 +24,10 @@ class MadeUpRunner:
     """Makes up series; remembers what it was asked for, and fails as told."""
 
     def __init__(self, failing: str = "", killed_after: int | None = None) -> None:
-        self.asked: list[Run] = []
+        self.asked: list[StudyRun] = []
         self._failing, self._killed_after = failing, killed_after
 
-    def __call__(self, runs: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def __call__(self, runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         self.asked += runs
         for number, run in enumerate(runs):
             if number == self._killed_after:
@@ -36,7 +36,7 @@ class MadeUpRunner:
             yield run, failed or to_arrow(study_series(run))
 
 
-def identity(run: Run) -> str:
+def identity(run: StudyRun) -> str:
     return "lab-1"
 
 
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_a_line_and_is_tried_again(tmp_path: Path, capsys: p
 
 
 def test_what_a_runner_leaves_out_has_failed(tmp_path: Path) -> None:
-    def lazy(runs: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def lazy(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         return iter(())
 
     collected = collect(experiment("windows").runs(["cubic"], 1), lazy, tmp_path, identity)
@@ -107,13 +107,13 @@ def test_what_a_runner_leaves_out_has_failed(tmp_path: Path) -> None:
 def test_what_was_not_asked_for_is_an_error(tmp_path: Path) -> None:
     runs = experiment("windows").runs(["cubic"], 2)
 
-    def wrong(_: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def wrong(_: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         yield runs[1], to_arrow(study_series(runs[1]))
 
     with pytest.raises(SageccError, match="which it was not given"):
         collect(runs[:1], wrong, tmp_path, identity)
 
-    def no_series(given: Sequence[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def no_series(given: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
         yield given[0], pa.table({"flow": pa.array([0], pa.int32())})
 
     with pytest.raises(SageccError, match="has no column 'scheme'"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from sagecc.leagues.study.experiments import Run, experiment
+from sagecc.leagues.study.experiments import StudyRun, experiment
 from sagecc.leagues.study.measures import LABELS, MEANINGS, Numbers, efficiency_points
 from sagecc.leagues.study.networks import Cell
 from tests.helpers.study_runs import study_series
@@ -16,7 +16,7 @@ def measured(name: str, shares: list[float], **cell: object) -> Numbers:
     return experiment(name).measure(study_series(run, shares), run.environment, run.interval_s)
 
 
-def run_of(name: str, **cell: object) -> Run:
+def run_of(name: str, **cell: object) -> StudyRun:
     (wanted,) = (c for c in experiment(name).grid if all(getattr(c, key) == value for key, value in cell.items()))
     return experiment(name).run(wanted, "vegas")
 
