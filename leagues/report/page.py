@@ -13,7 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from sagecc.leagues.plots import SET_TITLES, label, to_svg
+from sagecc.leagues import html
+from sagecc.leagues.plots import SET_TITLES, label
 from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.pictures import (
     Picture,
@@ -50,11 +51,6 @@ ANALYSES = {
 MAX_SHOWN = 4
 """Schemes in one chart: as many as the palette has colours that can be told apart."""
 
-PIXELS_PER_INCH = 100
-"""Of a still picture at full width: its text is then as large as the page's."""
-MIN_WIDTH = 0.65
-"""Share of the full width below which a picture scrolls instead of shrinking."""
-
 _HERE = Path(__file__).parent
 
 
@@ -89,20 +85,9 @@ def render(
         ("rules", "How it was scored", _rules(contents.summary)),
     ]
     shown = [(name, title, text) for name, title, text in sections if text]
-    links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>\n' for name, title, _ in shown)
-    body = "".join(
-        f'<section aria-labelledby="{n}"><h2 id="{n}">{escape(t)}</h2>\n{x}</section>\n' for n, t, x in shown
-    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_title(contents)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f'<body>\n<header>\n{_head(contents)}<nav aria-label="Sections"><ul>\n{links}</ul></nav>\n</header>\n'
-        f"<main>\n{body}</main>\n<script>{script}</script>\n</body>\n</html>\n"
-    )
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return html.document(_title(contents), style, policy, _head(contents), shown, script)
 
 
 def _title(contents: Contents) -> str:
@@ -136,16 +121,8 @@ def _table(
         rows: each a scheme and its cells, as <td>s.
         lead: title of the schemes' column.
     """
-    titles = "".join(f'<th scope="col">{text}</th>' for text in head)
-    body = "".join(
-        f'<tr{_kind(scheme)}><th scope="row">{escape(label(scheme))}</th>{"".join(cells)}</tr>\n'
-        for scheme, cells in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
-        f'<caption>{escape(caption)}</caption>\n<thead><tr><th scope="col">{lead}</th>{titles}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>\n"
-    )
+    marked = ((_kind(scheme), label(scheme), "".join(cells)) for scheme, cells in rows)
+    return html.table(kind, caption, lead, head, marked)
 
 
 def _kind(scheme: str) -> str:
@@ -181,14 +158,7 @@ def _rate(row: Mapping[str, float]) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    svg = to_svg(picture.figure, picture.name)
-    width = picture.figure.get_figwidth() * PIXELS_PER_INCH
-    size = f"max-width:{width:.0f}px;min-width:{MIN_WIDTH * width:.0f}px"
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.title)}" style="{size}"', 1)
-    return (
-        f"<figure><figcaption>{escape(picture.text)}</figcaption>"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">{svg}</div></figure>\n'
-    )
+    return html.figure(picture.figure, picture.name, picture.title, picture.text, picture.title)
 
 
 def _classes(contents: Contents) -> str:

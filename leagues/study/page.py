@@ -13,7 +13,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from sagecc.common.files import write_atomically
-from sagecc.leagues.plots import label, save_png, to_svg
+from sagecc.leagues import html
+from sagecc.leagues.plots import label, save_png
 from sagecc.leagues.study import figures
 from sagecc.leagues.study.experiments import EXPERIMENTS, Experiment, StudyRun
 from sagecc.leagues.study.figures import AXIS_LABELS, Look
@@ -25,10 +26,6 @@ OVER_TIME = ("windows", "dynamics", "efficiency", "convergence")
 """Experiments whose figures are drawn from series, not from the cells' table."""
 RATES_SCHEDULE = 1
 """The schedule whose runs are drawn over time (Fig. 11)."""
-
-PIXELS_PER_INCH = 100
-LEAST_WIDTH = 0.65
-"""Of a figure's natural width on a small screen; what is left is scrolled."""
 
 _STYLE = Path(__file__).parents[1] / "report" / "report.css"
 _OWN_STYLE = """
@@ -134,19 +131,8 @@ def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) 
             about = f'<p class="soft">{escape(experiment.figure)}; <code>{escape(experiment.name)}</code></p>\n'
             sections.append((experiment.name, experiment.title, about + pictures + _tables(contents, experiment)))
     sections.append(("method", "How it was measured", _method(contents)))
-    links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>\n' for name, title, _ in sections)
-    body = "".join(
-        f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(title)}</h2>\n{text}</section>\n'
-        for name, title, text in sections
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}</title>\n<style>\n{_STYLE.read_text(encoding='utf-8')}{_OWN_STYLE}</style>\n</head>\n"
-        f"<body>\n<header>\n<h1>{TITLE}</h1>\n{_head(contents)}"
-        f'<nav aria-label="Sections"><ul>\n{links}</ul></nav>\n</header>\n<main>\n{body}</main>\n</body>\n</html>\n'
-    )
+    style, policy = _STYLE.read_text(encoding="utf-8") + _OWN_STYLE, "default-src 'none'; style-src 'unsafe-inline'"
+    return html.document(TITLE, style, policy, f"<h1>{TITLE}</h1>\n{_head(contents)}", sections)
 
 
 def _responsiveness(contents: StudyContents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
@@ -285,30 +271,15 @@ def _method(contents: StudyContents) -> str:
 
 
 def _figure(each: StudyFigure) -> str:
-    width = each.figure.get_figwidth() * PIXELS_PER_INCH
-    size = f"max-width:{width:.0f}px;min-width:{LEAST_WIDTH * width:.0f}px"
-    svg = to_svg(each.figure, each.name)
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(each.text)}" style="{size}"', 1)
-    return (
-        f"<figure><figcaption>{escape(each.text)}</figcaption>"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(each.name)}">{svg}</div></figure>\n'
-    )
+    return html.figure(each.figure, each.name, each.text, each.text, each.name)
 
 
 def _table(
     caption: str, lead: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], kind: str = "numbers"
 ) -> str:
     """Return a table in a region that scrolls; rows: a title and its cells, as text."""
-    titles = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
-    body = "".join(
-        f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>\n'
-        for title, cells in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
-        f'<caption>{escape(caption)}</caption>\n<thead><tr><th scope="col">{escape(lead)}</th>{titles}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>\n"
-    )
+    texts = ((title, "".join(f"<td>{escape(cell)}</td>" for cell in cells)) for title, cells in rows)
+    return html.table(kind, caption, lead, map(escape, head), (("", title, cells) for title, cells in texts))
 
 
 def _cell(row: Mapping[str, float | None] | None) -> str:
