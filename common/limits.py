@@ -5,11 +5,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 UNLIMITED_BYTES = 1 << 60
 """Control groups v1 express "no limit" as a number of at least this."""
+
+
+def available_memory_bytes() -> int | None:
+    """Return the machine's memory that is available without swapping, or None where the kernel does not say."""
+    match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(match[1]) * 1024 if match else None
 
 
 def usable_cores() -> int:

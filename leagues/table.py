@@ -34,8 +34,8 @@ def markdown(summary: Summary) -> str:
 
 def markdown_harm(summary: Summary) -> str:
     """Return the harm that each scheme does as a table in Markdown; nothing for a league of before 1.3."""
-    head, *rows = (f"| {' | '.join(line)} |" for line in _harm(summary)) if summary.get("harm") else ("",)
-    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows]) if rows else ""
+    lines = [f"| {' | '.join(line)} |" for line in _harm(summary)]
+    return "\n".join([*lines[:1], *(["|---|---:|---:|---:|---:|"] if lines else []), *lines[1:]])
 
 
 def harm_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
-from sagecc.common.limits import memory_limit_bytes
+from sagecc.common.limits import available_memory_bytes, memory_limit_bytes
 
 MIB = 1 << 20
 
@@ -75,13 +74,9 @@ def available_memory_mb(memory_mb: int) -> int:
     Args:
         memory_mb: memory of one guest (MiB), which determines the folder.
     """
-    available_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    limits_mb = [_free_mb(os.statvfs(memory_folder(memory_mb)))]
-    if available_kb:
-        limits_mb.append(int(available_kb[1]) // 1024)
-    if (limit_bytes := memory_limit_bytes()) is not None:
-        limits_mb.append(limit_bytes // MIB)
-    return min(limits_mb)
+    limits_bytes = (available_memory_bytes(), memory_limit_bytes())
+    limits_mb = [limit // MIB for limit in limits_bytes if limit is not None]
+    return min(_free_mb(os.statvfs(memory_folder(memory_mb))), *limits_mb)
 
 
 def _free_mb(file_system: os.statvfs_result) -> int:

@@ -86,6 +86,7 @@ class EpisodeSpec:
     @property
     def sha256(self) -> str:
         """SHA-256 of everything that determines the run except the kernel and the policy under test, in hex."""
+        # one number where all are alike: raw data hold the hashes of such specifications
         latencies = dict.fromkeys(self.latencies_us) if len(set(self.latencies_us)) == 1 else self.latencies_us
         latency = f"{' '.join(map(str, latencies))} us " if any(self.latencies_us) else ""
         others = "".join(f"{sha256} " for sha256 in self.competitors)

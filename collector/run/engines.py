@@ -140,6 +140,12 @@ def in_processes(
             process.join()
 
 
+def core_per_worker(workers: int) -> list[int]:
+    """Return a core for each of so many processes to be bound to, in turn those that this process may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[worker % len(cores)] for worker in range(workers)]
+
+
 def _received(connections: Sequence[Connection]) -> Generator[tuple[int, Any], None, None]:
     """Yield the results that have arrived but have not been read yet."""
     for connection in connections:

@@ -16,7 +16,7 @@ from sagecc.collector.lab.boot import Guest
 from sagecc.collector.lab.spec import Drive, episode_spec, policy_flows
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import PolicyController, policy_drives
+from sagecc.execution.lab.controllers import PolicyController
 from sagecc.schemas.environment import Environment
 
 SCHEME = "policy:environment"
@@ -65,7 +65,8 @@ class Lab:
         """
         self._kernel, self._drive, self._flows = Path(kernel or shipped.kernel()), drive, tuple(flows)
         check_kernel(self._kernel)
-        self._policies: PolicyController | None = None
+        self._policies = PolicyController({})  # read once for the episodes in which the same compete
+        self._policy_drives: dict[str, Drive] = {}
         self._of_agents = np.ones(0, np.bool_)  # which of the last tick's samples
         self._policy_actions: tuple[Sequence[int], Sequence[int]] = (), ()
         self._guest: Guest | None = None
@@ -81,9 +82,12 @@ class Lab:
         """Boot a kernel for an episode; the running one is ended."""
         self.close()
         competing = {f: name for f, name in policy_flows(environment, SCHEME).items() if f not in self._flows}
-        by_scheme = policy_drives(competing.values())
-        drives = {f: by_scheme[name] for f, name in competing.items()} | dict.fromkeys(self._flows, self._drive)
-        self._policies = PolicyController(competing) if competing else None
+        if self._policies.scheme_of != competing:
+            self._policies = PolicyController(competing)
+            self._policy_drives = self._policies.drives()
+        self._policies.reset()
+        drives = {f: self._policy_drives[name] for f, name in competing.items()}
+        drives |= dict.fromkeys(self._flows, self._drive)
         spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drives=drives)
         guest = Guest(self._kernel, spec)
         guest.__enter__()
@@ -95,7 +99,7 @@ class Lab:
         guest = self._running()
         try:
             while (samples := guest.tick()) is not None:
-                if self._policies is None:
+                if not self._policy_drives:
                     return samples
                 self._of_agents = np.isin(samples["flow"], self._flows)
                 others = samples[~self._of_agents]
@@ -127,7 +131,7 @@ class Lab:
 
     def _merged(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the agents' actions and the policies', in the order of flows."""
-        if self._policies is None:
+        if not self._policy_drives:
             return cwnd_pkts, pacing_bytes_s
         merged = np.zeros((2, len(self._of_agents)), np.int64)
         merged[:, self._of_agents] = cwnd_pkts, pacing_bytes_s

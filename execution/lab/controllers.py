@@ -36,23 +36,35 @@ class PolicyController:
         Raises:
             SageccError: there is no such policy, or none that can be run.
         """
-        self._scheme_of = scheme_of
+        self.scheme_of, self._episode = scheme_of, episode
         self._slot_of: dict[int, int] = {}
         self._agents: dict[str, PolicyAgent] = {}
         for name in dict.fromkeys(scheme_of.values()):
             flows = [flow for flow, other in scheme_of.items() if other == name]
             self._agents[name] = load_agent(name, len(flows), sample=episode is not None)
             self._slot_of |= {flow: slot for slot, flow in enumerate(flows)}
-        if episode is not None:
-            for flow, name in scheme_of.items():
-                self._agents[name].reset(self._slot_of[flow], random_stream(episode, flow))
+        self.reset()
+
+    def drives(self, latency_us: int = 0) -> dict[str, Drive]:
+        """Return by scheme how each policy drives its flows.
+
+        Args:
+            latency_us: from a sample to when its action takes effect.
+        """
+        return {name: _drive(name, agent, latency_us) for name, agent in self._agents.items()}
+
+    def reset(self) -> None:
+        """Forget what was seen of the flows, before another episode of the same ones."""
+        for flow, name in self.scheme_of.items():
+            stream = None if self._episode is None else random_stream(self._episode, flow)
+            self._agents[name].reset(self._slot_of[flow], stream)
 
     def __call__(self, samples: npt.NDArray[np.void]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the windows (packets) and pacing rates (bytes/s) for the driven flows' samples of a tick."""
         flows = [int(flow) for flow in samples["flow"]]
         windows, rates = np.zeros((2, len(flows)), np.int64)
-        by_scheme = sorted(range(len(flows)), key=lambda row: self._scheme_of[flows[row]])
-        for name, group in groupby(by_scheme, key=lambda row: self._scheme_of[flows[row]]):
+        by_scheme = sorted(range(len(flows)), key=lambda row: self.scheme_of[flows[row]])
+        for name, group in groupby(by_scheme, key=lambda row: self.scheme_of[flows[row]]):
             rows = list(group)
             slots = np.array([self._slot_of[flows[row]] for row in rows])
             windows[rows], rates[rows] = self._agents[name].step(samples[rows], slots)
@@ -94,16 +106,9 @@ def play_episode(
         SageccError: a policy cannot be run, or the episode yields no complete trajectory.
     """
     policies = policy_flows(environment, scheme)
-    episode_name = episode_id(environment.id, scheme, seed) if sample else None
-    return run_episode(
-        kernel,
-        environment,
-        scheme,
-        seed,
-        PolicyController(policies, episode_name) if policies else None,
-        drives=policy_drives(policies.values(), latency_us),
-        every_flow=every_flow,
-    )
+    controller = PolicyController(policies, episode_id(environment.id, scheme, seed) if sample else None)
+    drives = controller.drives(latency_us)
+    return run_episode(kernel, environment, scheme, seed, controller, drives=drives, every_flow=every_flow)
 
 
 def load_agent(scheme: str, slots: int = 1, *, sample: bool = False) -> PolicyAgent:
@@ -131,10 +136,14 @@ def policy_drives(schemes: Iterable[str], latency_us: int = 0) -> dict[str, Driv
         SageccError: there is no such policy, or none that can be run.
     """
     return {
-        name: Drive(load_agent(name).underlying_scheme, latency_us, policy_sha256(name))
+        name: _drive(name, load_agent(name), latency_us)
         for name in dict.fromkeys(schemes)
         if name.startswith(POLICY_PREFIX)
     }
+
+
+def _drive(scheme: str, agent: PolicyAgent, latency_us: int) -> Drive:
+    return Drive(agent.underlying_scheme, latency_us, policy_sha256(scheme))
 
 
 def random_stream(episode: str, flow: int = 0) -> int:

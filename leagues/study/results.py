@@ -188,13 +188,14 @@ def verdicts_table(
     return pl.DataFrame(rows, schema={**texts, **numbers, **counts, "verdict": pl.String()})
 
 
-def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = STUDY_NAMES) -> None:
-    """Write values.parquet, cells.parquet and verdicts.parquet to a folder, each whole or not at all."""
+def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = STUDY_NAMES) -> dict[str, pl.DataFrame]:
+    """Write values.parquet, cells.parquet and verdicts.parquet to a folder, each whole or not at all; return them."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"values": values, "cells": cells_table(values, names), "verdicts": verdicts_table(values, names)}
     for name, table in tables.items():
         with write_atomically(folder / f"{name}.parquet") as beside:
             table.write_parquet(beside)
+    return tables
 
 
 def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclusion) -> dict[str, object]:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagecc.collector.run.engines import in_processes
+from sagecc.collector.run.engines import core_per_worker, in_processes
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
@@ -29,9 +28,8 @@ def lab_runner(kernel: Path, jobs: int) -> Runner:
         if jobs == 1 or len(runs) == 1:
             yield from ((each, play(kernel, each)) for each in runs)
             return
-        cores = sorted(os.sched_getaffinity(0))
-        pinned = [cores[worker % len(cores)] for worker in range(min(jobs, len(runs)))]
-        with closing(in_processes(_Player(kernel, tuple(runs)), len(runs), pinned)) as results:
+        cores = core_per_worker(min(jobs, len(runs)))
+        with closing(in_processes(_Player(kernel, tuple(runs)), len(runs), cores)) as results:
             for number, outcome in results:
                 yield runs[number], outcome
 

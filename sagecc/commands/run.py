@@ -89,15 +89,12 @@ def command(
     else:
         episode = run_mahimahi(environment, scheme, seed)
     wall_s = time.perf_counter() - began_s
-    if out is not None:
-        meta = {b"sagecc.raw_version": RAW_VERSION.encode()}
-        with write_atomically(out) as beside:
-            pq.write_table(episode.rows.replace_schema_metadata(meta), beside, compression="zstd")
-    if flows is not None:
-        assert episode.every_flow is not None
-        meta = {b"sagecc.flows_version": FLOWS_VERSION.encode()}
-        with write_atomically(flows) as beside:
-            pq.write_table(episode.every_flow.replace_schema_metadata(meta), beside, compression="zstd")
+    tables = ((out, episode.rows, "raw", RAW_VERSION), (flows, episode.every_flow, "flows", FLOWS_VERSION))
+    for path, table, kind, version in tables:
+        if path is not None and table is not None:
+            with write_atomically(path) as beside:
+                metadata = {f"sagecc.{kind}_version": version}
+                pq.write_table(table.replace_schema_metadata(metadata), beside, compression="zstd")
     if plot_flows is not None:
         interval_s = bin_width(environment.duration_s)
         series = flow_series(episode.every_flow, interval_s)

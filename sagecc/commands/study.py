@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import polars as pl
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
@@ -14,7 +15,7 @@ from sagecc.leagues.study.collect import Collected, collect, lab_identity
 from sagecc.leagues.study.experiments import EXPERIMENTS, StudyRun, distinct, plan
 from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import STUDY_NAMES
-from sagecc.leagues.study.results import cells_table, values_table, verdicts_table, write_tables
+from sagecc.leagues.study.results import values_table, write_tables
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -79,11 +80,17 @@ def command(
 
 
 def _save(collected: Collected, out: Path, names: dict[str, str]) -> None:
-    values = values_table(collected.series())
-    write_tables(values, out, names)
-    drawn = [(run, series) for run, series in collected.series() if is_drawn(run)]
-    contents = StudyContents(values, cells_table(values, names), verdicts_table(values, names), drawn, names)
-    write(contents, out / "study.html", out)
+    drawn: list[tuple[StudyRun, pl.DataFrame]] = []
+
+    def read() -> Iterator[tuple[StudyRun, pl.DataFrame]]:
+        """Yield each run once, for there may be thousands; those that are drawn stay."""
+        for run, series in collected.series():
+            if is_drawn(run):
+                drawn.append((run, series))
+            yield run, series
+
+    tables = write_tables(values_table(read()), out, names)
+    write(StudyContents(**tables, runs=drawn, names=names), out / "study.html", out)
 
 
 def _plan_line(runs: Sequence[StudyRun]) -> str:

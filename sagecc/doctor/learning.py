@@ -97,9 +97,7 @@ def disk(datasets: Path) -> Finding:
 
 def memory() -> Finding:
     """Measure the memory that may be used, in episodes at a time."""
-    match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    available = int(match[1]) * 1024 if match else None
-    limit = limits.memory_limit_bytes()
+    available, limit = limits.available_memory_bytes(), limits.memory_limit_bytes()
     usable = min((value for value in (available, limit) if value is not None), default=None)
     if usable is None:
         return fails("neither /proc/meminfo nor a control group says how much there is")

@@ -141,18 +141,22 @@ def test_a_competitor_that_is_no_policy_is_named(kernel: Path, tmp_path: Path) -
 
 
 def test_an_agent_competes_with_a_policy_in_an_environment(kernel: Path, tmp_path: Path) -> None:
-    """A policy that keeps its window keeps it there too, before the agent's flow is up and after."""
-    still = f"policy:{save_still_policy(tmp_path / 'still')}"
+    """It drives its flow before the agent's is up, and after."""
+    still = f"policy:{save_still_policy(tmp_path / 'still', log2_ratio=0.005)}"
     environment = replace(among(still), flow=Flow(start_s=1.0))
     env = gymnasium.make(ENVIRONMENT.id, environment=environment, kernel=kernel)
-    observation, _ = env.reset(seed=1)
-    steps = 1
-    while True:
-        observation, reward, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
-        assert np.isfinite(observation).all()
-        assert np.isfinite(float(reward))
-        steps += 1
-        if bool(terminated) or bool(truncated):
-            break
-    assert steps == pytest.approx(200, abs=8)
+    episodes = []
+    for _ in range(2):  # the policy is read once, and begins anew with each episode
+        observation, _ = env.reset(seed=1)
+        observations = [observation]
+        while True:
+            observation, reward, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
+            assert np.isfinite(observation).all()
+            assert np.isfinite(float(reward))
+            observations.append(observation)
+            if bool(terminated) or bool(truncated):
+                break
+        assert len(observations) == pytest.approx(200, abs=8)
+        episodes.append(np.array(observations))
+    np.testing.assert_array_equal(episodes[0], episodes[1])
     env.close()
