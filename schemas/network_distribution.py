@@ -65,7 +65,9 @@ class Quantity:
         """
         if isinstance(plain, Quantity):
             return plain
-        kind, values = next(iter(plain.items())) if isinstance(plain, Mapping) and len(plain) == 1 else ("choice", plain)
+        kind, values = (
+            next(iter(plain.items())) if isinstance(plain, Mapping) and len(plain) == 1 else ("choice", plain)
+        )
         listed = list(values) if isinstance(values, list | tuple) else [values]
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in listed):
             raise SageccError(

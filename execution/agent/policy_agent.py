@@ -102,9 +102,9 @@ class PolicyAgent:
         """
         if slots is None:
             slots = self._slots
-        observed = self._decisions.observe(samples, slots)
+        observed, observation = self._decisions.observe(samples, slots)
         deciding = slots[observed.due]
-        actions = self._decide(observed.observation, deciding) if len(deciding) else np.zeros(0)
+        actions = self._decide(observation, deciding) if len(deciding) else np.zeros(0)
         return self._decisions.act(observed, actions)
 
     def reset(self, slot: int = 0, stream: int | None = None) -> None:
