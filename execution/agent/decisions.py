@@ -53,6 +53,8 @@ class Observed:
     @classmethod
     def join(cls, parts: Sequence[Observed]) -> Observed:
         """Return the flows of several, in the order of their slots."""
+        if len(parts) == 1:
+            return parts[0]
         order = np.argsort(np.concatenate([part.slots for part in parts]))
         samples = joined([part.samples for part in parts])
         rest = (np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)[1:])

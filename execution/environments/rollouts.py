@@ -249,6 +249,9 @@ class Rollouts:
         """Run labs on, each to the next tick at which a flow of its is shown, or to its end."""
         steps, waiting, numbers = [self._nothing()], [self._waiting], list(labs)
         while numbers and (observed := self._tick(numbers, steps)) is not None:
+            if observed.shown.all() and not steps[-1].over.any():  # nothing to part: most ticks are so
+                waiting.append(observed)
+                break
             of_lab = observed.slots // self.per_lab
             stopped = np.isin(of_lab, steps[-1].labs)
             waiting.append(observed.take(stopped & self.running[of_lab]))
@@ -279,7 +282,7 @@ class Rollouts:
         rows = slots[shown]
         first = ~self._seen[rows]
         self._seen[rows] = True
-        limited = self._steps[of_lab] == self._max_steps
+        limited = self._steps[of_lab] == (self._max_steps or -1)
         states = np.zeros((len(rows), 0), np.float32)
         if self._competition and self.task.global_state:
             states = self._competition.states(of_lab[shown])
@@ -295,8 +298,9 @@ class Rollouts:
                 states=states,
             )
         )
-        for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
-            self._labs[number].close()
+        if steps[-1].over.any():
+            for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
+                self._labs[number].close()
         return observed
 
     def _read(self, number: int) -> Samples | None:
