@@ -48,7 +48,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(whole: Path, tmp_path: Path) -> None:
     pool, killed = whole / "pool", tmp_path
-    process = subprocess.Popen(command(killed, pool), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    each_step = command(killed, pool, checkpoint_every=0)
+    process = subprocess.Popen(each_step, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 200
     while steps_logged(killed) < 6 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -164,7 +165,7 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     pool = make_pool((2000, 2000))
     for name in ("exp", "identity"):
         changes = {"filter": name, "steps": 600, "batch": 32, "discount": 0.5, "min_scale": 0.05}
-        done = run(command(tmp_path, pool, name, checkpoint_every=60, **changes))
+        done = run(command(tmp_path, pool, name, **changes))
         assert done.returncode == 0, done.stderr
     low, high = preferred(tmp_path, "exp")
     assert low > 0.6 * GOOD
