@@ -149,6 +149,7 @@ def train(
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
             **({"windows": compiled.windows} if compiled.windows else {}),
+            **({"effective_windows": compiled.effective} if compiled.effective else {}),
         },
     }
 
