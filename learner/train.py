@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,11 +136,14 @@ def train(
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
-    period_map = artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP
-    control = artefact.Control(period_ms=float(config.period_ms), map=period_map)
+    control = artefact.Control(
+        period_ms=float(config.period_ms),
+        map=artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP,
+        window_bound=config.window_bound,
+    )
     provenance = {
         "fingerprint": fingerprint,
-        "training": asdict(config),
+        "training": config.record(),
         "seed": seed,
         "value_range": list(value_range),
         "pool": {
@@ -148,6 +151,7 @@ def train(
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
             **({"windows": compiled.windows} if compiled.windows else {}),
+            **({"effective_windows": compiled.effective} if compiled.effective else {}),
         },
     }
 
@@ -215,7 +219,7 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([asdict(config), seed, pool_identity, *evaluations], sort_keys=True)
+    text = json.dumps([config.record(), seed, pool_identity, *evaluations], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -282,7 +286,7 @@ def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPoo
                 path.replace(aside / path.name)
         run_file.replace(aside / run_file.name)
     with write_atomically(run_file) as path:
-        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": asdict(config)}
+        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": config.record()}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 
