@@ -263,7 +263,8 @@ class Rollouts:
 
     def _tick(self, labs: Sequence[int], steps: list[Step]) -> Observed | None:
         """Run labs to their next ticks and add what is shown there to `steps`; None where all of them are over."""
-        read = [(number, samples) for number in labs if (samples := self._read(number)) is not None]
+        up: list[bool] = self._up.reshape(-1, self.per_lab).any(axis=1).tolist()
+        read = [(number, samples) for number in labs if (samples := self._read(number, up[number])) is not None]
         if not read:
             return None
         samples = joined([rows for _, rows in read])
@@ -303,13 +304,13 @@ class Rollouts:
                 self._labs[number].close()
         return observed
 
-    def _read(self, number: int) -> Samples | None:
-        """Run a lab to its next tick; None where it is over without one."""
-        lab, first = self._labs[number], number * self.per_lab
+    def _read(self, number: int, up: bool) -> Samples | None:
+        """Run a lab to its next tick, which it must have while a flow is up; None where it is over without one."""
+        lab = self._labs[number]
         if self._fresh[number]:
             self._fresh[number] = False
             return lab.first_tick()
-        if self._up[first : first + self.per_lab].any():
+        if up:
             return lab.next_tick()
         samples = lab.tick()
         if samples is None:
