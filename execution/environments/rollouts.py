@@ -263,8 +263,8 @@ class Rollouts:
 
     def _tick(self, labs: Sequence[int], steps: list[Step]) -> Observed | None:
         """Run labs to their next ticks and add what is shown there to `steps`; None where all of them are over."""
-        up: list[bool] = self._up.reshape(-1, self.per_lab).any(axis=1).tolist()
-        read = [(number, samples) for number in labs if (samples := self._read(number, up[number])) is not None]
+        up = np.asarray(self._up.reshape(-1, self.per_lab).any(axis=1))
+        read = [(number, samples) for number in labs if (samples := self._read(number, bool(up[number]))) is not None]
         if not read:
             return None
         samples = joined([rows for _, rows in read])
