@@ -124,6 +124,11 @@ class StudyRun:
     """What the tested flow's competitors run."""
 
     @property
+    def id(self) -> str:
+        """Its name, for messages."""
+        return f"{self.experiment}, {self.environment.id}, {self.scheme}, repeat {self.repeat}"
+
+    @property
     def schemes(self) -> tuple[str, ...]:
         """The scheme of every flow, the tested one first."""
         return (self.scheme, *(cross.scheme for cross in self.environment.cross))

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.study.experiments import LINK_MBPS, QUEUES_BDP, RTTS_MS
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.seeds import SEEDS
@@ -107,3 +108,35 @@ def _points() -> Iterator[Point]:
 
 
 POINTS = tuple(_points())
+
+PUBLISHED_SCHEMES = tuple(dict.fromkeys(each.scheme for each in POINTS))
+"""As the study names them."""
+
+
+def study_names(renamed: Sequence[str], schemes: Collection[str]) -> dict[str, str]:
+    """Return by scheme of ours the study's name for it.
+
+    Args:
+        renamed: SCHEME=NAME each, beside STUDY_NAMES.
+        schemes: Those that take part.
+
+    Raises:
+        SageccError: One is no SCHEME=NAME, or its scheme does not take part, or nothing is published of its name, or
+            two schemes have one name.
+    """
+    found = {scheme: name for scheme, name in STUDY_NAMES.items() if scheme in schemes}
+    for text in renamed:
+        scheme, equals, name = text.rpartition("=")
+        if not (scheme and equals and name):
+            raise SageccError(f"--as {text}: takes SCHEME=NAME, such as policy:models/orca=Orca")
+        if scheme not in schemes:
+            raise SageccError(f"--as {text}: '{scheme}' does not take part; there are {', '.join(schemes)}")
+        if name not in PUBLISHED_SCHEMES:
+            raise SageccError(
+                f"--as {text}: nothing is published of '{name}'; there are {', '.join(PUBLISHED_SCHEMES)}"
+            )
+        others = [other for other, held in found.items() if held == name and other != scheme]
+        if others:
+            raise SageccError(f"--as {text}: {others[0]} stands for {name} already")
+        found[scheme] = name
+    return found

@@ -11,8 +11,8 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA, to_arrow
-from sagecc.leagues.study.collect import Outcome, collect, lab_identity, read_series, run_key
 from sagecc.leagues.study.catalogue import chosen, experiment, plan
+from sagecc.leagues.study.collect import Outcome, collect, lab_identity, read_series, run_key
 from sagecc.leagues.study.experiments import StudyRun
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.results import cells_table, values_table
