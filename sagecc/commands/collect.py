@@ -12,7 +12,8 @@ from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.collector.run.ray_engine import on_ray
 from sagecc.common.limits import usable_cores
-from sagecc.options import RAW, engine_options, kernel_option, parse_schemes, ray_cluster
+from sagecc.engine import engine_options, ray_cluster
+from sagecc.options import RAW, kernel_option, parse_schemes
 
 
 @click.command()

@@ -11,6 +11,7 @@ import polars as pl
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.engine import engine_options, ray_cluster
 from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import Collected, collect, lab_identity
 from sagecc.leagues.study.experiments import Experiment, StudyRun, distinct
@@ -18,7 +19,7 @@ from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import study_names
 from sagecc.leagues.study.results import values_table, write_tables
 from sagecc.leagues.study.runner import check_policies, lab_runner, ray_runner
-from sagecc.options import engine_options, kernel_option, parse_schemes, ray_cluster
+from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 REPEATS = 20
