@@ -29,6 +29,10 @@ repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), t
 full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md)
 	@python -m scripts.repro --full
 
+.PHONY: study
+study: setup ## Run the evaluation study and the seeds' figures, an experiment a stage (docs/guide/study.md)
+	@python -m scripts.repro --study
+
 .PHONY: kernel
 kernel: setup ## Build or verify the virtual-time kernel
 	@sagecc kernel

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What code each stage of dvc.yaml hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
+"""What code each stage hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
 
 A file lists every source with its digest: the modules behind the stage's command (common.code), and what is BESIDE
 them. So a stage's file changes exactly when code that it can reach does, and a `diff` of two tells which.
@@ -26,7 +26,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
-PIPELINE = Path("dvc.yaml")
+PIPELINES = (Path("dvc.yaml"), Path("leagues/study-results/dvc.yaml"))
 LOCKS = (Path("dvc.lock"), Path("datasets/full/dvc.lock"))
 OUT = Path("build/code")
 STAGE = "code"
@@ -42,6 +42,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sagecc.schemas.schemes",
         ),
         "train": ("learner/configs/*.yaml",),
+        "study": ("leagues/report/report.css",),
         "report": ("leagues/report/*.css", "leagues/report/*.js", "sagecc.leagues.report.files"),
     }
 )
@@ -50,9 +51,10 @@ bytes."""
 
 
 def stages(root: Path) -> dict[str, str]:
-    """Return the stages of the pipeline and the module of each one's command, `sagecc.commands.NAME`."""
-    found = yaml.safe_load((root / PIPELINE).read_text())["stages"]
-    return {name: f"sagecc.commands.{stage['cmd'].split()[1]}" for name, stage in found.items() if name != STAGE}
+    """Return the commands that the pipelines' stages run, which stages are named after, and the module of each."""
+    found = [yaml.safe_load((root / path).read_text())["stages"] for path in PIPELINES]
+    commands = [stage["cmd"].split()[1] for stages in found for name, stage in stages.items() if name != STAGE]
+    return {command: f"sagecc.commands.{command}" for command in commands}
 
 
 def listings(root: Path) -> dict[str, str]:

@@ -29,7 +29,8 @@ CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
-LOCKS = ("dvc.lock", "datasets/full/dvc.lock")
+STUDY = "leagues/study-results/dvc.yaml"
+LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "leagues/study-results/dvc.lock")
 
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
@@ -41,7 +42,10 @@ STAGE_SHELL = "/bin/bash"
 def main() -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
-    parser.add_argument("--full", action="store_true", help=f"Run the stages of {FULL} instead, and print no table.")
+    other = parser.add_mutually_exclusive_group()
+    for name, target in (("--full", FULL), ("--study", STUDY)):
+        help_text = f"Run the stages of {target} instead, and print no table."
+        other.add_argument(name, dest="target", action="store_const", const=target, help=help_text)
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
     arguments = parser.parse_args()
     end_with_parent()
@@ -50,8 +54,8 @@ def main() -> int:
             remove_leftovers(ROOT)
             if arguments.profile:
                 choose_profile(ROOT / "params.yaml", arguments.profile)
-            status = dvc_repro(ROOT, held, [FULL] if arguments.full else [])
-        if status == 0 and not arguments.full:
+            status = dvc_repro(ROOT, held, [arguments.target] if arguments.target else [])
+        if status == 0 and not arguments.target:
             # Beside what draws: loaded once there is a league to show.
             from sagecc.leagues.report.folder import read_summary
 

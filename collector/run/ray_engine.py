@@ -9,14 +9,14 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sagecc.collector.run.engines import Engine, Results
-from sagecc.collector.run.task import Result, Task, attempt
+from sagecc.collector.run.task import Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.optional import requires_extra
@@ -30,6 +30,18 @@ TASKS_PER_CPU = 2
 CONNECT_TIMEOUT_S = 10.0
 
 
+class Named(Protocol):
+    """What runs on a cluster: a value that can be pickled and says its name."""
+
+    @property
+    def id(self) -> str:
+        """Its name, for messages."""
+
+
+T = TypeVar("T", bound=Named)
+R = TypeVar("R")
+
+
 def on_ray(address: str = "auto") -> Engine:
     """Return the engine of a Ray cluster, which runs as many episodes at a time as the cluster has CPUs.
 
@@ -39,13 +51,33 @@ def on_ray(address: str = "auto") -> Engine:
     Raises:
         SageccError: Ray is not installed; from the engine, there is no such cluster.
     """
+    on_cluster = each_on_ray(attempt, address)
+
+    def run(kernel: Path, tasks: Sequence[Task]) -> Results:
+        return on_cluster(kernel, tasks)
+
+    return run
+
+
+def each_on_ray(
+    work: Callable[[Path, T], R], address: str = "auto"
+) -> Callable[[Path, Sequence[T]], Generator[tuple[T, R | SageccError], None, None]]:
+    """Return what does a work on a Ray cluster, which does as many at a time as it has CPUs.
+
+    Args:
+        work: From the kernel's path on the node and a task to its result; a module's function.
+        address: HOST:PORT of the cluster, or `auto`.
+
+    Raises:
+        SageccError: Ray is not installed; from what is returned, there is no such cluster.
+    """
     with requires_extra("ray"):
         import ray  # slow to import, and in an extra that few install
 
-    def run(kernel: Path, tasks: Sequence[Task]) -> Results:
+    def run(kernel: Path, tasks: Sequence[T]) -> Generator[tuple[T, R | SageccError], None, None]:
         if tasks:
             with _connected(ray, address):
-                yield from _run_on_cluster(ray, kernel, tasks)
+                yield from _run_on_cluster(ray, work, kernel, tasks)
 
     return run
 
@@ -75,19 +107,21 @@ def _check_reachable(address: str) -> None:
         raise SageccError(f"no Ray cluster at '{address}' ({error}): --ray-address takes HOST:PORT") from None
 
 
-def _run_on_cluster(ray: Any, kernel: Path, tasks: Sequence[Task]) -> Results:
+def _run_on_cluster(
+    ray: Any, work: Callable[[Path, T], R], kernel: Path, tasks: Sequence[T]
+) -> Generator[tuple[T, R | SageccError], None, None]:
     binary = kernel.read_bytes()
     sha256 = hashlib.sha256(binary).hexdigest()
     shared = ray.put(binary)
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_attempt_here)
     remaining = iter(tasks)
-    pending: dict[Any, Task] = {}
+    pending: dict[Any, T] = {}
     while True:
         capacity = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(
             pending
         )  # nodes come and go
         for task in islice(remaining, max(capacity, 0)):
-            pending[remote.remote(sha256, [shared], task)] = task
+            pending[remote.remote(work, sha256, [shared], task)] = task
         if not pending:
             return
         for reference in ray.wait(list(pending), num_returns=1)[0]:
@@ -95,9 +129,9 @@ def _run_on_cluster(ray: Any, kernel: Path, tasks: Sequence[Task]) -> Results:
             yield task, _result(ray, reference, task)
 
 
-def _result(ray: Any, reference: Any, task: Task) -> Result:
+def _result(ray: Any, reference: Any, task: Named) -> Any:
     try:
-        result: Result = ray.get(reference)
+        result = ray.get(reference)
     except ray.exceptions.RayTaskError:
         raise  # a bug, with the node's traceback
     except ray.exceptions.RayError as error:
@@ -108,16 +142,17 @@ def _result(ray: Any, reference: Any, task: Task) -> Result:
     return result
 
 
-def _attempt_here(sha256: str, shared: Sequence[Any], task: Task) -> Result:
+def _attempt_here(work: Callable[[Path, T], R], sha256: str, shared: Sequence[Any], task: T) -> R | SageccError:
     """Run one episode on this node.
 
     Args:
+        work: What to do with the kernel and the episode.
         sha256: SHA-256 of the kernel, in hex.
         shared: a reference to the kernel's bytes, in a sequence so that Ray does not fetch them in advance.
         task: the episode.
     """
     try:
-        return attempt(_kernel_here(sha256, shared[0]), task)
+        return work(_kernel_here(sha256, shared[0]), task)
     except OSError as error:
         return SageccError(f"episode {task.id}: node {socket.gethostname()}: {error}")
 

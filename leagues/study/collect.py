@@ -77,10 +77,10 @@ def collect(
     ):
         for run, outcome in outcomes:
             if run not in failures:
-                raise SageccError(f"study: the runner returned {_name(run)}, which it was not given, or twice")
+                raise SageccError(f"study: the runner returned {run.id}, which it was not given, or twice")
             if isinstance(outcome, SageccError):
                 failures[run] = str(outcome)
-                tqdm.write(f"failed: {_name(run)}: {outcome}", file=sys.stderr)
+                tqdm.write(f"failed: {run.id}: {outcome}", file=sys.stderr)
             else:
                 _keep(run, outcome, paths[run], identity(run))
                 del failures[run]
@@ -137,7 +137,7 @@ def _is_whole(path: Path) -> bool:
 
 def _keep(run: StudyRun, series: pa.Table, path: Path, identity: str) -> None:
     if fault := column_fault(series.schema, SERIES_SCHEMA):
-        raise SageccError(f"study: the series of {_name(run)} {fault}")
+        raise SageccError(f"study: the series of {run.id} {fault}")
     about = {
         "environment": run.environment.to_json(),
         "scheme": run.scheme,
@@ -155,7 +155,3 @@ def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool) -> 
     total, to_do = (sum(run.environment.duration_s for run in some) for some in (runs, left))
     hidden = None if progress else True
     return tqdm(total=total, initial=total - to_do, desc="study", unit=" virtual s", unit_scale=True, disable=hidden)
-
-
-def _name(run: StudyRun) -> str:
-    return f"{run.experiment}, {run.environment.id}, {run.scheme}, repeat {run.repeat}"

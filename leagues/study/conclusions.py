@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the study concludes, as far as a number can tell whether it holds here."""
+"""What the study and the seeds' papers conclude, as far as a number can tell whether it holds here."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """One statement of the study: `left` lies above or below `right`."""
+    """One statement: `left` lies above or below `right`."""
 
     text: str
     source: str
-    """Where the study states it."""
+    """Where it stands: in the study, unless a paper is named."""
     experiment: str
     quantity: str
     left: Side
@@ -331,5 +331,79 @@ CONCLUSIONS: tuple[Conclusion, ...] = (
             ),
         ],
     ),
+    *_of(
+        "Orca, 5.4, Fig. 12",
+        "orca-12",
+        "power_ratio",
+        [("Orca has more power than Cubic on one link", Side("Orca"), "above", 1.0)],
+    ),
+    *_of(
+        "Astraea, 5.1.1, Fig. 7",
+        "astraea-7",
+        "jain",
+        [
+            ("Astraea shares more evenly than Orca while flows come and go", Side("Astraea"), "above", Side("Orca")),
+            ("Astraea shares more evenly than Cubic while flows come and go", Side("Astraea"), "above", Side("Cubic")),
+        ],
+    ),
+    *_of(
+        "Astraea, 5.2, Fig. 12",
+        "astraea-6",
+        "convergence_s",
+        [
+            ("Astraea converges faster than Orca", Side("Astraea"), "below", Side("Orca")),
+            ("Astraea converges faster than Vivace", Side("Astraea"), "below", Side("Vivace")),
+        ],
+    ),
+    *_of(
+        "Astraea, 5.2, Fig. 12",
+        "astraea-6",
+        "stability_mbps",
+        [
+            ("Astraea is steadier than Orca once it has converged", Side("Astraea"), "below", Side("Orca")),
+            ("Astraea is steadier than Vivace once it has converged", Side("Astraea"), "below", Side("Vivace")),
+        ],
+    ),
+    *_of(
+        "Astraea, 5.1.3, Fig. 9",
+        "astraea-9",
+        "jain",
+        [("Astraea's Jain index is above 0.95 over networks", Side("Astraea"), "above", 0.95)],
+    ),
+    *_of(
+        "Astraea, B.1, Fig. 19",
+        "astraea-19",
+        "utilisation",
+        [
+            (
+                "Astraea nearly fills the link with more than 0.1 BDP of queue",
+                Side("Astraea", (0.2, 0.4, 0.8, 1.6, 4.0, 8.0, 16.0)),
+                "above",
+                0.9,
+            ),
+        ],
+    ),
+    *_of(
+        "Astraea, B.1, Fig. 19",
+        "astraea-19",
+        "loss_rate",
+        [
+            (
+                "Orca loses more than Cubic with less than 4 BDP of queue",
+                Side("Orca", (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)),
+                "above",
+                Side("Cubic", (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)),
+            ),
+        ],
+    ),
+    *_of(
+        "Astraea, B.2, Fig. 20",
+        "astraea-20",
+        "goodput_mbps",
+        [
+            ("Astraea gets more than Cubic on the satellite link", Side("Astraea"), "above", Side("Cubic")),
+            ("Orca gets less than Astraea on the satellite link", Side("Orca"), "below", Side("Astraea")),
+        ],
+    ),
 )
-"""In the study's order."""
+"""In the order of the experiments."""

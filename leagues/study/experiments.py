@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The study's experiments as values: each one's grid, network, measure and place in the study."""
+"""What an experiment is, and those of the study as values: each one's grid, network, measure and place in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from itertools import product
 from types import MappingProxyType
 from typing import Literal
 
-from sagecc.common.errors import SageccError
 from sagecc.leagues.study import measures, networks
-from sagecc.leagues.study.measures import Measure
+from sagecc.leagues.study.measures import RELATIVE, Measure
 from sagecc.leagues.study.networks import Cell, Network
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.schemes import check_scheme
 
 REPEATS = 5
 """Runs of each cell and scheme in the study."""
@@ -23,7 +21,7 @@ SCHEDULES = 50
 """Runs of each responsiveness experiment, each with changes of its own."""
 
 QUICK_PART, QUICK_FIRST = 5, 2
-"""Quick variants take every fifth cell of a grid, from the third on: its middle rather than its edge."""
+"""Quick variants take every fifth cell of a grid, from the third on: its middle rather than its edge; of two, one."""
 
 QUEUES_BDP = (0.2, 1.0, 4.0)
 RTTS_MS = tuple(float(rtt_ms) for rtt_ms in range(20, 201, 20))
@@ -34,26 +32,39 @@ LINK_MBPS = 100.0
 FINE_S = 0.1
 """Interval of what is looked at more closely than second by second (s)."""
 
-Axis = Literal["rtt_ms", "bandwidth_mbps", "cubics", "schedule"]
+Axis = Literal["rtt_ms", "bandwidth_mbps", "cubics", "flows", "queue_bdp", "case", "schedule"]
+Competitor = Literal["itself", "cubic", "none"]
+Picture = Literal[
+    "cells", "flows", "windows", "efficiency", "schedules",
+    "behaviour", "plane", "slots", "paths", "sets", "numbers", "schemes",
+]  # fmt: skip
+"""How an experiment is drawn: the first row by figures.py, the second by seed_figures.py."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of the study."""
+    """One experiment: of the study, or what a figure of a seed's paper shows."""
 
     name: str
     title: str
     figure: str
-    """Where the study shows it."""
+    """Where it is published."""
     grid: tuple[Cell, ...]
     network: Network
     measure: Measure
     quantity: str
-    """The number of the measure that the study's figure shows (a key of measures.MEANINGS)."""
+    """The number of the measure that the figure shows (a key of measures.MEANINGS)."""
     axis: Axis = "rtt_ms"
-    """What the cells of one queue differ by."""
-    competitor: Literal["itself", "cubic", "none"] = "itself"
+    """What the cells of one panel differ by."""
+    panel: Axis = "queue_bdp"
+    """What the figure's panels differ by."""
+    picture: Picture = "cells"
+    competitor: Competitor = "itself"
     """What the tested flow's competitors run."""
+    chosen: str = ""
+    """What the paper leaves open and is chosen here, and what of its figure cannot be rebuilt; for the page."""
+    traced: bool = False
+    """Whether its cells are the traces of a folder that the user gives."""
     interval_s: float = 1.0
     """Interval of the series kept of each run (s)."""
     shared_with: str = ""
@@ -67,27 +78,29 @@ class Experiment:
 
     def cells(self, quick: bool = False) -> tuple[Cell, ...]:
         """Return the grid, or a fifth of it."""
-        return self.grid[QUICK_FIRST::QUICK_PART] if quick else self.grid
+        return self.grid[QUICK_FIRST::QUICK_PART] or self.grid[:1] if quick else self.grid
 
     def run(self, cell: Cell, scheme: str, repeat: int = 0) -> StudyRun:
         """Return one run of a cell with a scheme under test."""
         environment = self.network(cell, scheme, repeat)
         seed = repeat if cell.schedule is None else cell.schedule
-        return StudyRun(self.name, cell, scheme, repeat, seed, environment)
+        return StudyRun(self.name, cell, scheme, repeat, seed, environment, self.interval_s, self.competitor)
 
     def runs(self, schemes: Iterable[str], repeats: int | None = None, quick: bool = False) -> list[StudyRun]:
         """Return every run of the experiment.
 
         Args:
-            schemes: Those under test: kernel schemes, or `policy:PATH`.
+            schemes: Those under test: kernel schemes, or `policy:PATH`. The one that the quantity is held against
+                (measures.RELATIVE) takes part beside them.
             repeats: Of each cell; the study's own number where None, and one at most where cells are repeats.
             quick: A fifth of the grid, and one repeat.
         """
         wanted = self.repeats if repeats is None or self.repeats == 1 else repeats
+        against = [RELATIVE[self.quantity].scheme] if self.quantity in RELATIVE else []
         return [
             self.run(cell, scheme, repeat)
             for cell in self.cells(quick)
-            for scheme in schemes
+            for scheme in dict.fromkeys([*schemes, *against])
             for repeat in range(1 if quick else wanted)
         ]
 
@@ -105,11 +118,15 @@ class StudyRun:
     seed: int
     """Of the lab's random numbers."""
     environment: Environment
+    interval_s: float
+    """Interval of the series that is kept of it (s)."""
+    competitor: Competitor
+    """What the tested flow's competitors run."""
 
     @property
-    def interval_s(self) -> float:
-        """Interval of the series that is kept of it (s)."""
-        return experiment(self.experiment).interval_s
+    def id(self) -> str:
+        """Its name, for messages."""
+        return f"{self.experiment}, {self.environment.id}, {self.scheme}, repeat {self.repeat}"
 
     @property
     def schemes(self) -> tuple[str, ...]:
@@ -119,8 +136,7 @@ class StudyRun:
     @property
     def tested(self) -> tuple[int, ...]:
         """The numbers of the flows that stand for the tested scheme."""
-        itself = experiment(self.experiment).competitor == "itself"
-        return tuple(range(self.environment.flow_count)) if itself else (0,)
+        return tuple(range(self.environment.flow_count)) if self.competitor == "itself" else (0,)
 
     @property
     def network(self) -> tuple[Environment, str, int, float]:
@@ -144,7 +160,7 @@ _DYNAMICS_GRID = tuple(
 )
 _SCHEDULES = tuple(Cell(schedule=number) for number in range(1, SCHEDULES + 1))
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+STUDY: Mapping[str, Experiment] = MappingProxyType(
     {
         each.name: each
         for each in (
@@ -162,6 +178,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Congestion windows of two flows",
                 figure="Fig. 2",
                 grid=_WINDOWS_GRID,
+                picture="windows",
                 network=networks.two_flows,
                 measure=measures.windows,
                 quantity="window_gap_pkts",
@@ -222,6 +239,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Beside one Cubic over time",
                 figure="Fig. 7",
                 grid=_DYNAMICS_GRID,
+                picture="flows",
                 network=networks.beside_cubic,
                 measure=measures.friendliness,
                 quantity="tested_ratio",
@@ -245,6 +263,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Use and delay of the link, four flows",
                 figure="Fig. 9",
                 grid=_STAGGERED_GRID,
+                picture="efficiency",
                 network=networks.staggered_flows,
                 measure=measures.efficiency,
                 quantity="utilisation",
@@ -255,6 +274,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Bandwidth and RTT that change",
                 figure="Fig. 10 and 11",
                 grid=_SCHEDULES,
+                picture="schedules",
                 network=networks.changing_rtt,
                 measure=measures.responsiveness,
                 quantity="goodput_mbps",
@@ -267,6 +287,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Bandwidth and random loss that change",
                 figure="Fig. 10",
                 grid=_SCHEDULES,
+                picture="schedules",
                 network=networks.changing_loss,
                 measure=measures.responsiveness,
                 quantity="goodput_mbps",
@@ -279,6 +300,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 title="Four flows over time",
                 figure="Fig. 12 and 13",
                 grid=_STAGGERED_GRID,
+                picture="flows",
                 network=networks.staggered_flows,
                 measure=measures.staggered_convergence,
                 quantity="convergence_s",
@@ -292,26 +314,6 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 """By name, in the study's order."""
 
 
-def experiment(name: str) -> Experiment:
-    """Return an experiment by its name; raises SageccError where there is none."""
-    if name not in EXPERIMENTS:
-        raise SageccError(f"study: no experiment '{name}'; there are {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[name]
-
-
-def plan(
-    names: Iterable[str], schemes: Sequence[str], repeats: int | None = None, quick: bool = False
-) -> list[StudyRun]:
-    """Return the runs of these experiments; `distinct` leaves one of each network.
-
-    Raises:
-        SageccError: There is no such experiment, or no such scheme.
-    """
-    for scheme in schemes:
-        check_scheme(scheme)
-    return [run for name in names for run in experiment(name).runs(schemes, repeats, quick)]
-
-
 def distinct(runs: Iterable[StudyRun]) -> list[StudyRun]:
     """Return the first run of each network, scheme, seed and interval."""
     first: dict[tuple[Environment, str, int, float], StudyRun] = {}
@@ -322,5 +324,5 @@ def distinct(runs: Iterable[StudyRun]) -> list[StudyRun]:
 
 def study_runs(schemes: Sequence[str]) -> list[StudyRun]:
     """Return the runs as the study counts them: its own grids, without those it shows a second time."""
-    own = (each for each in EXPERIMENTS.values() if each.in_study)
+    own = (each for each in STUDY.values() if each.in_study)
     return [run for each in own for run in each.runs(schemes) if run.cell not in each.shared]

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The study's figures in its own layout, and one of all flows of an episode over time.
 
-What the study or its predecessor published is drawn hollow beside ours. A scheme keeps its colour, mark and line in
-every figure of one page (`Look`).
+What the study or its predecessor published is drawn hollow beside ours. seed_figures.py has those of the seeds' papers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,38 +17,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import rebin
 from sagecc.leagues.plots import INK, SHADE, bin_width, label, style
+from sagecc.leagues.study.drawing import (
+    AXIS_LABELS,
+    LINES,
+    PALETTE,
+    PANEL_TITLES,
+    QUANTITY_LABELS,
+    REFERENCES,
+    Look,
+    aside,
+    distribution,
+    draw_cells,
+    hollow,
+    legend,
+    log_axis,
+    panels_of,
+    reference,
+    scheme_handles,
+    thinned,
+    top,
+)
 from sagecc.leagues.study.experiments import Axis, Experiment, StudyRun
-from sagecc.leagues.study.measures import efficiency_points
+from sagecc.leagues.study.measures import SCALES, SHARES, efficiency_points
 from sagecc.leagues.study.published import QUANTILES, STUDY_NAMES
 from sagecc.schemas.environment import MTU_BYTES, Environment
-
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31")
-"""Okabe and Ito's colours, which stay apart for colour-blind eyes, and two more."""
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.2)), (0, (6, 2, 1.5, 2)), "-", (0, (5, 2)))
-
-AXIS_LABELS: Mapping[Axis, str] = {
-    "rtt_ms": "base RTT (ms)",
-    "bandwidth_mbps": "bandwidth (Mbps)",
-    "cubics": "Cubic flows",
-    "schedule": "schedule",
-}
-QUANTITY_LABELS = {
-    "ratio": "goodput ratio",
-    "hop_ratio": "goodput ratio",
-    "tested_ratio": "goodput over Cubic's",
-}
-REFERENCES: Mapping[str, tuple[tuple[float, str], ...]] = {
-    "hop_ratio": ((1.0, "max-min"), (1 / 3, "proportional")),
-    "tested_ratio": ((1.0, ""),),
-}
-"""Lines that the study draws, by the number shown."""
 
 PACED = ("bbr", "bbr2", "bbr3")
 """Schemes whose pacing rate the study shows instead of their window."""
@@ -61,67 +57,41 @@ PAYLOAD_BYTES = 1448
 MOST_NAMED_FLOWS = 8
 """With more flows a legend names schemes only."""
 
-MOST_ASIDE = 0.06
-"""Of an axis: how far the points of one value may lie apart."""
 
 RATES_S = (100.0, 200.0)
 """What Fig. 11 shows of a run (s)."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """How each scheme is drawn, by its place among all schemes."""
-
-    schemes: tuple[str, ...]
-
-    def _of(self, scheme: str, choices: Sequence[Any]) -> Any:
-        return choices[self.schemes.index(scheme) % len(choices)]
-
-    def line(self, scheme: str) -> dict[str, Any]:
-        """Return a line's colour and dashes."""
-        return {"color": self._of(scheme, PALETTE), "linestyle": self._of(scheme, LINES), "linewidth": 1.6}
-
-    def colour(self, scheme: str) -> str:
-        """Return a scheme's colour."""
-        return str(self._of(scheme, PALETTE))
-
-    def mark(self, scheme: str) -> str:
-        """Return a scheme's mark."""
-        return str(self._of(scheme, MARKS))
-
-
 def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Figure:
-    """Draw an experiment's number over its axis, one panel per queue; bars are 95 % intervals (Fig. 1, 3 to 6, 8).
+    """Draw an experiment's number over its axis, in its panels; bars are 95 % intervals (Fig. 1, 3 to 6, 8).
 
     Args:
-        experiment: Whose quantity and axis are drawn.
+        experiment: Whose quantity, axis and panels are drawn.
         cells: results.cells_table.
         look: How schemes are drawn.
     """
     part = cells.filter((pl.col("experiment") == experiment.name) & (pl.col("quantity") == experiment.quantity))
-    queues = part["queue_bdp"].unique().sort().to_list()
+    values = part[experiment.panel].unique().sort().to_list()
     schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
-    log = experiment.quantity == "tested_ratio"
     with style():
-        figure, panels = _panels(len(queues), width=3.7)
-        for axes, queue in zip(panels, queues, strict=True):
-            for value, name in REFERENCES.get(experiment.quantity, ()):
-                _reference(axes, value, name if axes is panels[-1] else "")
+        figure, panels = panels_of(len(values), width=3.7 if len(values) > 1 else 5.5)
+        for axes, value in zip(panels, values, strict=True):
+            for at, name in REFERENCES.get(experiment.quantity, ()):
+                reference(axes, at, name if axes is panels[-1] else "")
             for number, scheme in enumerate(schemes):
-                own = part.filter((pl.col("queue_bdp") == queue) & (pl.col("scheme") == scheme)).sort(experiment.axis)
-                _draw_cells(
-                    axes, own, experiment.axis, look, scheme, _aside(number, len(schemes), part[experiment.axis])
-                )
-            axes.set_title(f"queue {queue:g} BDP")
+                own = part.filter((pl.col(experiment.panel) == value) & (pl.col("scheme") == scheme))
+                beside = aside(number, len(schemes), part[experiment.axis])
+                draw_cells(axes, own.sort(experiment.axis), experiment.axis, look, scheme, beside)
+            axes.set_title(PANEL_TITLES[experiment.panel].format(value))
             axes.set_xlabel(AXIS_LABELS[experiment.axis])
-            axes.set_xticks(_thinned(part[experiment.axis].unique().sort().to_list()))
+            axes.set_xticks(thinned(part[experiment.axis].unique().sort().to_list()))
         first = panels[0]
         first.set_ylabel(QUANTITY_LABELS.get(experiment.quantity, experiment.quantity))
-        if log:
-            _log_axis(first, part)
+        if SCALES.get(experiment.quantity) == "log":
+            log_axis(first, part)
         else:
-            first.set_ylim(0, 1.05 if experiment.quantity == "ratio" else max(1.05, _top(part)))  # a ratio ends at 1
-        _legend(figure, _scheme_handles(schemes, look, published=bool(part["published"].count())))
+            first.set_ylim(0, 1.05 if experiment.quantity in SHARES else max(1.05, top(part)))
+        legend(figure, scheme_handles(schemes, look, published=bool(part["published"].count())))
     return figure
 
 
@@ -147,7 +117,7 @@ def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.D
     schemes = [scheme for scheme in look.schemes if scheme in table["scheme"].unique()]
     shapes = dict(zip(rtts, ("^", "*", "s", "D"), strict=False))
     with style():
-        figure, panels = _panels(len(queues), width=3.7, sharex=False)
+        figure, panels = panels_of(len(queues), width=3.7, sharex=False)
         for axes, queue in zip(panels, queues, strict=True):
             for (scheme, rtt_ms), own in table.filter(pl.col("queue_bdp") == queue).group_by("scheme", "rtt_ms"):
                 cloud = own.select("rtt_ratio", "utilisation").to_numpy()
@@ -170,8 +140,8 @@ def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.D
         handles = [Line2D([], [], color=look.colour(scheme), linewidth=4, label=label(scheme)) for scheme in schemes]
         handles += [_mark(shape, f"{rtt_ms:g} ms") for rtt_ms, shape in shapes.items()]
         if any(True for queue in queues for _ in _published_pairs(cells, queue)):
-            handles.append(_hollow("^"))
-        _legend(figure, handles)
+            handles.append(hollow("^"))
+        legend(figure, handles)
     return figure
 
 
@@ -189,18 +159,18 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
     schemes = [scheme for scheme in look.schemes if scheme in own["scheme"].unique()]
     drawn = False
     with style():
-        figure, panels = _panels(len(experiments), width=4.6, height=3.6)
+        figure, panels = panels_of(len(experiments), width=4.6, height=3.6)
         for axes, name in zip(panels, experiments, strict=True):
             part = own.filter(pl.col("experiment") == name)
             optimal = part.filter((pl.col("quantity") == "optimal_mbps") & (pl.col("scheme") == schemes[0]))["value"]
-            _distribution(axes, optimal.to_numpy(), color=INK, linewidth=1.6, linestyle="-")
+            distribution(axes, optimal.to_numpy(), color=INK, linewidth=1.6, linestyle="-")
             for scheme in schemes:
                 goodput = part.filter((pl.col("quantity") == "goodput_mbps") & (pl.col("scheme") == scheme))["value"]
-                _distribution(axes, goodput.to_numpy(), **look.line(scheme))
+                distribution(axes, goodput.to_numpy(), **look.line(scheme))
                 for published in QUANTILES:
                     if (published.experiment, published.scheme) == (name, names.get(scheme)):
-                        hollow: dict[str, Any] = {"color": look.colour(scheme), "fillstyle": "none", "markersize": 8}
-                        axes.plot(published.values, (0.1, 0.5, 0.9), look.mark(scheme), **hollow)
+                        unfilled: dict[str, Any] = {"color": look.colour(scheme), "fillstyle": "none", "markersize": 8}
+                        axes.plot(published.values, (0.1, 0.5, 0.9), look.mark(scheme), **unfilled)
                         drawn = True
             axes.set_title(titles[name])
             axes.set_xlabel("mean goodput (Mbps)")
@@ -210,45 +180,51 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
         lines = [Line2D([], [], color=INK, linewidth=1.6, label="optimal")]
         lines += [Line2D([], [], label=label(scheme), **look.line(scheme)) for scheme in schemes]
         if drawn:
-            lines.append(_hollow("o"))
-        _legend(figure, lines)
+            lines.append(hollow("o"))
+        legend(figure, lines)
     return figure
 
 
-def evolution_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look, *, windows: bool = False) -> Figure:
-    """Draw what flows had over time: a row per scheme, a column per queue, a line per flow (Fig. 2, 7, 12 and 13).
+def evolution_figure(
+    runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look, *, panel: Axis = "queue_bdp", windows: bool = False
+) -> Figure:
+    """Draw what flows had over time: a row per scheme, a column per panel, a line per flow (Fig. 2, 7, 12 and 13).
 
     A line is the mean of the repeats, its shade one standard deviation.
 
     Args:
-        runs: Of one experiment, alike but for scheme, queue and repeat, with their series.
+        runs: Of one experiment, alike but for scheme, panel and repeat, with their series.
         look: How schemes are drawn; orders the rows.
+        panel: What the columns differ by.
         windows: The congestion window (the pacing rate of PACED) instead of the goodput, while both flows run.
     """
-    queues = sorted({run.cell.queue_bdp or 0.0 for run, _ in runs})
+    values = sorted({getattr(run.cell, panel) for run, _ in runs})
     schemes = [scheme for scheme in look.schemes if scheme in {run.scheme for run, _ in runs}]
+    width = 3.6 * len(values) if len(values) > 1 else 7.5
     with style():
-        figure = Figure(figsize=(1.1 + 3.6 * len(queues), 0.9 + 1.75 * len(schemes)), layout="constrained")
-        grid = figure.subplots(len(schemes), len(queues), squeeze=False, sharex=True, sharey="row")
+        figure = Figure(figsize=(1.1 + width, 0.9 + 1.75 * len(schemes)), layout="constrained")
+        grid = figure.subplots(len(schemes), len(values), squeeze=False, sharex=True, sharey="row")
         for row, scheme in enumerate(schemes):
             column, unit = ("goodput_mbps", "Mbps")
             if windows:
                 column, unit = ("pacing_mbps", "pacing, Mbps") if scheme in PACED else ("cwnd_pkts", "packets")
-            for axes, queue in zip(grid[row], queues, strict=True):
-                own = [(run, series) for run, series in runs if run.scheme == scheme and run.cell.queue_bdp == queue]
+            for axes, value in zip(grid[row], values, strict=True):
+                here = [each for each in runs if getattr(each[0].cell, panel) == value]
+                own = [(run, series) for run, series in here if run.scheme == scheme]
                 if own:
                     _evolution(axes, own, column)
                     if windows:
                         environment = own[0][0].environment
-                        _reference(axes, _fair_share(environment, column), "")
+                        reference(axes, _fair_share(environment, column), "")
                         axes.set_xlim(environment.flow.start_s, environment.stop_s)
                 if not row:
-                    axes.set_title(f"queue {queue:g} BDP")
+                    axes.set_title(PANEL_TITLES[panel].format(value))
             grid[row][0].set_ylim(bottom=0)  # of all: they share it, and it must not be fixed before the last is drawn
             grid[row][0].set_ylabel(f"{label(scheme)}\n({unit})")
         for axes in grid[-1]:
             axes.set_xlabel("time (s)")
-        _legend(figure, _flow_handles(runs[0][0]))
+        most = max((run for run, _ in runs), key=lambda run: run.environment.flow_count)
+        legend(figure, _flow_handles(most))
         figure.align_ylabels()
     return figure
 
@@ -280,7 +256,7 @@ def rates_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look) -> F
         axes.set_ylim(0, 1.15 * max(rate for t_s, rate in zip(times, rates, strict=True) if start_s <= t_s < end_s))
         axes.set_xlabel("time (s)")
         axes.set_ylabel("sending rate (Mbps)")
-        _legend(figure, [line for line in axes.lines if isinstance(line, Line2D)])
+        legend(figure, [line for line in axes.lines if isinstance(line, Line2D)])
     return figure
 
 
@@ -345,79 +321,6 @@ def flows_figure(
     return figure
 
 
-def _panels(count: int, width: float, height: float = 3.3, sharex: bool = True) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(0.6 + width * count, height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False, sharey=True, sharex=sharex)[0])
-
-
-def _draw_cells(axes: Axes, own: pl.DataFrame, axis: Axis, look: Look, scheme: str, aside: float) -> None:
-    x = own[axis].to_numpy() + aside
-    mean = own["mean"].to_numpy()
-    axes.plot(x, mean, marker=look.mark(scheme), markersize=5, **look.line(scheme))
-    ends = own.select(pl.col("low", "high").fill_null(pl.col("mean"))).to_numpy()
-    errors = np.clip(np.stack([mean - ends[:, 0], ends[:, 1] - mean]), 0, None)
-    axes.errorbar(x, mean, yerr=errors, fmt="none", ecolor=look.colour(scheme), elinewidth=1, capsize=2.5, alpha=0.8)
-    published = own.drop_nulls("published")
-    hollow: dict[str, Any] = {"color": look.colour(scheme), "fillstyle": "none", "markersize": 8}
-    axes.plot(published[axis].to_numpy() + aside, published["published"], look.mark(scheme), **hollow)
-
-
-def _aside(number: int, count: int, values: pl.Series) -> float:
-    """Return how far a scheme's points lie beside the axis' value, so that intervals do not hide each other."""
-    known = np.unique(values.to_numpy().astype(np.float64))
-    spread = min(0.5 * float(np.diff(known).min()), MOST_ASIDE * float(np.ptp(known))) if len(known) > 1 else 0.0
-    return spread * (number - (count - 1) / 2) / max(count, 1)
-
-
-def _reference(axes: Axes, value: float, name: str) -> None:
-    axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
-    if name:
-        axes.annotate(name, (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
-                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
-
-
-def _log_axis(axes: Axes, part: pl.DataFrame) -> None:
-    axes.set_yscale("log")
-    shown = part.select(pl.col("mean", "low", "high")).to_numpy().ravel()
-    shown = shown[np.isfinite(shown) & (shown > 0)]
-    low, high = min(float(shown.min()), 0.5) / 1.3, max(float(shown.max()), 2.0) * 1.3
-    axes.set_ylim(low, high)
-    ticks = [value for value in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= value <= high]
-    axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _top(part: pl.DataFrame) -> float:
-    highest = part.select(pl.max_horizontal(pl.col("mean", "high", "published").max())).item()
-    return 1.05 * float(highest) if highest is not None else 1.0
-
-
-def _thinned(values: Sequence[float]) -> list[float]:
-    """Return the ticks of an axis: every second value where there are many."""
-    return list(values[1::2] if len(values) > 6 else values)
-
-
-def _scheme_handles(schemes: Sequence[str], look: Look, *, published: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], marker=look.mark(scheme), label=label(scheme), markersize=5, **look.line(scheme))
-        for scheme in schemes
-    ]
-    return [*handles, _hollow("o")] if published else handles
-
-
-def _legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """Put a legend above the panels, in as many columns as the width has room for."""
-    inches = sum(0.62 + 0.085 * len(str(handle.get_label())) for handle in handles)
-    columns = int(figure.get_figwidth() * len(handles) / max(inches, 1e-9))
-    figure.legend(handles=list(handles), loc="outside upper center", ncols=max(1, min(len(handles), columns)))
-
-
-def _hollow(shape: str) -> Line2D:
-    return Line2D([], [], marker=shape, linestyle="", color=INK, fillstyle="none", markersize=8, label="published")
-
-
 def _mark(shape: str, text: str) -> Line2D:
     return Line2D([], [], marker=shape, linestyle="", color=INK, markersize=12 if shape == "*" else 8, label=text)
 
@@ -442,12 +345,6 @@ def _published_pairs(cells: pl.DataFrame, queue: float) -> list[tuple[str, float
         (str(row["scheme"]), float(row["rtt_ms"]), float(row["rtt_ratio_life"]), float(row["utilisation_0_100"]))
         for row in wide.iter_rows(named=True)
     ]
-
-
-def _distribution(axes: Axes, values: Doubles, **line: Any) -> None:
-    ordered = np.sort(values)
-    steps = np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
-    axes.step(np.append(ordered[:1], ordered), np.append(0, steps), where="post", **line)
 
 
 def _evolution(axes: Axes, runs: Sequence[tuple[StudyRun, pl.DataFrame]], column: str) -> None:
@@ -477,10 +374,11 @@ def _fair_share(environment: Environment, column: str) -> float:
 
 def _flow_lines(run: StudyRun) -> list[tuple[int, str, Any]]:
     """Return the flows, each with its colour and dashes: as they start, or the tested one before its competitors."""
-    starts = [flow.start_s if len(run.tested) > 1 else 0.0 for flow in run.environment.all_flows]
-    order = sorted(range(len(starts)), key=starts.__getitem__)
-    styles = islice(cycle(zip(PALETTE, LINES, strict=False)), len(order))
-    return [(flow, colour, dashes) for flow, (colour, dashes) in zip(order, styles, strict=True)]
+    flows, looks = range(run.environment.flow_count), list(zip(PALETTE, LINES, strict=False))
+    if len(run.tested) == 1:  # its competitors, all of one scheme, look alike
+        return [(flow, *looks[min(flow, 1)]) for flow in flows]
+    order = sorted(flows, key=[flow.start_s for flow in run.environment.all_flows].__getitem__)
+    return [(flow, *look) for flow, look in zip(order, cycle(looks), strict=False)]
 
 
 def _flow_handles(run: StudyRun) -> list[Line2D]:
@@ -488,9 +386,8 @@ def _flow_handles(run: StudyRun) -> list[Line2D]:
         names = {flow: "tested" if flow == 0 else label(scheme) for flow, scheme in enumerate(run.schemes)}
     else:
         names = {flow: f"flow {place}" for place, (flow, *_) in enumerate(_flow_lines(run), start=1)}
-    return [
-        Line2D([], [], color=colour, linestyle=dashes, label=names[flow]) for flow, colour, dashes in _flow_lines(run)
-    ]
+    unique = {names[flow]: (colour, dashes) for flow, colour, dashes in _flow_lines(run)}
+    return [Line2D([], [], color=colour, linestyle=dashes, label=name) for name, (colour, dashes) in unique.items()]
 
 
 def _flow_name(flow: int, flows: Mapping[int, str], names: Mapping[int, str] | None, many: bool) -> str:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the study measures of one run: from its series and environment to named numbers."""
+"""What is measured of one run: from its series and environment to named numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -31,6 +33,9 @@ CONVERGENCE_BIN_S = 0.5
 FLOOR_MBPS = 1.0
 """A goodput beside Cubic counts as at least this, so that a starved flow's ratio stays finite."""
 
+PATH_RTTS_MS = (40.0, 80.0, 120.0, 160.0, 200.0)
+"""Base RTTs of five flows on one link (Astraea, section 5.1.2)."""
+
 Numbers = Mapping[str, float | None]
 Measure = Callable[[pl.DataFrame, Environment, float], Numbers]
 """From a run's series (flow_metrics.SERIES_SCHEMA), its environment and its interval (s) to numbers by name."""
@@ -55,6 +60,16 @@ MEANINGS: Mapping[str, str] = {
     "goodput_mbps": "mean goodput (Mbps)",
     "optimal_mbps": "mean capacity (Mbps)",
     "optimal_share": "mean goodput over the mean capacity",
+    "rtt_ms": "mean smoothed RTT (ms)",
+    "loss_rate": "packets dropped on the way over packets sent",
+    "power": "mean goodput over mean smoothed RTT (Mbps/ms)",
+    "power_ratio": "goodput over smoothed RTT, over Cubic's in the same network",
+    "goodput_ratio": "mean goodput of the tested flow over Cubic's",
+    **{f"mbps_at_{rtt_ms:g}_ms": f"mean goodput of the flow with {rtt_ms:g} ms (Mbps)" for rtt_ms in PATH_RTTS_MS},
+    "short_mbps": "mean goodput of the flows over link 1 (Mbps)",
+    "long_mbps": "mean goodput of the flows over both links (Mbps)",
+    "short_fair_mbps": "max-min share of a flow over link 1 (Mbps)",
+    "long_fair_mbps": "max-min share of a flow over both links (Mbps)",
 }
 """What each number is."""
 
@@ -78,11 +93,33 @@ LABELS: Mapping[str, str] = {
     "goodput_mbps": "goodput (Mbps)",
     "optimal_mbps": "optimum (Mbps)",
     "optimal_share": "of the optimum",
+    "rtt_ms": "RTT (ms)",
+    "loss_rate": "lost",
+    "power": "power (Mbps/ms)",
+    "power_ratio": "power / Cubic's",
+    "goodput_ratio": "tested / Cubic",
+    **{f"mbps_at_{rtt_ms:g}_ms": f"{rtt_ms:g} ms (Mbps)" for rtt_ms in PATH_RTTS_MS},
+    "short_mbps": "link 1 (Mbps)",
+    "long_mbps": "both links (Mbps)",
+    "short_fair_mbps": "link 1, max-min",
+    "long_fair_mbps": "both links, max-min",
 }
 """Short names of the numbers, for the heads of tables."""
 
-SHARES = frozenset({"ratio", "jain", "symmetric_ratio", "retransmission_rate", "converged"})
+SHARES = frozenset({"ratio", "jain", "symmetric_ratio", "retransmission_rate", "loss_rate", "converged"})
 """Numbers that end at 1; all of them begin at 0."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A number of one run over that of another scheme in the same cell and repeat."""
+
+    quantity: str
+    scheme: str
+
+
+RELATIVE: Mapping[str, Relative] = {"power_ratio": Relative("power", "cubic")}
+"""Numbers that a run does not have by itself; results.values_table adds them."""
 
 
 def fairness(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
@@ -148,23 +185,92 @@ def staggered_convergence(series: pl.DataFrame, environment: Environment, interv
     bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
     starts = [flow.start_s for flow in environment.all_flows]
     ends = [*starts[1:], environment.stop_s]
-    times, deviations, converged = [], [], 0
-    for flow, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):
-        begin_s = np.floor(start_s / CONVERGENCE_BIN_S) * CONVERGENCE_BIN_S
-        own = between(bins.filter(pl.col("flow") == flow), begin_s, end_s, CONVERGENCE_BIN_S).sort("t_s")
-        late = round((float(own["t_s"][0]) - begin_s) / CONVERGENCE_BIN_S) if len(own) else 0
-        rates = [0.0] * late + own["goodput_mbps"].to_list()
-        if flow:  # the first flow converges to the whole link, not to a share
-            result = convergence(rates, environment.bandwidth_mbps / (flow + 1), CONVERGENCE_BIN_S)
-            times.append(end_s - start_s if result.time_s is None else result.time_s)
-            converged += result.time_s is not None
-            deviations += [] if result.deviation_mbps is None else [result.deviation_mbps]
+    events = [  # the first flow converges to the whole link, not to a share
+        _Event(flow, start_s, end_s, environment.bandwidth_mbps / (flow + 1))
+        for flow, (start_s, end_s) in enumerate(zip(starts, ends, strict=True))
+        if flow
+    ]
     window = _scored(series, environment, interval_s)
+    return {**_converge(bins, events), "jain": _mean(jain_over_time(window)["jain"])}
+
+
+def convergence_of_events(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure how flows converge to their share after each other's start or stop (Astraea, section 5.2).
+
+    After a start the joining flow counts, after a stop each that stays; not the first start, nor the last stop.
+    """
+    bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
+    lives = [(flow.start_s, environment.stop_of(flow)) for flow in environment.all_flows]
+    times = sorted({time_s for life in lives for time_s in life})
+    events = []
+    for time_s, end_s in pairwise(times):
+        living = [flow for flow, (start_s, stop_s) in enumerate(lives) if start_s <= time_s < stop_s]
+        joining = [flow for flow in living if lives[flow][0] == time_s]
+        if len(living) > 1 or not joining:
+            fair_mbps = environment.bandwidth_mbps / len(living)
+            events += [_Event(flow, time_s, end_s, fair_mbps) for flow in joining or living]
+    return {**_converge(bins, events), "jain": _mean(slots(series, interval_s)["jain"])}
+
+
+def jain_in_slots(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure Jain's index in each slot in which at least two flows live (Astraea, section 5.1.1)."""
+    return {"jain": _mean(slots(series, interval_s)["jain"])}
+
+
+def slots(series: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+    """Return Jain's index of each slot with at least two flows: t_s, jain."""
+    bins = rebin(series, interval_s, CONVERGENCE_BIN_S)
+    return jain_over_time(bins.filter(pl.len().over("t_s") > 1)).drop_nulls()
+
+
+def tested_flow(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure what the tested flow had in the scored window, and how full the link was."""
+    window = _scored(series, environment, interval_s)
+    own = window.filter(pl.col("flow") == 0)
+    others = window.filter(pl.col("flow") > 0)
+    goodput_mbps, rtt_ms = _mean(own["goodput_mbps"]), _mean(own["srtt_ms"])
     return {
-        "convergence_s": float(np.mean(times)),
-        "stability_mbps": float(np.mean(deviations)) if deviations else None,
-        "converged": converged / len(times),
-        "jain": _mean(jain_over_time(window)["jain"]),
+        "goodput_mbps": goodput_mbps,
+        "rtt_ms": rtt_ms,
+        "rtt_ratio": _over(rtt_ms, environment.min_rtt_ms),
+        "utilisation": _mean(utilisation_over_time(window)["utilisation"]),
+        "loss_rate": _over(float(own["lost_pkts"].sum()), float(own["sent_pkts"].sum())),
+        "power": None if goodput_mbps is None or rtt_ms is None else goodput_mbps / rtt_ms,
+    } | ({"other_mbps": _mean(others["goodput_mbps"])} if environment.cross else {})
+
+
+def friendliness_of_means(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure the tested flow's mean goodput over Cubic's (Orca, section 5.6)."""
+    window = _scored(series, environment, interval_s)
+    tested_mbps, other_mbps = (_mean(window.filter(flows)["goodput_mbps"]) for flows in _TESTED_AND_OTHERS)
+    floored = [None if each is None else max(each, FLOOR_MBPS) for each in (tested_mbps, other_mbps)]
+    ratio = None if floored[0] is None or floored[1] is None else floored[0] / floored[1]
+    return {"goodput_ratio": ratio, "tested_mbps": tested_mbps, "other_mbps": other_mbps}
+
+
+def goodput_by_rtt(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure the mean goodput of each of five flows with unlike base RTTs, and Jain's index of them over seconds."""
+    window = _scored(series, environment, interval_s)
+    means = dict(flow_means(window).select("flow", "goodput_mbps").iter_rows())
+    by_rtt = {f"mbps_at_{rtt_ms:g}_ms": means.get(flow) for flow, rtt_ms in enumerate(PATH_RTTS_MS)}
+    return {"jain": _mean(jain_over_time(window)["jain"]), **by_rtt}
+
+
+def flow_sets(series: pl.DataFrame, environment: Environment, interval_s: float) -> Numbers:
+    """Measure the mean goodput of flows over both links and over the first alone, and their max-min shares.
+
+    Long flows hold a share of the narrower link, unless the first, among all flows, gives less.
+    """
+    means = flow_means(_scored(series, environment, interval_s))
+    long = [number for number, flow in enumerate(environment.all_flows) if len(environment.path(flow)) > 1]
+    wide_mbps, narrow_mbps = (link.base_mbps for link in environment.links)
+    flows = environment.flow_count
+    long_fair_mbps = min(narrow_mbps / len(long), wide_mbps / flows)
+    return {
+        "long_mbps": _mean(means.filter(pl.col("flow").is_in(long))["goodput_mbps"]),
+        "short_mbps": _mean(means.filter(~pl.col("flow").is_in(long))["goodput_mbps"]),
+        "long_fair_mbps": long_fair_mbps,
+        "short_fair_mbps": (wide_mbps - len(long) * long_fair_mbps) / (flows - len(long)),
     }
 
 
@@ -183,6 +289,38 @@ def responsiveness(series: pl.DataFrame, environment: Environment, interval_s: f
     }
 
 
+@dataclass(frozen=True)
+class _Event:
+    """A flow that has to come to its share between two times."""
+
+    flow: int
+    start_s: float
+    end_s: float
+    fair_mbps: float
+
+
+def _converge(bins: pl.DataFrame, events: Sequence[_Event]) -> Numbers:
+    """Return convergence_s, stability_mbps and converged over events; bins: goodputs of CONVERGENCE_BIN_S."""
+    times, deviations, converged = [], [], 0
+    for event in events:
+        begin_s = np.floor(event.start_s / CONVERGENCE_BIN_S) * CONVERGENCE_BIN_S
+        own = between(bins.filter(pl.col("flow") == event.flow), begin_s, event.end_s, CONVERGENCE_BIN_S).sort("t_s")
+        late = round((float(own["t_s"][0]) - begin_s) / CONVERGENCE_BIN_S) if len(own) else 0
+        rates = [0.0] * late + own["goodput_mbps"].to_list()
+        result = convergence(rates, event.fair_mbps, CONVERGENCE_BIN_S)
+        times.append(event.end_s - event.start_s if result.time_s is None else result.time_s)
+        converged += result.time_s is not None
+        deviations += [] if result.deviation_mbps is None else [result.deviation_mbps]
+    return {
+        "convergence_s": float(np.mean(times)),
+        "stability_mbps": float(np.mean(deviations)) if deviations else None,
+        "converged": converged / len(times),
+    }
+
+
+_TESTED_AND_OTHERS = (pl.col("flow") == 0, pl.col("flow") > 0)
+
+
 def _scored(series: pl.DataFrame, environment: Environment, interval_s: float) -> pl.DataFrame:
     """Return the seconds of the environment's scored window."""
     return between(rebin(series, interval_s, PER_S), *environment.windows_s[0])
@@ -198,5 +336,5 @@ def _over(value: float | None, base: float) -> float | None:
 
 
 Scale = Literal["linear", "log"]
-SCALES: Mapping[str, Scale] = {"tested_ratio": "log"}
+SCALES: Mapping[str, Scale] = {"tested_ratio": "log", "goodput_ratio": "log", "power_ratio": "log"}
 """Numbers whose mean and interval over repeats are taken of their logarithms: ratios without an upper end."""

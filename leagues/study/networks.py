@@ -2,7 +2,8 @@
 """The study's networks: from a cell of a grid, the schemes and a repeat's number to an Environment.
 
 The late flow of two is the tested one (flow 0), so that Cubic beside itself is one network whichever way it is asked
-for. Propagation lies on the data direction, as netem's does in the study; the queue drops at its tail.
+for. Propagation lies on the data direction, as netem's does in the study; the queue drops at its tail. A BDP counts
+10^6 bits per Mbit, as the study's text does; its public code counts 2^20.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Cell:
     """How many Cubics the tested flow is beside."""
     order: Order | None = None
     """Whether Cubic starts before or after the tested flow."""
+    flows: int | None = None
+    """How many flows of the tested scheme, or of one of its sets."""
+    case: str | None = None
+    """What else sets it apart: a scenario, a queue discipline, a trace."""
     schedule: int | None = None
     """Which schedule of changes, from 1 to 50."""
 
@@ -70,7 +75,7 @@ Network = Callable[[Cell, str, int], Environment]
 
 def two_flows(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return the study's two flows of one scheme, the second after 500 of 2000 RTTs (Fig. 1, 2 and 4)."""
-    return _two_flows(cell, repeat, scheme, _known(cell.rtt_ms), _known(cell.rtt_ms))
+    return _two_flows(cell, repeat, scheme, known(cell.rtt_ms), known(cell.rtt_ms))
 
 
 def two_flows_of_unlike_rtts(cell: Cell, scheme: str, repeat: int) -> Environment:
@@ -80,12 +85,12 @@ def two_flows_of_unlike_rtts(cell: Cell, scheme: str, repeat: int) -> Environmen
 
 def two_flows_of_unlike_rtts_long_queue(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return the same with a queue in BDPs of the late flow's RTT, as the study's public code has it."""
-    return _two_flows(cell, repeat, scheme, SHORT_RTT_MS, _known(cell.rtt_ms))
+    return _two_flows(cell, repeat, scheme, SHORT_RTT_MS, known(cell.rtt_ms))
 
 
 def beside_cubic(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return the tested flow beside one Cubic: the late of both (Fig. 6), or as the cell's order says (Fig. 7)."""
-    environment = _two_flows(cell, repeat, "cubic", _known(cell.rtt_ms), _known(cell.rtt_ms))
+    environment = _two_flows(cell, repeat, "cubic", known(cell.rtt_ms), known(cell.rtt_ms))
     if cell.order != "cubic-last":
         return environment
     early, late = environment.cross[0].flow, environment.flow
@@ -94,9 +99,9 @@ def beside_cubic(cell: Cell, scheme: str, repeat: int) -> Environment:
 
 def parking_lot(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return three links with a flow of one hop each from 0, and a tested flow over all after 500 RTTs (Fig. 5)."""
-    rtt_ms = _known(cell.rtt_ms)
+    rtt_ms = known(cell.rtt_ms)
     end_s = END_RTTS * rtt_ms / 1000
-    starts = _starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0, 0.0, 0.0], rtt_ms, repeat)
+    starts = late_starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0, 0.0, 0.0], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, rtt_ms, 0.0),) * 3,
@@ -116,9 +121,9 @@ def beside_many_cubics(cell: Cell, scheme: str, repeat: int) -> Environment:
 
     The draws' seed is the run's number times the flows', as in the study's public code.
     """
-    rtt_ms, cubics = _known(cell.rtt_ms), int(_known(cell.cubics))
+    rtt_ms, cubics = known(cell.rtt_ms), int(known(cell.cubics))
     draws = random.Random((repeat + 1) * cubics)
-    starts = _starts([0.0, *(float(draws.randint(*JOIN_S)) for _ in range(cubics))], rtt_ms, repeat)
+    starts = late_starts([0.0, *(float(draws.randint(*JOIN_S)) for _ in range(cubics))], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, rtt_ms, rtt_ms),),
@@ -132,9 +137,9 @@ def beside_many_cubics(cell: Cell, scheme: str, repeat: int) -> Environment:
 
 def staggered_flows(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return four flows of one scheme, 25 s apart, each for 100 s (Fig. 9, 12 and 13); measured while all run."""
-    rtt_ms = _known(cell.rtt_ms)
+    rtt_ms = known(cell.rtt_ms)
     planned = [number * STAGGER_S for number in range(STAGGERED_FLOWS)]
-    starts = _starts(planned, rtt_ms, repeat)
+    starts = late_starts(planned, rtt_ms, repeat)
     flows = [Flow(start_s, stop_s=plan_s + LIFE_S) for start_s, plan_s in zip(starts, planned, strict=True)]
     return Environment(
         set=SET,
@@ -188,8 +193,8 @@ def schedule_of_losses(schedule: int) -> list[tuple[int, float]]:
 
 
 def _two_flows(cell: Cell, repeat: int, other: str, other_rtt_ms: float, queue_rtt_ms: float) -> Environment:
-    rtt_ms = _known(cell.rtt_ms)
-    late_s, early_s = _starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0], rtt_ms, repeat)
+    rtt_ms = known(cell.rtt_ms)
+    late_s, early_s = late_starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, queue_rtt_ms, other_rtt_ms),),
@@ -209,17 +214,17 @@ def _one_flow(links: tuple[Link, ...], repeat: int, rtt_ms: float) -> Environmen
         return_links=(Link(),) * len(links),
         duration_s=duration_s,
         windows_s=((0.0, duration_s),),
-        flow=Flow(_starts([0.0], rtt_ms, repeat)[0]),
+        flow=Flow(late_starts([0.0], rtt_ms, repeat)[0]),
     )
 
 
 def _bottleneck(cell: Cell, queue_rtt_ms: float, delay_ms: float) -> Link:
-    bandwidth_mbps = _known(cell.bandwidth_mbps)
-    limit = queue_bytes(bandwidth_mbps, queue_rtt_ms, _known(cell.queue_bdp))
+    bandwidth_mbps = known(cell.bandwidth_mbps)
+    limit = queue_bytes(bandwidth_mbps, queue_rtt_ms, known(cell.queue_bdp))
     return Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=delay_ms, queue_bytes=limit)
 
 
-def _starts(planned_s: list[float], rtt_ms: float, repeat: int) -> list[float]:
+def late_starts(planned_s: list[float], rtt_ms: float, repeat: int) -> list[float]:
     """Delay each flow's start by a fraction of the RTT that the repeat's number draws; repeat 0 keeps the plan.
 
     Without it, repeats of a lab that is deterministic would be copies.
@@ -243,10 +248,11 @@ def _rates(changes: Sequence[tuple[int, float]]) -> tuple[RateStep, ...]:
 
 
 def _schedule(cell: Cell) -> int:
-    return int(_known(cell.schedule))
+    return int(known(cell.schedule))
 
 
-def _known(value: float | None) -> float:
+def known(value: float | None) -> float:
+    """Return what a cell has; raises SageccError where it is None."""
     if value is None:
         raise SageccError("study: this cell lacks a value that its network needs")
     return value

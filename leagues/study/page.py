@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -15,17 +15,30 @@ from matplotlib.figure import Figure
 from sagecc.common.files import write_atomically
 from sagecc.leagues import html
 from sagecc.leagues.plots import label, save_png
-from sagecc.leagues.study import figures
-from sagecc.leagues.study.experiments import EXPERIMENTS, Experiment, StudyRun
-from sagecc.leagues.study.figures import AXIS_LABELS, Look
+from sagecc.leagues.study import figures, seed_figures
+from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
+from sagecc.leagues.study.drawing import AXIS_LABELS, Look
+from sagecc.leagues.study.experiments import Experiment, Picture, StudyRun
 from sagecc.leagues.study.measures import LABELS, MEANINGS
-from sagecc.leagues.study.published import AUTHORS_TABLE, PREDECESSOR, PREDECESSOR_SCHEDULES, STUDY_NAMES
+from sagecc.leagues.study.published import ASTRAEA, AUTHORS_TABLE, PREDECESSOR, PREDECESSOR_SCHEDULES, STUDY_NAMES
+from sagecc.leagues.study.results import CELL_COLUMNS
 
 TITLE = "Learned and human-derived congestion control: the evaluation study in the lab"
-OVER_TIME = ("windows", "dynamics", "efficiency", "convergence")
-"""Experiments whose figures are drawn from series, not from the cells' table."""
+OVER_TIME: tuple[Picture, ...] = ("flows", "windows", "efficiency", "slots")
+"""Pictures that are drawn from the series of all repeats, not from the cells' table."""
 RATES_SCHEDULE = 1
 """The schedule whose runs are drawn over time (Fig. 11)."""
+
+CELL_TEXTS = {
+    "queue_bdp": "{:g} BDP",
+    "bandwidth_mbps": "{:g} Mbps",
+    "rtt_ms": "{:g} ms",
+    "cubics": "{} Cubics",
+    "order": "{}",
+    "flows": "{} flows",
+    "case": "{}",
+}
+"""What tells cells apart, as text."""
 
 _STYLE = Path(__file__).parents[1] / "report" / "report.css"
 _OWN_STYLE = """
@@ -35,7 +48,7 @@ details { margin: .6rem 0; }
 summary { cursor: pointer; padding: .2rem 0; }
 """
 _VERDICTS = {
-    "holds": "the interval lies wholly on the side that the study names",
+    "holds": "the interval lies wholly on the side that is claimed",
     "within noise": "the interval holds both sides",
     "changes": "the interval lies wholly on the other side",
     "no interval": "one repeat has none",
@@ -80,8 +93,11 @@ class StudyFigure:
 
 def is_drawn(run: StudyRun) -> bool:
     """Tell whether the page draws a run's series, which may else be left on the disk."""
-    return run.experiment in OVER_TIME or (
-        run.experiment.startswith("responsiveness") and run.cell.schedule == RATES_SCHEDULE
+    picture = experiment(run.experiment).picture
+    return (
+        picture in OVER_TIME
+        or (picture == "behaviour" and run.repeat == 0)
+        or (picture == "schedules" and run.cell.schedule == RATES_SCHEDULE)
     )
 
 
@@ -99,20 +115,11 @@ def write(contents: StudyContents, page: Path, pictures: Path | None = None) -> 
 
 
 def study_figures(contents: StudyContents) -> Iterator[StudyFigure]:
-    """Yield the figures of what was measured, in the study's order."""
-    look, there = contents.look, set(contents.values["experiment"].unique())
-    for experiment in EXPERIMENTS.values():
-        if experiment.name not in there:
-            continue
-        if experiment.axis == "schedule":
-            yield from _responsiveness(contents, experiment, look)
-        elif experiment.name in OVER_TIME:
-            yield from _over_time(contents, experiment, look)
-        else:
-            text = f"{_first_upper(MEANINGS[experiment.quantity])}; bars are 95 % intervals over repeats."
-            yield StudyFigure(
-                experiment.name, experiment.name, text, figures.ratio_figure(experiment, contents.cells, look)
-            )
+    """Yield the figures of what was measured, in the order of the experiments."""
+    there = set(contents.values["experiment"].unique())
+    for each in EXPERIMENTS.values():
+        if each.name in there:
+            yield from _DRAWING[each.picture](contents, each, contents.look)
 
 
 def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) -> str:
@@ -124,61 +131,104 @@ def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) 
     """
     all_figures = list(study_figures(contents)) if drawn is None else drawn
     there = set(contents.values["experiment"].unique())
-    sections = [("conclusions", "What the study concludes", _conclusions(contents))]
-    for experiment in EXPERIMENTS.values():
-        if experiment.name in there:
-            pictures = "".join(_figure(each) for each in all_figures if each.experiment == experiment.name)
-            about = f'<p class="soft">{escape(experiment.figure)}; <code>{escape(experiment.name)}</code></p>\n'
-            sections.append((experiment.name, experiment.title, about + pictures + _tables(contents, experiment)))
+    sections = [("conclusions", "What was concluded, and what holds", _conclusions(contents))]
+    for each in EXPERIMENTS.values():
+        if each.name in there:
+            pictures = "".join(_figure(drawn) for drawn in all_figures if drawn.experiment == each.name)
+            note = f" {each.chosen}" if each.chosen else ""
+            about = f'<p class="soft">{escape(each.figure)}; <code>{escape(each.name)}</code>.{escape(note)}</p>\n'
+            sections.append((each.name, each.title, about + pictures + _tables(contents, each)))
     sections.append(("method", "How it was measured", _method(contents)))
     style, policy = _STYLE.read_text(encoding="utf-8") + _OWN_STYLE, "default-src 'none'; style-src 'unsafe-inline'"
     return html.document(TITLE, style, policy, f"<h1>{TITLE}</h1>\n{_head(contents)}", sections)
 
 
-def _responsiveness(contents: StudyContents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
-    own = contents.values.filter(pl.col("experiment") == experiment.name)
+def _cells(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    text = f"{_first_upper(MEANINGS[each.quantity])}; {_BARS}."
+    yield StudyFigure(each.name, each.name, text, figures.ratio_figure(each, contents.cells, look))
+
+
+def _schedules(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    own = contents.values.filter(pl.col("experiment") == each.name)
     text = "Share of the schedules in which a scheme's mean goodput was at most so much; the optimum is the capacity."
-    yield StudyFigure(experiment.name, experiment.name, text, figures.distribution_figure(own, look, contents.names))
-    runs = [(run, series) for run, series in contents.of(experiment.name) if run.cell.schedule == RATES_SCHEDULE]
-    if runs:
+    yield StudyFigure(each.name, each.name, text, figures.distribution_figure(own, look, contents.names))
+    if runs := contents.of(each.name):
         text = f"Sending rates in schedule {RATES_SCHEDULE}."
-        yield StudyFigure(f"{experiment.name}-rates", experiment.name, text, figures.rates_figure(runs, look))
+        yield StudyFigure(f"{each.name}-rates", each.name, text, figures.rates_figure(runs, look))
 
 
-def _over_time(contents: StudyContents, experiment: Experiment, look: Look) -> Iterator[StudyFigure]:
-    name, runs = experiment.name, contents.of(experiment.name)
-    if not runs:
-        return
-    if name == "efficiency":
-        text = (
-            "Goodputs together over the capacity, against smoothed over base RTT, while all four flows run; ellipses "
-            f"are one standard deviation over seconds. Hollow: {AUTHORS_TABLE}, utilisation over the first 100 s and "
-            "RTT over each flow's life."
-        )
-        yield StudyFigure(name, name, text, figures.efficiency_figure(runs, contents.cells, look))
-        return
-    if name == "windows":
-        text = "Congestion windows while both flows run, first repeat; the dashed line is half of the BDP or bandwidth."
-        first = [(run, series) for run, series in runs if run.repeat == 0]
-        yield StudyFigure(name, name, text, figures.evolution_figure(first, look, windows=True))
-        return
+def _efficiency(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    text = (
+        "Goodputs together over the capacity, against smoothed over base RTT, while all four flows run; ellipses "
+        f"are one standard deviation over seconds. Hollow: {AUTHORS_TABLE}, utilisation over the first 100 s and "
+        "RTT over each flow's life."
+    )
+    if runs := contents.of(each.name):
+        yield StudyFigure(each.name, each.name, text, figures.efficiency_figure(runs, contents.cells, look))
+
+
+def _windows(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    text = "Congestion windows while both flows run, first repeat; the dashed line is half of the BDP or bandwidth."
+    if first := [(run, series) for run, series in contents.of(each.name) if run.repeat == 0]:
+        yield StudyFigure(each.name, each.name, text, figures.evolution_figure(first, look, windows=True))
+
+
+def _flows(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
     groups: dict[tuple[str | None, float | None], list[tuple[StudyRun, pl.DataFrame]]] = {}
-    for run, series in runs:
+    for run, series in contents.of(each.name):
         groups.setdefault((run.cell.order, run.cell.rtt_ms), []).append((run, series))
     for (order, rtt_ms), part in groups.items():
         title = f"{rtt_ms:g} ms" if order is None else str(order).replace("-", " ")
         text = f"Goodput of each flow, {title}: the mean of the repeats, shaded by one standard deviation."
-        stem = f"{name}-{title.replace(' ', '-')}"
-        yield StudyFigure(stem, name, text, figures.evolution_figure(part, look))
+        stem = f"{each.name}-{title.replace(' ', '-')}"
+        yield StudyFigure(stem, each.name, text, figures.evolution_figure(part, look, panel=each.panel))
+
+
+def _behaviour(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    text = "Sending rate, smoothed RTT and congestion window in half seconds, first repeat."
+    if runs := contents.of(each.name):
+        yield StudyFigure(each.name, each.name, text, seed_figures.behaviour_figure(runs, look))
+
+
+def _slots(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+    text = "Share of the half seconds, of all repeats, in which Jain's index was at most so much."
+    if runs := contents.of(each.name):
+        yield StudyFigure(each.name, each.name, text, seed_figures.slots_figure(runs, look))
+
+
+def _from_cells(text: str, draw: Callable[[Experiment, pl.DataFrame, Look], Figure]) -> _Drawing:
+    """Return what draws one figure from the cells' table."""
+
+    def drawing(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
+        yield StudyFigure(each.name, each.name, f"{text}; {_BARS}.", draw(each, contents.cells, look))
+
+    return drawing
+
+
+_BARS = "bars are 95 % intervals over repeats"
+_Drawing = Callable[[StudyContents, Experiment, Look], Iterator[StudyFigure]]
+_DRAWING: Mapping[Picture, _Drawing] = {
+    "cells": _cells,
+    "flows": _flows,
+    "windows": _windows,
+    "efficiency": _efficiency,
+    "schedules": _schedules,
+    "behaviour": _behaviour,
+    "slots": _slots,
+    "plane": _from_cells("Mean goodput and mean smoothed RTT", seed_figures.plane_figure),
+    "paths": _from_cells("Mean goodput of each flow by its base RTT", seed_figures.paths_figure),
+    "sets": _from_cells("Mean goodput of a flow of either set", seed_figures.sets_figure),
+    "numbers": _from_cells("Goodput over capacity, smoothed over base RTT, packets lost", seed_figures.numbers_figure),
+    "schemes": _from_cells("Jain's index, mean over slots", seed_figures.schemes_figure),
+}
 
 
 def _head(contents: StudyContents) -> str:
-    runs = contents.values.select("experiment", "queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "schedule",
-                                  "scheme", "repeat").n_unique()  # fmt: skip
+    runs = contents.values.select("experiment", *CELL_COLUMNS, "scheme", "repeat").n_unique()
     schemes = ", ".join(escape(label(scheme)) for scheme in contents.look.schemes)
     return (
-        "<p>The experiments of Mazilu, Giacomoni and Parisis in the deterministic lab, with what they or their "
-        f"predecessor published beside them, hollow. {runs:,} runs of {schemes}.</p>\n"
+        "<p>The experiments of Mazilu, Giacomoni and Parisis, and figures of Sage, Orca and Astraea, in the "
+        f"deterministic lab, with what was published beside them, hollow. {runs:,} runs of {schemes}.</p>\n"
     )
 
 
@@ -203,12 +253,12 @@ def _conclusions(contents: StudyContents) -> str:
         if row["verdict"] != "not measured"
     ]
     if not rows:
-        return f"<p>None of its {len(contents.verdicts)} statements has the schemes and cells that it needs.</p>\n"
+        return f"<p>None of the {len(contents.verdicts)} statements has the schemes and cells that it needs.</p>\n"
     caption = (
         "Mean of the cells named, what it is held against, and the 95 % interval of their difference over repeats (a "
         "factor where the number is a ratio without an upper end)"
     )
-    head = ("Verdict", "Measured", "Against", "Difference", "Cells", "Study")
+    head = ("Verdict", "Measured", "Against", "Difference", "Cells", "Where")
     return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows, kind="statements")
 
 
@@ -216,7 +266,7 @@ def _tables(contents: StudyContents, experiment: Experiment) -> str:
     part = contents.cells.filter(pl.col("experiment") == experiment.name)
     if part.is_empty():
         return "<p>Nothing was measured.</p>\n"
-    if experiment.axis != "schedule" and part[experiment.axis].n_unique() > 2:
+    if experiment.picture == "cells" and part[experiment.axis].n_unique() > 2:
         table = _grid(part.filter(pl.col("quantity") == experiment.quantity), experiment)
     else:
         table = _quantities(part)
@@ -227,9 +277,14 @@ def _grid(part: pl.DataFrame, experiment: Experiment) -> str:
     """Return a row per scheme and queue, a column per value of the axis."""
     values = part[experiment.axis].unique().sort().to_list()
     rows = []
-    for (scheme, queue), own in part.group_by("scheme", "queue_bdp", maintain_order=True):
+    for (scheme, panel), own in part.group_by("scheme", experiment.panel, maintain_order=True):
         by_value = {row[experiment.axis]: row for row in own.iter_rows(named=True)}
-        rows.append((f"{label(str(scheme))}, {queue:g} BDP", [_cell(by_value.get(value)) for value in values]))
+        rows.append(
+            (
+                f"{label(str(scheme))}, {CELL_TEXTS[experiment.panel].format(panel)}",
+                [_cell(by_value.get(value)) for value in values],
+            )
+        )
     caption = f"{_first_upper(MEANINGS[experiment.quantity])}, with 95 % interval; in brackets what was published"
     return _table(caption, AXIS_LABELS[experiment.axis], [f"{value:g}" for value in values], rows)
 
@@ -238,23 +293,18 @@ def _quantities(part: pl.DataFrame) -> str:
     """Return a row per scheme and cell, a column per number."""
     names = part["quantity"].unique(maintain_order=True).to_list()
     rows = []
-    keys = ("scheme", "queue_bdp", "rtt_ms", "order")
-    for (scheme, queue, rtt_ms, order), own in part.group_by(*keys, maintain_order=True):
+    varied = [name for name in CELL_TEXTS if part[name].n_unique() > 1]
+    for (scheme, *cell), own in part.group_by("scheme", *varied, maintain_order=True):
         by_name = {row["quantity"]: row for row in own.iter_rows(named=True)}
-        cell = (
-            None if queue is None else f"{queue:g} BDP",
-            None if rtt_ms is None else f"{rtt_ms:g} ms",
-            None if order is None else str(order).replace("-", " "),
-        )
-        title = ", ".join((label(str(scheme)), *(text for text in cell if text)))
-        rows.append((title, [_cell(by_name.get(name)) for name in names]))
+        texts = (CELL_TEXTS[name].format(value) for name, value in zip(varied, cell, strict=True) if value is not None)
+        rows.append((", ".join((label(str(scheme)), *texts)), [_cell(by_name.get(name)) for name in names]))
     meanings = "".join(f"<dt>{escape(LABELS[name])}</dt><dd>{escape(MEANINGS[name])}</dd>\n" for name in names)
     caption = "With 95 % interval; in brackets what was published"
     return _table(caption, "", [LABELS[name] for name in names], rows) + f"<dl>\n{meanings}</dl>\n"
 
 
 def _method(contents: StudyContents) -> str:
-    sources = "; ".join((PREDECESSOR, PREDECESSOR_SCHEDULES, AUTHORS_TABLE))
+    sources = "; ".join((PREDECESSOR, PREDECESSOR_SCHEDULES, AUTHORS_TABLE, ASTRAEA))
     shown = {own: name for own, name in contents.names.items() if own in contents.look.schemes}
     names = ", ".join(f"{escape(label(own))} as {escape(name)}" for own, name in shown.items())
     entries = {

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points that the study and its predecessor published, as far as they stand in text or tables."""
+"""Points that the study, its predecessor and the seeds published, as far as they stand in text or tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sagecc.common.errors import SageccError
 from sagecc.leagues.study.experiments import LINK_MBPS, QUEUES_BDP, RTTS_MS
 from sagecc.leagues.study.networks import Cell
+from sagecc.leagues.study.seeds import SEEDS
 
 PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, last 125 RTTs"
 PREDECESSOR_SCHEDULES = "Giacomoni and Parisis, INFOCOM 2024, other schedules than today's code draws"
 AUTHORS_TABLE = "the study's authors, table of March 2025"
+ASTRAEA = "Astraea, EuroSys 2024, sections 1 and 5.2"
 
 STUDY_NAMES: Mapping[str, str] = {"cubic": "Cubic"}
 """Our kernel schemes that the study has too, by the study's name; a policy's is given by whoever knows it."""
@@ -75,6 +78,13 @@ QUANTILES = (
     Quantiles("responsiveness-loss", "Orca", "goodput_mbps", (16.1, 21.2, 26.9), PREDECESSOR_SCHEDULES),
 )
 
+_ASTRAEA = (
+    ("astraea-6", "convergence_s", {"Astraea": 0.408, "Orca": 1.497, "Vivace": 3.438}),
+    ("astraea-6", "stability_mbps", {"Astraea": 2.124, "Orca": 5.519, "Vivace": 6.016}),
+    ("astraea-7", "jain", {"Astraea": 0.991}),
+)
+"""Of three flows on 100 Mbps, 30 ms and 1 BDP."""
+
 
 def _points() -> Iterator[Point]:
     for experiment, quantity, table in (
@@ -92,6 +102,41 @@ def _points() -> Iterator[Point]:
             cell = Cell(queue_bdp=queue, bandwidth_mbps=LINK_MBPS, rtt_ms=rtt_ms)
             yield Point("efficiency", cell, scheme, "utilisation_0_100", round(percent / 100, 6), AUTHORS_TABLE)
             yield Point("efficiency", cell, scheme, "rtt_ratio_life", rtt_ratio, AUTHORS_TABLE)
+    for experiment, quantity, by_scheme in _ASTRAEA:
+        for scheme, value in by_scheme.items():
+            yield Point(experiment, SEEDS[experiment].grid[0], scheme, quantity, value, ASTRAEA)
 
 
 POINTS = tuple(_points())
+
+PUBLISHED_SCHEMES = tuple(dict.fromkeys(each.scheme for each in POINTS))
+"""As the study names them."""
+
+
+def study_names(renamed: Sequence[str], schemes: Collection[str]) -> dict[str, str]:
+    """Return by scheme of ours the study's name for it.
+
+    Args:
+        renamed: SCHEME=NAME each, beside STUDY_NAMES.
+        schemes: Those that take part.
+
+    Raises:
+        SageccError: One is no SCHEME=NAME, or its scheme does not take part, or nothing is published of its name, or
+            two schemes have one name.
+    """
+    found = {scheme: name for scheme, name in STUDY_NAMES.items() if scheme in schemes}
+    for text in renamed:
+        scheme, equals, name = text.rpartition("=")
+        if not (scheme and equals and name):
+            raise SageccError(f"--as {text}: takes SCHEME=NAME, such as policy:models/orca=Orca")
+        if scheme not in schemes:
+            raise SageccError(f"--as {text}: '{scheme}' does not take part; there are {', '.join(schemes)}")
+        if name not in PUBLISHED_SCHEMES:
+            raise SageccError(
+                f"--as {text}: nothing is published of '{name}'; there are {', '.join(PUBLISHED_SCHEMES)}"
+            )
+        others = [other for other, held in found.items() if held == name and other != scheme]
+        if others:
+            raise SageccError(f"--as {text}: {others[0]} stands for {name} already")
+        found[scheme] = name
+    return found

@@ -19,15 +19,16 @@ import polars as pl
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
+from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
-from sagecc.leagues.study.experiments import StudyRun, experiment
-from sagecc.leagues.study.measures import SCALES, SHARES
+from sagecc.leagues.study.experiments import StudyRun
+from sagecc.leagues.study.measures import RELATIVE, SCALES, SHARES
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
 
 Verdict = Literal["holds", "within noise", "changes", "no interval", "not measured"]
 
-CELL_COLUMNS = ("queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "schedule")
+CELL_COLUMNS = ("queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "flows", "case", "schedule")
 KEY_COLUMNS = ("experiment", *CELL_COLUMNS[:-1], "scheme", "quantity")
 """What the rows of the cells' table differ by: a schedule is a repeat, not a cell."""
 
@@ -39,6 +40,8 @@ VALUES_SCHEMA = pl.Schema(
         "rtt_ms": pl.Float64(),
         "cubics": pl.Int64(),
         "order": pl.String(),
+        "flows": pl.Int64(),
+        "case": pl.String(),
         "schedule": pl.Int64(),
         "scheme": pl.String(),
         "repeat": pl.Int64(),
@@ -101,7 +104,21 @@ def values_table(runs: Iterable[tuple[StudyRun, pl.DataFrame]]) -> pl.DataFrame:
         numbers = experiment(run.experiment).measure(series, run.environment, run.interval_s)
         keys = {"experiment": run.experiment, **asdict(run.cell), "scheme": run.scheme, "repeat": run.repeat}
         rows += [{**keys, "quantity": name, "value": value} for name, value in numbers.items()]
-    return pl.DataFrame(rows, schema=VALUES_SCHEMA)
+    return _with_relatives(pl.DataFrame(rows, schema=VALUES_SCHEMA))
+
+
+def _with_relatives(values: pl.DataFrame) -> pl.DataFrame:
+    """Return the values with those that are one run's over another scheme's (measures.RELATIVE)."""
+    keys = ["experiment", *CELL_COLUMNS, "repeat"]
+    tables = [values]
+    for name, relative in RELATIVE.items():
+        asked = [each.name for each in EXPERIMENTS.values() if each.quantity == name]
+        own = values.filter(pl.col("experiment").is_in(asked), pl.col("quantity") == relative.quantity)
+        base = own.filter(pl.col("scheme") == relative.scheme).select(*keys, base="value")
+        ratio = pl.when(pl.col("base") > 0).then(pl.col("value") / pl.col("base"))
+        joined = own.join(base, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        tables.append(joined.with_columns(quantity=pl.lit(name), value=ratio).select(values.columns))
+    return pl.concat(tables)
 
 
 def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) -> pl.DataFrame:

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the study in the lab, in several processes on this machine."""
+"""Runs of the study in the lab, in several processes on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagecc.collector.run.engines import core_per_worker, in_processes
+from sagecc.collector.run.ray_engine import each_on_ray
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import play_episode
+from sagecc.execution.lab.controllers import load_agent, play_episode
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
 from sagecc.leagues.study.experiments import StudyRun
+from sagecc.policy.artefact import policy_sha256
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 def lab_runner(kernel: Path, jobs: int) -> Runner:
@@ -36,6 +40,29 @@ def lab_runner(kernel: Path, jobs: int) -> Runner:
     return run
 
 
+def ray_runner(kernel: Path, address: str, schemes: Iterable[str]) -> Runner:
+    """Return what plays runs in the lab on a Ray cluster.
+
+    Args:
+        kernel: path of the lab's kernel, which travels to the nodes.
+        address: HOST:PORT of the cluster, or `auto`.
+        schemes: those under test; policies among them must lie on every node, at the same paths.
+
+    Raises:
+        SageccError: Ray is not installed, or there is no such policy.
+    """
+    policies = {scheme: policy_sha256(scheme) for scheme in schemes if scheme.startswith(POLICY_PREFIX)}
+    on_cluster = each_on_ray(_OnNode(policies), address)
+    return lambda runs: on_cluster(kernel, runs)
+
+
+def check_policies(schemes: Iterable[str]) -> None:
+    """Raise SageccError where a policy among the schemes is missing or cannot drive a flow."""
+    for scheme in schemes:
+        if scheme.startswith(POLICY_PREFIX):
+            load_agent(scheme)
+
+
 def play(kernel: Path, run: StudyRun) -> Outcome:
     """Play a run and return its series, or why it has none."""
     try:
@@ -55,3 +82,20 @@ class _Player:
     def __call__(self, numbers: Iterator[int]) -> Iterator[tuple[int, Outcome]]:
         for number in numbers:
             yield number, play(self.kernel, self.runs[number])
+
+
+@dataclass(frozen=True)
+class _OnNode:
+    """What a node does: play a run, with the same policies as where it was planned."""
+
+    policies: Mapping[str, str]
+    """By scheme, the digest of its files."""
+
+    def __call__(self, kernel: Path, run: StudyRun) -> Outcome:
+        try:
+            for scheme in set(run.schemes) & self.policies.keys():
+                if policy_sha256(scheme) != self.policies[scheme]:
+                    raise SageccError(f"{scheme}: node {socket.gethostname()} has other files there; copy them anew")
+        except SageccError as error:
+            return error
+        return play(kernel, run)

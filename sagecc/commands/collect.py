@@ -11,8 +11,8 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.collector.run.ray_engine import on_ray
-from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import RAW, kernel_option, parse_schemes
 
 
@@ -24,14 +24,7 @@ from sagecc.options import RAW, kernel_option, parse_schemes
 @click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Where episodes run: on this machine, or on a Ray cluster.",
-)
-@click.option("--ray-address", help="The cluster's head, HOST:PORT (default: the one that runs on this machine).")
+@engine_options
 @kernel_option()
 def command(
     profile: str,
@@ -51,12 +44,9 @@ def command(
     kernel of the same identity) is not run again, and a killed run goes on where it was. The files are the
     same bytes on every machine and with either engine.
     """
-    if engine == "local" and ray_address:
-        raise SageccError("--ray-address goes with --engine ray")
-    if engine == "ray" and jobs:
-        raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
+    cluster = ray_cluster(engine, ray_address, jobs)
     environments = [e for e in profile_environments(profile) if only in (None, e.set)]
     names = parse_schemes(schemes)
-    episodes_engine = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
+    episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
     collect(environments, names, out, kernel, episodes_engine, seed, prune=prune)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc study`: the evaluation study of learned schemes, one experiment or all."""
+"""`sagecc study`: the evaluation study of learned schemes and figures of the seeds, one experiment or all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,17 +11,19 @@ import polars as pl
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.engine import engine_options, ray_cluster
+from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import Collected, collect, lab_identity
-from sagecc.leagues.study.experiments import EXPERIMENTS, StudyRun, distinct, plan
+from sagecc.leagues.study.experiments import Experiment, StudyRun, distinct
 from sagecc.leagues.study.page import StudyContents, is_drawn, write
-from sagecc.leagues.study.published import STUDY_NAMES
+from sagecc.leagues.study.published import study_names
 from sagecc.leagues.study.results import values_table, write_tables
-from sagecc.leagues.study.runner import lab_runner
+from sagecc.leagues.study.runner import check_policies, lab_runner, ray_runner
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-REPEATS = 5
-"""Of each cell, as the study has."""
+REPEATS = 20
+"""Of each cell; the study has 5."""
 
 
 @click.command()
@@ -33,20 +35,29 @@ REPEATS = 5
     "renamed",
     multiple=True,
     metavar="SCHEME=NAME",
-    help="Which of the study's schemes one of ours stands for, such as policy:models/orca=Orca (repeatable).",
+    help="Which published scheme one of ours stands for, such as policy:models/orca=Orca (repeatable).",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
     default=REPEATS,
     show_default=True,
-    help="Of each cell; all but the first shift when flows start.",
+    help="Of each cell (the study has 5); all but the first shift when flows start.",
 )
+@click.option("--traces", type=click.Path(path_type=Path), metavar="FOLDER", help="Traces for astraea-21.")
 @click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("leagues/study-results"), show_default=True
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time (default: a core each).")
+@click.option(
+    "--runs",
+    "kept",
+    type=click.Path(path_type=Path, file_okay=False),
+    show_default="OUT/runs",
+    help="Where runs are kept, for several calls to share.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time on this machine (default: a core each).")
+@engine_options
 @kernel_option()
 def command(
     names: tuple[str, ...],
@@ -54,23 +65,33 @@ def command(
     policies: tuple[str, ...],
     renamed: tuple[str, ...],
     repeats: int,
+    traces: Path | None,
     quick: bool,
     out: Path,
+    kept: Path | None,
     jobs: int | None,
+    engine: str,
+    ray_address: str | None,
     kernel: Path,
 ) -> None:
-    """Run experiments of the evaluation study (NAME, or all), and write tables, figures and one page.
+    """Run experiments (NAME, all of the evaluation study, or seeds), and write tables, figures and one page.
 
     Runs that are there already are not run again, so a killed study goes on where it was. Experiments: fairness,
     fairness-rtt, fairness-bandwidth, parking-lot, friendliness, dynamics, many-cubics, efficiency, convergence,
-    responsiveness, responsiveness-loss and others; an unknown name lists them.
+    responsiveness, responsiveness-loss and others; figures of the seeds' papers: sage-17, orca-14, astraea-9 and
+    others; an unknown name lists them.
     """
-    tested = (*parse_schemes(schemes), *(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies))
-    names_of = {**STUDY_NAMES, **dict(_renaming(text) for text in renamed)}
-    chosen = tuple(EXPERIMENTS) if names == ("all",) else names
-    runs = plan(chosen, tested, repeats, quick)
+    cluster = ray_cluster(engine, ray_address, jobs)
+    tested = tuple(
+        dict.fromkeys((*parse_schemes(schemes), *(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)))
+    )
+    names_of = study_names(renamed, tested)
+    wanted = _with_their_traces(chosen(names, traces))
+    runs = plan(wanted, tested, repeats, quick)
+    check_policies(tested)
+    runner = lab_runner(kernel, jobs or usable_cores()) if cluster is None else ray_runner(kernel, cluster, tested)
     click.echo(_plan_line(runs), err=True)
-    collected = collect(runs, lab_runner(kernel, jobs or usable_cores()), out / "runs", lab_identity(kernel))
+    collected = collect(runs, runner, kept or out / "runs", lab_identity(kernel))
     if not collected.files:
         raise SageccError(f"study: none of its {len(runs)} runs ended well: {next(iter(collected.failures.values()))}")
     _save(collected, out, names_of)
@@ -79,7 +100,7 @@ def command(
         raise SageccError(f"study: {len(collected.failures)} runs failed; the same command tries them again")
 
 
-def _save(collected: Collected, out: Path, names: dict[str, str]) -> None:
+def _save(collected: Collected, out: Path, names: Mapping[str, str]) -> None:
     drawn: list[tuple[StudyRun, pl.DataFrame]] = []
 
     def read() -> Iterator[tuple[StudyRun, pl.DataFrame]]:
@@ -99,8 +120,15 @@ def _plan_line(runs: Sequence[StudyRun]) -> str:
     return f"{len(runs)} runs, {len(once)} networks, {hours:.1f} virtual hours"
 
 
-def _renaming(text: str) -> tuple[str, str]:
-    scheme, equals, name = text.rpartition("=")
-    if not (scheme and equals and name):
-        raise SageccError(f"--as {text}: takes SCHEME=NAME, such as policy:models/orca=Orca")
-    return scheme, name
+def _with_their_traces(wanted: Sequence[Experiment]) -> list[Experiment]:
+    """Return the experiments that have what they replay; tell of the others.
+
+    Raises:
+        SageccError: None has.
+    """
+    without = [each.name for each in wanted if each.traced and not each.grid]
+    if len(without) == len(wanted):
+        raise SageccError(f"study: {', '.join(without)} replays traces; name their folder by --traces")
+    for name in without:
+        click.echo(f"{name}: left out, for it replays traces; name their folder by --traces", err=True)
+    return [each for each in wanted if each.name not in without]

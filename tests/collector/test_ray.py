@@ -111,6 +111,18 @@ def test_the_command_gives_the_same_files(cluster: Cluster, kernel: Path, tmp_pa
     assert sha256_file(copy) == sha256_file(kernel)
 
 
+def test_the_study_gives_the_same_runs(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sagecc", "study", "orca-9", "sage-17", "--schemes", "cubic", "--repeats", "2"]
+    command += ["--kernel", str(kernel)]
+    on_cluster = ["--engine", "ray", "--ray-address", cluster.address]
+    for arguments in ([*on_cluster, "--out", str(tmp_path / "ray")], ["--out", str(tmp_path / "local")]):
+        done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert len(list(Path(arguments[-1], "runs").iterdir())) == 10
+    for part in ("runs", "values.parquet", "cells.parquet"):
+        assert hashes(tmp_path / "ray" / part) == hashes(tmp_path / "local" / part)
+
+
 def test_killed_workers_and_a_killed_node_lose_nothing(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
     killed: set[int] = set()
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from sagecc.leagues.study.experiments import StudyRun, experiment
+from sagecc.leagues.study.catalogue import experiment
+from sagecc.leagues.study.experiments import StudyRun
 from sagecc.schemas.environment import MTU_BYTES
 
 

@@ -44,17 +44,71 @@ def test_a_quick_experiment_and_what_is_there_is_not_run_again(
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (("fairnes",), "'fairnes'…fairness, "),
+        (("fairnes",), "'fairnes'…fairness, …sage-17, …seeds"),
         (("fairness", "--schemes", "tahoe"), "'tahoe'"),
         (("fairness", "--as", "cubic"), "--as cubic…SCHEME=NAME"),
-        (("fairness", "--policy", "none"), "policy:none…sagecc train"),
+        (("fairness", "--as", "vegas=Orca", "--schemes", "cubic"), "'vegas' does not take part…cubic"),
+        (("fairness", "--as", "vegas=Orka"), "nothing is published of 'Orka'…Orca"),
+        (("fairness", "--as", "vegas=Cubic"), "cubic stands for Cubic already"),
+        (("fairness", "--policy", "none"), "no policy at none…sagecc train"),
+        (("fairness", "--policy", "damaged"), "damaged"),
+        (("fairness", "--ray-address", "127.0.0.2:1"), "--ray-address goes with --engine ray"),
+        (("astraea-21",), "astraea-21 replays traces…--traces"),
+        (("astraea-21", "--traces", "none"), "--traces none: no such folder"),
+        (("astraea-21", "--traces", "empty"), "--traces empty: there is no trace"),
+        (("astraea-21", "--traces", "damaged"), "weights, line 1: expected a time in ms"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
-    tmp_path: Path, kernel: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], text: str
+    tmp_path: Path,
+    kernel: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: tuple[str, ...],
+    text: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("damaged").mkdir()
+    Path("damaged/weights").write_text("no number")
     assert study(*args, "--quick", "--out", str(tmp_path / "out"), "--kernel", str(kernel)) == 2
     error = capsys.readouterr().err
     assert len([line for line in error.splitlines() if line.startswith("sagecc: ")]) == 1
     assert re.search(facts(text), error)
-    assert not (tmp_path / "out" / "values.parquet").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study("fairness", "--repeats", "0") == 2
+    assert "'--repeats': 0 is not in the range" in capsys.readouterr().err
+
+
+def test_a_damaged_run_is_named_and_no_table_written(
+    kernel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("orca-9", "--quick", "--schemes", "cubic", "--kernel", str(kernel), "--runs", str(tmp_path / "runs"))
+    assert study(*options, "--out", str(tmp_path / "one")) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    content = bytearray(run.read_bytes())
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # the footer, which has the columns, stays
+    content[4:end] = bytes(end - 4)
+    run.write_bytes(content)
+    assert study(*options, "--out", str(tmp_path / "two")) == 2
+    assert f"sagecc: {run}: " in capsys.readouterr().err
+    assert not (tmp_path / "two").exists()
+
+
+def test_cellular_links_replay_the_users_traces(kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    for name, gap_ms in (("fast", 1), ("slow", 4)):
+        (tmp_path / "traces" / name).write_text("".join(f"{time}\n" for time in range(0, 1000, gap_ms)))
+    options = ("astraea-21", "--schemes", "cubic", "--repeats", "1", "--traces", str(tmp_path / "traces"))
+    assert study(*options, "--kernel", str(kernel), "--out", str(tmp_path / "out")) == 0
+    cells = pl.read_parquet(tmp_path / "out" / "cells.parquet").filter(pl.col("quantity") == "goodput_mbps")
+    fast, slow = (cells.filter(pl.col("case") == name)["mean"].item() for name in ("fast", "slow"))
+    assert fast == pytest.approx(4 * slow, rel=0.2)
+
+
+def test_what_replays_traces_is_left_out_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert study("seeds", "--out", str(tmp_path / "out"), "--kernel", str(tmp_path / "none")) == 2  # no kernel
+    assert "astraea-21: left out, for it replays traces; name their folder by --traces" in capsys.readouterr().err

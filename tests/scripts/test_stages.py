@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from sagecc.collector.kernel.identity import write_identities
 from sagecc.common.errors import SageccError
+from sagecc.leagues.study.catalogue import EXPERIMENTS
 from sagecc.schemas.schemes import SCHEMES
 from scripts import code
-from tests.conftest import copy_project
+from tests.conftest import ROOT, copy_project
+
+STUDY = "leagues/study-results/dvc.yaml"
+STUDIED = [each.name for each in EXPERIMENTS.values() if not each.traced]
 
 
 class Project:
@@ -35,6 +40,8 @@ class Project:
         pictures = ("example-I.png", "example-II.png", "plane.png", "standings.png")
         outs += [f"leagues/results/{name}" for name in (*tables, *pictures, "standings.csv", "raw/policies.json")]
         outs += ["leagues/report.html"]
+        outs += [f"leagues/study-results/experiments/{name}/a" for name in STUDIED]
+        outs += ["leagues/study-results/all/a", "models/sagecc-1/a"]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
@@ -143,6 +150,29 @@ def test_the_default_run_leaves_the_full_pool_alone(project: Project) -> None:
     assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["code", "collect@I-hybla", "pool"]
     lock = yaml.safe_load((project.folder / "datasets/full/dvc.lock").read_text())
     assert len(lock["stages"]) == 2 * len(SCHEMES) + 1
+
+
+def test_the_study_s_code_runs_the_study_alone(project: Project) -> None:
+    file = project.folder / "leagues" / "study" / "measures.py"
+    before = file.read_text()
+    assert not project.changed(STUDY)
+    file.write_text(f"{before}MINE = 1\n")
+    assert not project.changed()
+    assert project.changed(STUDY) == {"page", *(f"study@{name}" for name in STUDIED)}
+    file.write_text(before)
+    file = project.folder / "leagues" / "study-results" / "experiments" / "fairness" / "a"
+    file.unlink()
+    assert running(project.dvc("repro", "--dry")) == ["code"]
+    assert running(project.dvc("repro", "--dry", STUDY)) == ["code", "study@fairness", "page"]
+    file.write_text("leagues/study-results/experiments/fairness/a")
+
+
+def test_a_stage_s_command_has_the_study_s_options() -> None:
+    commands = {stage.name: str(stage.cmd) for stage in Repo(str(ROOT)).index.stages if "study" in (stage.name or "")}
+    assert commands.keys() == {f"study@{name}" for name in STUDIED}
+    assert "study fairness --schemes cubic,bbr2,vegas --policy models/sagecc-1 --repeats 20 --runs" in str(
+        commands["study@fairness"]
+    )
 
 
 def running(output: str) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA, to_arrow
+from sagecc.leagues.study.catalogue import chosen, experiment, plan
 from sagecc.leagues.study.collect import Outcome, collect, lab_identity, read_series, run_key
-from sagecc.leagues.study.experiments import StudyRun, experiment, plan
+from sagecc.leagues.study.experiments import StudyRun
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.results import cells_table, values_table
 from sagecc.schemas.environment import CrossFlow
@@ -75,7 +76,7 @@ def test_longest_first(tmp_path: Path) -> None:
 
 
 def test_one_network_is_run_once_for_all_that_show_it(tmp_path: Path) -> None:
-    runs = plan(["dynamics", "friendliness"], ["cubic"], 1)
+    runs = plan(chosen(["dynamics", "friendliness"]), ["cubic"], 1)
     runner = MadeUpRunner()
     collected = collect(runs, runner, tmp_path, identity)
     assert len(runner.asked) == len(list(tmp_path.iterdir())) == 33  # 30, and Cubic last at each queue
@@ -138,7 +139,7 @@ def test_a_key_hangs_on_all_that_makes_a_run() -> None:
         replace(run, scheme="vegas"),
         replace(run, seed=7),
         replace(run, environment=other),
-        replace(run, experiment="fairness"),  # whose series is coarser
+        replace(run, interval_s=1.0),
     ]
     keys = {run_key(each, "lab-1") for each in (run, *changed)} | {run_key(run, "lab-2")}
     assert len(keys) == 6

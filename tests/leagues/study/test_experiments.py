@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from sagecc.collector.lab.spec import episode_spec
 from sagecc.common.errors import SageccError
-from sagecc.leagues.study.experiments import EXPERIMENTS, REPEATS, distinct, experiment, plan, study_runs
+from sagecc.leagues.study.catalogue import EXPERIMENTS, chosen, experiment, plan
+from sagecc.leagues.study.experiments import REPEATS, distinct, study_runs
 from sagecc.leagues.study.networks import Cell, schedule_of_losses, schedule_of_rtts
 from sagecc.schemas.environment import Environment
 
 SIX = ("orca", "sage", "astraea", "vivace", "cubic", "bbr3")
-NAMES = list(EXPERIMENTS)
+NAMES = [each.name for each in EXPERIMENTS.values() if not each.traced]
 
 
 def cell(name: str, **wanted: object) -> Cell:
@@ -44,7 +45,7 @@ def test_what_the_study_shows_twice_is_the_same_network() -> None:
 
 
 def test_cubic_beside_itself_is_run_once() -> None:
-    runs = plan(["fairness", "friendliness", "fairness-rtt", "fairness-bandwidth"], ["cubic"], 2)
+    runs = plan(chosen(["fairness", "friendliness", "fairness-rtt", "fairness-bandwidth"]), ["cubic"], 2)
     # Friendliness is fairness altogether; at 20 ms unlike RTTs are alike; 100 Mbps and 40 ms are in two grids.
     assert len(runs) == 4 * 60
     assert len(distinct(runs)) == 240 - 60 - 6 - 6
@@ -143,11 +144,12 @@ def test_a_repeat_delays_each_flow_by_less_than_a_round_trip(name: str, repeat: 
     one, other = (experiment(name).run(wanted, "vegas", number).environment for number in (0, repeat))
     assert one != other
     assert experiment(name).run(wanted, "vegas", repeat).environment == other
-    if name != "many-cubics":  # there another repeat draws other seconds
+    if name not in ("many-cubics", "astraea-9", "astraea-10"):  # there another repeat draws other starts or flows
         rtt_s = max(one.min_rtt_ms, wanted.rtt_ms or 0) / 1000
         for before, after in zip(one.all_flows, other.all_flows, strict=True):
             assert 0 <= after.start_s - before.start_s <= rtt_s
-    assert one.windows_s == other.windows_s
+    if name != "astraea-9":
+        assert one.windows_s == other.windows_s
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -164,7 +166,9 @@ def test_quick_is_a_fifth_once(name: str) -> None:
     quick = each.runs(["cubic"], quick=True)
     assert {run.repeat for run in quick} == {0}
     assert set(each.cells(quick=True)) <= set(each.grid)
-    assert len(quick) == pytest.approx(len(each.grid) / 5, abs=0.5)
+    cells = {run.cell for run in quick}
+    assert len(cells) == pytest.approx(max(1, len(each.grid) / 5), abs=0.6)
+    assert len(quick) == len(cells) * len({run.scheme for run in quick})
 
 
 def test_repeats_are_the_study_s_unless_asked_for() -> None:
@@ -177,4 +181,4 @@ def test_an_experiment_that_is_not_there() -> None:
     with pytest.raises(SageccError, match="no experiment 'fair'; there are fairness, windows"):
         experiment("fair")
     with pytest.raises(SageccError, match="unknown scheme 'cubik'"):
-        plan(["fairness"], ["cubik"])
+        plan(chosen(["fairness"]), ["cubik"])

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from sagecc.leagues.study.experiments import StudyRun, experiment
+from sagecc.leagues.study.catalogue import experiment
+from sagecc.leagues.study.experiments import StudyRun
 from sagecc.leagues.study.measures import LABELS, MEANINGS, Numbers, efficiency_points
 from sagecc.leagues.study.networks import Cell
 from tests.helpers.study_runs import study_series

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Relation, Side
-from sagecc.leagues.study.experiments import EXPERIMENTS, experiment
 from sagecc.leagues.study.measures import MEANINGS
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, QUANTILES
