@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -216,23 +217,25 @@ def gather(
         raise SageccError("league: needs at least one environment and one scheme")
     heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
     policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
-    episodes = find_episodes([raw], environments, heuristics, seed)
+    seeds = networks.seeds(seed)
+    episodes = find_episodes([raw], environments, heuristics, seed, seeds)
     if not allow_missing:
         _check_complete(episodes, networks, heuristics, raw)
     failures: dict[tuple[str, str], str] = {}
     if policies:
         policies_raw = out / "raw"
         forget_changed_policies(policies_raw, {scheme: options.identify(sha256) for scheme, sha256 in policies.items()})
-        failures = _run_policies(run_policies, environments, list(policies), policies_raw, seed)
-        played = find_episodes([policies_raw], environments, list(policies), seed)
+        failures = _run_policies(run_policies, networks, list(policies), policies_raw, seed)
+        played = find_episodes([policies_raw], environments, list(policies), seed, seeds)
         episodes |= {key: episode for key, episode in played.items() if key not in failures}
     return Gathered(episodes, failures, _one_kernel(episodes.values()), policies)
 
 
 def _run_policies(
-    run: RunPolicies, environments: Sequence[Environment], policies: Sequence[str], out: Path, seed: int
+    run: RunPolicies, networks: EnvironmentSet, policies: Sequence[str], out: Path, seed: int
 ) -> dict[tuple[str, str], str]:
     """Run the policies; return why episodes failed. Raises EpisodesFailedError where all of a policy's did."""
+    environments, seeds = networks.environments, networks.seeds(seed)
     try:
         run(environments, policies, out)
     except EpisodesFailedError as error:
@@ -240,7 +243,7 @@ def _run_policies(
             (environment.id, policy): error.failures[name]
             for environment in environments
             for policy in policies
-            if (name := episode_id(environment.id, policy, seed)) in error.failures
+            if (name := episode_id(environment.id, policy, seeds.get(environment.id, seed))) in error.failures
         }
         for policy in policies:
             finished = [environment for environment in environments if (environment.id, policy) not in failures]
@@ -252,7 +255,12 @@ def _run_policies(
 
 
 def lab_runner(
-    kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, options: PlayOptions = PlayOptions()
+    kernel: Path,
+    jobs: int,
+    seed: int = 0,
+    batch: int = BATCH,
+    options: PlayOptions = PlayOptions(),
+    seeds: Mapping[str, int] = MappingProxyType({}),
 ) -> RunPolicies:
     """Return what runs policies for `play` in the lab.
 
@@ -262,6 +270,7 @@ def lab_runner(
         seed: of the episodes.
         batch: guests that share an inference per process (execution.lab.lockstep).
         options: those of `play`.
+        seeds: of repeats (EnvironmentSet.seeds).
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -279,6 +288,7 @@ def lab_runner(
             controllers=policy_controller,
             prune=True,
             drives=drives,
+            seeds=seeds,
         )
 
     return run

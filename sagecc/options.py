@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from sagecc.collector.run.grid import PROFILES
-from sagecc.collector.run.sets import EnvironmentSet, profile_set
+from sagecc.collector.run.sets import EnvironmentSet, profile_set, repeated
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.schemes import SCHEMES, check_scheme
@@ -63,6 +63,31 @@ def networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(profile: str, environments: str | None, **arguments: Any) -> Any:
         return command(networks=networks_of(profile, environments), **arguments)
+
+    return run
+
+
+def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --repeats and --jitter-ms to a command with the argument `networks`; it gets each network so many times."""
+
+    @click.option(
+        "--repeats",
+        type=int,
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Each network N times: as it is, then with every flow's start delayed by a seeded fraction of the RTT.",
+    )
+    @click.option(
+        "--jitter-ms",
+        type=float,
+        default=0.0,
+        show_default=True,
+        help="In all but the first of the repeats, ACKs come up to this earlier or later too, in order.",
+    )
+    @wraps(command)
+    def run(repeats: int, jitter_ms: float, networks: EnvironmentSet, **arguments: Any) -> Any:
+        return command(networks=repeated(networks, repeats, jitter_ms), **arguments)
 
     return run
 

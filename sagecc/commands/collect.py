@@ -13,11 +13,12 @@ from sagecc.collector.run.ray_engine import on_ray
 from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.options import kernel_option, networks_options, parse_schemes, raw_folder, raw_option
+from sagecc.options import kernel_option, networks_options, parse_schemes, raw_folder, raw_option, repeats_options
 
 
 @click.command()
 @networks_options
+@repeats_options
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set of the profile (default: both).")
 @raw_option("--out", "Folder of the trajectories.")
@@ -61,5 +62,5 @@ def command(
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())
-    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune)
+    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=networks.seeds(seed))
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

@@ -23,12 +23,14 @@ from sagecc.options import (
     policy_options,
     raw_folder,
     raw_option,
+    repeats_options,
 )
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 @click.command()
 @networks_options
+@repeats_options
 @click.option("--schemes", help="Comma-separated; 'all' is the pool's 13, and the default.")
 @click.option(
     "--preset",
@@ -109,7 +111,7 @@ def command(
     names = dict.fromkeys((*others, *policy_schemes))
     raw, out = raw or raw_folder(networks.own_name), out or league_folder(networks.own_name)
     options = PlayOptions(decision_latency, sample)
-    runner = lab_runner(kernel, jobs, seed, batch, options)
+    runner = lab_runner(kernel, jobs, seed, batch, options, networks.seeds(seed))
     league = play(
         networks,
         tuple(names),
