@@ -23,6 +23,7 @@ from sagecc.common.manifest import digest
 from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.harm import harm
+from sagecc.leagues.repeats import ALL, over_repeats
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
@@ -36,14 +37,16 @@ from sagecc.leagues.standings import (
     robustness,
     sets,
     standings,
+    tag_breakdown,
+    with_repeats,
 )
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-LEAGUE_VERSION = "1.3"
-"""Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own."""
+LEAGUE_VERSION = "1.4"
+"""Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own; since 1.4 what schemes take."""
 
 POLICIES_FILE = "policies.json"
 
@@ -110,6 +113,8 @@ class League:
     """Over all sets (leagues.standings.overall)."""
     robustness: pl.DataFrame
     """The standings by other rules (leagues.standings.robustness)."""
+    repeats: pl.DataFrame | None
+    """Means, deviations and intervals over repeats (leagues.repeats.over_repeats); None without."""
     missing: Mapping[str, list[str]]
     """Ids of environments without an episode, by scheme."""
     failures: Mapping[tuple[str, str], str]
@@ -166,7 +171,7 @@ def play(
         allow_missing=allow_missing,
         options=options,
     )
-    scores = score(networks.environments, schemes, gathered.episodes, rules.alpha)
+    scores = with_repeats(score(networks.environments, schemes, gathered.episodes, rules.alpha), networks.repeats)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
     return League(
@@ -178,6 +183,7 @@ def play(
         standings=table,
         ranking=overall(table),
         robustness=robustness(scores, rules.friendly_margin, (rules.alpha, rules.margin)),
+        repeats=over_repeats(wins, gathered.episodes, networks) if networks.repeats else None,
         missing=missing(wins),
         failures=gathered.failures,
         kernel=gathered.kernel,
@@ -317,10 +323,20 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
 def save(league: League, out: Path) -> None:
     """Write a league's tables into a folder: the same bytes for the same trajectories."""
     out.mkdir(parents=True, exist_ok=True)
-    _write_table(out / "scores.parquet", league.wins.sort("set", "environment_id", "window", "scheme"))
-    _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
-    _write_table(out / "robustness.parquet", league.robustness)
-    hashes = {name: sha256_file(out / name) for name in ("scores.parquet", "breakdown.parquet", "robustness.parquet")}
+    tables = {
+        "scores": league.wins.sort("set", "environment_id", "window", "scheme"),
+        "breakdown": breakdown(league.wins, league.environments),
+        "robustness": league.robustness,
+        "tags": tag_breakdown(league.wins, league.networks.tags),
+        "repeats": league.repeats,
+    }
+    hashes = {}
+    for name, table in ((f"{name}.parquet", table) for name, table in tables.items()):
+        if table is None:
+            (out / name).unlink(missing_ok=True)  # another league's
+        else:
+            _write_table(out / name, table)
+            hashes[name] = sha256_file(out / name)
     content = json.loads(_json({**summary(league), "files": hashes}))
     _write_text(out / "league.json", _json(content | {"sha256": digest(content)}))
     _write_text(out / "metrics.json", _json(_metrics(league)))
@@ -330,8 +346,8 @@ def save(league: League, out: Path) -> None:
 
 def summary(league: League) -> dict[str, object]:
     """Return what league.json says of a league; there it has hashes too."""
-    names = sets(league.standings)
-    return {
+    names, planned = sets(league.standings), league.networks.planned
+    content: dict[str, object] = {
         "version": LEAGUE_VERSION,
         "profile": league.networks.name,
         "rules": {
@@ -344,16 +360,21 @@ def summary(league: League) -> dict[str, object]:
         "kernel": league.kernel,
         "policies": dict(league.policies),
         "terms": {"decision_latency_ms": league.options.latency_ms, "sample": league.options.sample},
-        "environments": {s: sum(e.set == s for e in league.environments) for s in names},
-        "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
+        "environments": {s: sum(e.set == s for e in planned) for s in names},
+        "windows": {s: sum(len(e.windows_s) for e in planned if e.set == s) for s in names},
         "episodes": len(league.episodes),
         "missing": dict(league.missing),
         "lost": _lost_windows(league),
         "ranking": league.ranking.to_dicts(),
         "standings": league.standings.to_dicts(),
         "robustness": league.robustness.to_dicts(),
-        "harm": harm(league.episodes).to_dicts(),
+        "harm": harm(league.episodes, league.wins).to_dicts(),
     }
+    if league.networks.tags:
+        content["tags"] = {e.id: dict(league.networks.tags[e.id]) for e in planned if e.id in league.networks.tags}
+    if league.repeats is not None:
+        content["repeats"] = league.repeats.filter(pl.col("class") == ALL).drop("class", "value").to_dicts()
+    return content
 
 
 def _lost_windows(league: League) -> list[dict[str, object]]:

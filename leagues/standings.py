@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -107,7 +108,7 @@ def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     Returns:
         One row per set and scheme, of STANDINGS_COLUMNS. rank: 1 is best, equal rates share a rank. low and high bound
         the 95 % interval of a bootstrap that draws environments, each with all its windows and repeats, with
-        replacement (percentile method). missing: environments in which the scheme lacks an episode; it lost its windows.
+        replacement (percentile method). missing: environments in which it lacks an episode; it lost their windows.
     """
     tables, network = [], _network(wins)
     for set_name in sets(wins):
@@ -170,15 +171,9 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
         the base bandwidth (Mbps), the minimum RTT (ms), the queue (BDP) or the second rate over the first. low and high
         are as in `standings`, over the class's environments.
     """
-    values: Mapping[str, list[object]] = {
-        "environment_id": [e.id for e in environments],
-        "bandwidth_mbps": [e.bandwidth_mbps for e in environments],
-        "min_rtt_ms": [e.min_rtt_ms for e in environments],
-        "queue_bdp": [round(e.queue_bdp, 2) for e in environments],
-        "step": [e.step for e in environments],
-    }
-    joined = wins.join(pl.DataFrame(values), on="environment_id", how="left")
-    return _by_class(((name, joined.with_columns(value=pl.col(name).cast(pl.Float64))) for name in CLASSES), seed)
+    classes = class_tables(wins, environments)
+    tables = ((name, table.with_columns(pl.col("value").cast(pl.Float64))) for name, table in classes)
+    return _by_class(tables, seed)
 
 
 def tag_breakdown(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]], seed: int = 0) -> pl.DataFrame | None:
@@ -192,12 +187,39 @@ def tag_breakdown(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]], see
     Returns:
         Rows as those of `breakdown`: class is a tag's name, value its text; a network without that tag is in none.
     """
-    environment, classes = pl.col("environment_id"), []
+    return _by_class(_tag_tables(wins, tags), seed) if tags else None
+
+
+def class_tables(
+    wins: pl.DataFrame,
+    environments: Sequence[Environment],
+    tags: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[tuple[str, pl.DataFrame]]:
+    """Return the table with the column `value` for each of CLASSES and each tag, by its name; for a tag, what has it.
+
+    Args:
+        wins: the table of `mark_winners`.
+        environments: those of the table.
+        tags: by environment id, names and values.
+    """
+    values: Mapping[str, list[object]] = {
+        "environment_id": [e.id for e in environments],
+        "bandwidth_mbps": [e.bandwidth_mbps for e in environments],
+        "min_rtt_ms": [e.min_rtt_ms for e in environments],
+        "queue_bdp": [round(e.queue_bdp, 2) for e in environments],
+        "step": [e.step for e in environments],
+    }
+    joined = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    return [*((name, joined.with_columns(value=pl.col(name))) for name in CLASSES), *_tag_tables(wins, tags)]
+
+
+def _tag_tables(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]]) -> list[tuple[str, pl.DataFrame]]:
+    environment, tables = pl.col("environment_id"), []
     for name in sorted({name for of in tags.values() for name in of}):
         values = {each: of[name] for each, of in tags.items() if name in of}
         value = environment.replace_strict(values, default=None, return_dtype=pl.String)
-        classes.append((name, wins.with_columns(value=value).drop_nulls("value")))
-    return _by_class(classes, seed) if classes else None
+        tables.append((name, wins.with_columns(value=value).drop_nulls("value")))
+    return tables
 
 
 def _by_class(classes: Iterable[tuple[str, pl.DataFrame]], seed: int) -> pl.DataFrame:
@@ -265,6 +287,11 @@ def lost_windows(scores: pl.DataFrame) -> pl.DataFrame:
 def sets(table: pl.DataFrame) -> list[str]:
     """Return the names of the sets in a table, in the usual order: I, II, then others."""
     return sorted(table["set"].unique().to_list())
+
+
+def network_of(wins: pl.DataFrame) -> dict[str, str]:
+    """Return by environment id the network that it is a repeat of, nothing without repeats."""
+    return dict(wins.select("environment_id", NETWORK).unique().iter_rows()) if NETWORK in wins.columns else {}
 
 
 def _network(table: pl.DataFrame) -> str:
