@@ -107,9 +107,9 @@ def _head(contents: Contents) -> str:
     times = f", each {repeated} times" if repeated > 1 else ""
     return (
         f"<h1>{_title(contents)}</h1>\n"
-        f"<p>{of_profile} <b>{escape(summary['profile'])}</b>: {counts}{times}. In each scoring window, the scheme with "
-        f"the best score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share of windows "
-        "won.</p>\n"
+        f"<p>{of_profile} <b>{escape(summary['profile'])}</b>: {counts}{times}. In each scoring window, the scheme "
+        f"with the best score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share "
+        "of windows won.</p>\n"
     )
 
 
