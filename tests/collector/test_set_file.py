@@ -267,3 +267,16 @@ def test_what_is_no_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         load_set("small")
     with pytest.raises(SageccError, match=r"there is no such file.* aqm, cellular, friendliness"):
         load_set("aqn")
+
+
+def test_the_guide_s_example(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guide/collect.md").read_text()
+    (text,) = re.findall(r"```yaml\n(name: mine\n.*?)```", guide, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text)
+    networks = load_set(str(tmp_path / "mine.yaml"))
+    assert len(networks.environments) == 1 + 2 * 2 * 1 * 2
+    assert {tags["kind"] for tags in networks.tags.values()} == {"chain", "dumbbell"}
+    assert {tags.get("beside") for tags in networks.tags.values()} == {None, "none", "3 cubic"}
+    assert {e.reward for e in networks.environments} == {"power", "friendliness"}
+    for name in shipped.environment_sets():
+        assert f"[{name}](../examples/sets/{name}.yaml)" in guide
