@@ -11,9 +11,9 @@ from pathlib import Path
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.locks import locked
 from sagecc.leagues.league import Rules, lab_runner, play
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 MEAN_RATE = "winning_rate"

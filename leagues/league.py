@@ -15,7 +15,6 @@ import polars as pl
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.collect import EpisodesFailedError, collect
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -42,6 +41,7 @@ from sagecc.leagues.standings import (
 )
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.leagues.harm import harm
 from sagecc.leagues.intervals import student_t
 from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import REPEAT, class_tables
+from sagecc.schemas.environment_set import EnvironmentSet
 
 ALL = "all"
 """The class of what is over all networks."""

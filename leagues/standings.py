@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from sagecc.collector.run.sets import Repeat
 from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import rescore
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import Repeat
 
 FriendlyMargin = Literal["score", "rate"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from sagecc.collector.run.grid import set_one
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather
@@ -18,6 +17,7 @@ from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)

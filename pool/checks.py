@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.grid import PROFILES
-from sagecc.collector.run.sets import EnvironmentSet, profile_set
+from sagecc.collector.run.grid import PROFILES, profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
@@ -42,6 +41,7 @@ from sagecc.common.tables import UNREADABLE, column_fault, first_line
 from sagecc.common.versions import same_major
 from sagecc.pool.features import Windows
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition, partition_of
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
@@ -59,6 +59,9 @@ from sagecc.schemas.pool import (
     pool_columns,
     pool_schema,
 )
+
+GRIDS = PROFILES
+"""Names of the grids that a pool can be checked against."""
 
 SHOWN = 3
 """Faults of one kind and file that are listed one by one; the rest are counted."""

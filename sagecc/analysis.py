@@ -13,7 +13,6 @@ import click
 import polars as pl
 from matplotlib.figure import Figure
 
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
@@ -26,14 +25,15 @@ from sagecc.options import (
     kernel_option,
     league_folder,
     league_option,
-    networks_options,
     parse_schemes,
     raw_folder,
     raw_option,
 )
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.sets import networks_options
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,12 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from sagecc.collector.run.grid import PROFILES
-from sagecc.collector.run.sets import EnvironmentSet, profile_set, repeated
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.schemes import SCHEMES, check_scheme
@@ -53,63 +50,16 @@ def environments_option(name: str = "--environments", text: str = "Instead of a 
     )
 
 
-def networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --profile and --environments; the command gets what they ask for as the argument `networks`."""
-
-    @click.option(
-        "--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments."
-    )
-    @environments_option()
-    @wraps(command)
-    def run(profile: str, environments: str | None, **arguments: Any) -> Any:
-        return command(networks=networks_of(profile, environments), **arguments)
-
-    return run
-
-
-def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --repeats and --jitter-ms to a command with the argument `networks`; it gets each network so many times."""
-
-    @click.option(
-        "--repeats",
-        type=int,
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Each network N times: as it is, then with every flow's start delayed by a seeded fraction of the RTT.",
-    )
-    @click.option(
-        "--jitter-ms",
-        type=float,
-        default=0.0,
-        show_default=True,
-        help="In all but the first of the repeats, ACKs come up to this earlier or later too, in order.",
-    )
-    @wraps(command)
-    def run(repeats: int, jitter_ms: float, networks: EnvironmentSet, **arguments: Any) -> Any:
-        return command(networks=repeated(networks, repeats, jitter_ms), **arguments)
-
-    return run
-
-
-def networks_of(profile: str | None, environments: str | None, option: str = "profile") -> EnvironmentSet:
-    """Return the set that --environments asks for, where it is given, else the profile's.
+def refuse_both(profile: str, environments: str | None) -> None:
+    """Raise SageccError where a profile and a set are both asked for.
 
     Args:
-        profile: its name.
+        profile: the running command's parameter of the profile.
         environments: what --environments says.
-        option: the parameter of the running command that `profile` comes from.
-
-    Raises:
-        SageccError: both are asked for, or the set's file is not there or describes none.
     """
-    if environments is None:
-        return profile_set(profile or "")
-    if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
+    given = click.get_current_context().get_parameter_source(profile) is not ParameterSource.DEFAULT
+    if environments is not None and given:
         raise SageccError("a profile and a set are both asked for: leave one of them out")
-    from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
-
-    return load_set(environments)
 
 
 def raw_option(name: str, text: str) -> Decorator:

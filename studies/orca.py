@@ -15,7 +15,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.run.sets import profile_set
+from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.leagues.league import lab_runner, play
 from sagecc.policy.orca_import import import_checkpoint

@@ -24,7 +24,7 @@ from benchmarks.torture import damage
 from benchmarks.torture.kills import lines_of
 from benchmarks.torture.stages import KERNEL, LEAST, ROOT
 from sagecc.cli import main
-from sagecc.collector.run.sets import profile_set
+from sagecc.collector.run.grid import profile_set
 from sagecc.collector.run.task import Task
 from sagecc.execution.stock import driver
 from sagecc.execution.stock.shared import ROW

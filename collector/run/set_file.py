@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from sagecc.collector.run.grid import PROFILES, step_rates
-from sagecc.collector.run.sets import EnvironmentSet
+from sagecc.collector.run.grid import PROFILES, profile_set, step_rates
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Discipline, Environment
@@ -35,6 +34,7 @@ from sagecc.schemas.environment_file import (
     build,
     read,
 )
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import check_scheme
 
 MAX_NETWORKS = 10_000
@@ -71,6 +71,11 @@ def load_set(choice: str) -> EnvironmentSet:
         raise SageccError(f"{path}: the set is empty: list networks under environments, or ranges under grids")
     option = f"--environments {choice}"
     return EnvironmentSet(part.name, option, tuple(environments), {key: value for key, value in tags.items() if value})
+
+
+def chosen_set(profile: str | None, choice: str | None) -> EnvironmentSet:
+    """Return the set of a file where one is chosen, else a profile; errors are those of `load_set`."""
+    return profile_set(profile or "") if choice is None else load_set(choice)
 
 
 class NetworkPart(EnvironmentPart):

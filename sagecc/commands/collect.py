@@ -10,10 +10,11 @@ import click
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.options import kernel_option, networks_options, parse_schemes, raw_folder, raw_option, repeats_options
+from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
+from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.sets import networks_options, repeats_options
 
 
 @click.command()

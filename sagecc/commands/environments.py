@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.run.sets import EnvironmentSet
-from sagecc.options import networks_options
 from sagecc.schemas.environment_file import load_environment
+from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.sets import networks_options
 
 
 @click.command()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
@@ -18,14 +17,14 @@ from sagecc.options import (
     kernel_option,
     league_folder,
     league_option,
-    networks_options,
     parse_schemes,
     policy_options,
     raw_folder,
     raw_option,
-    repeats_options,
 )
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.sets import networks_options, repeats_options
 
 
 @click.command()

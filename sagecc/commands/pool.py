@@ -11,10 +11,9 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.run.grid import PROFILES
 from sagecc.common.limits import usable_cores
-from sagecc.options import POOL, RAW, environments_option, networks_of
-from sagecc.pool.checks import check_pool
+from sagecc.options import POOL, RAW, environments_option, refuse_both
+from sagecc.pool.checks import GRIDS, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
@@ -67,7 +66,7 @@ def parse_windows(text: str) -> Windows:
 @click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option(
     "--profile",
-    type=click.Choice(PROFILES),
+    type=click.Choice(GRIDS),
     help="The grid that every scheme must have been in, as a whole. Default: the smallest profile with all"
     " environments of the pool; a scheme that is in a set must then have all of its environments.",
 )
@@ -80,7 +79,10 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
     Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
     """
     began_s = time.monotonic()
-    grid = networks_of(profile, environments) if profile or environments else None
+    from sagecc.collector.run.set_file import chosen_set  # pydantic takes time to load
+
+    refuse_both("profile", environments)
+    grid = chosen_set(profile, environments) if profile or environments else None
     report = check_pool(pool, grid, jobs)
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)

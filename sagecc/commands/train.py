@@ -11,10 +11,9 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.config import load, shipped
-from sagecc.options import environments_option, kernel_option, networks_of, parse_schemes
+from sagecc.options import environments_option, kernel_option, parse_schemes, refuse_both
 
 if TYPE_CHECKING:
-    from sagecc.collector.run.sets import EnvironmentSet
     from sagecc.learner.evaluation import Evaluation
     from sagecc.learner.strategy import Device, Kind
 
@@ -156,7 +155,8 @@ def command(
     evaluation = None
     if evaluate_every is not None:
         evaluation = _league(
-            networks_of(evaluate_profile, evaluate_environments, "evaluate_profile"),
+            evaluate_profile,
+            evaluate_environments,
             evaluate_schemes,
             every=evaluate_every,
             best=keep == "best",
@@ -197,13 +197,24 @@ def command(
 
 
 def _league(
-    networks: EnvironmentSet, schemes: str, *, every: int, best: bool, kernel: Path, logs: Path, jobs: int
+    profile: str,
+    environments: str | None,
+    schemes: str,
+    *,
+    every: int,
+    best: bool,
+    kernel: Path,
+    logs: Path,
+    jobs: int,
 ) -> Evaluation:
     """Return the evaluation by a league, after collecting its heuristics' trajectories."""
     # Lab and league are imported only here: training needs neither.
+    from sagecc.collector.run.set_file import chosen_set
     from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
     from sagecc.learner.evaluation import Evaluation
 
+    refuse_both("evaluate_profile", environments)
+    networks = chosen_set(profile, environments)
     league = CandidateLeague(networks, parse_schemes(schemes), kernel, LEAGUES / networks.name, logs / "league", jobs)
     league.prepare()
     return Evaluation(league, every, league.identity, MEAN_RATE if best else "")

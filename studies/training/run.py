@@ -26,7 +26,7 @@ import polars as pl
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.collector.run.sets import profile_set
+from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked

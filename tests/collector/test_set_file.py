@@ -9,11 +9,11 @@ import pytest
 
 from sagecc.collector.run.grid import profile_environments, set_one, set_two
 from sagecc.collector.run.set_file import GridPart, NetworkPart, SetPart, json_schema, load_set
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from sagecc.schemas.environment_file import EnvironmentPart
+from sagecc.schemas.environment_set import EnvironmentSet
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
-import sagecc.options
+import sagecc.sets
 from sagecc.collector.lab.episode import run_episode
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
@@ -116,7 +116,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return run
 
-    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*environments))
+    monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: smoke(*environments))
     monkeypatch.setattr(sagecc.analysis, "lab_runner", lab)
     options = ["--policy", str(POLICY), "--points", "20", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
-import sagecc.options
+import sagecc.sets
 from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
@@ -238,7 +238,7 @@ def test_no_set_two(raw: Path, tmp_path: Path) -> None:
 
 
 def test_command(raw: Path, tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: SMOKE)
+    monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: SMOKE)
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     options = [
         "--schemes",

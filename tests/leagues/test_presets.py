@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
-import sagecc.options
+import sagecc.sets
 from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES
@@ -24,7 +24,7 @@ Play = Callable[..., set[str]]
 def league(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*ENVIRONMENTS))
+    monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: smoke(*ENVIRONMENTS))
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     for name in ("sage", "bc"):
         (tmp_path / "models" / name).mkdir(parents=True)

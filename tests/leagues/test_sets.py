@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 import sagecc.commands.league as league_command
 from sagecc.cli import cli
 from sagecc.collector.run.set_file import load_set
-from sagecc.collector.run.sets import EnvironmentSet, repeated
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
 from sagecc.leagues.intervals import student_t
 from sagecc.leagues.league import play, save, summary
 from sagecc.leagues.report.files import write_beside
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import EnvironmentSet, repeated
 from tests.helpers.league_episodes import StubLab, rows, set_one, smoke, write
 
 SET = """

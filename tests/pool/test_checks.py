@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from sagecc.collector.run.grid import set_one, set_two
-from sagecc.collector.run.sets import profile_set
+from sagecc.collector.run.grid import profile_set, set_one, set_two
 from sagecc.common.errors import SageccError
 from sagecc.common.manifest import MANIFEST, FileEntry, Manifest
 from sagecc.pool import derivation as pool_module

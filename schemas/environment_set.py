@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of networks with a name: a profile of the grid, or what a set file describes (collector.run.set_file)."""
+"""Networks under one name: a profile (collector.run.grid) or what a set file describes (collector.run.set_file)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sagecc.collector.run.grid import profile_environments
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import MAX_JITTER_MS, Environment
 from sagecc.schemas.repeats import repeat
@@ -64,11 +63,6 @@ class EnvironmentSet:
             seed: that of the networks as planned.
         """
         return {environment_id: seed + each.number for environment_id, each in self.repeats.items()}
-
-
-def profile_set(profile: str) -> EnvironmentSet:
-    """Return a profile's networks; raises SageccError where there is no such profile."""
-    return EnvironmentSet(profile, f"--profile {profile}", profile_environments(profile))
 
 
 def repeated(networks: EnvironmentSet, count: int, jitter_ms: float = 0.0) -> EnvironmentSet:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagecc.collector.run.grid import set_one, set_two
-from sagecc.collector.run.sets import EnvironmentSet, Repeat, profile_set, repeated
+from sagecc.collector.run.grid import profile_set, set_one, set_two
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
+from sagecc.schemas.environment_set import EnvironmentSet, Repeat, repeated
 from sagecc.schemas.repeats import delayed, repeat
 from tests.helpers.strategies import environments
 
