@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -122,7 +122,7 @@ class League:
     kernel: str
     """The kernel's identity (collector.kernel.identity)."""
     policies: Mapping[str, str]
-    """SHA-256 of each policy's files."""
+    """SHA-256 of each policy's files, of those that compete in the networks too."""
     options: PlayOptions = PlayOptions()
     """How the policies played."""
 
@@ -217,24 +217,41 @@ def gather(
     allow_missing: bool = False,
     options: PlayOptions = PlayOptions(),
 ) -> Gathered:
-    """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
-    environments = networks.environments
+    """Find the heuristics' episodes in `raw`, and run those of policies that out/raw does not hold yet; see `play`.
+
+    Beside a policy, heuristics' episodes are run and kept as policies' are.
+    """
+    environments, seeds = networks.environments, networks.seeds(seed)
     if not environments or not schemes:
         raise SageccError("league: needs at least one environment and one scheme")
     heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
     policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
-    seeds = networks.seeds(seed)
-    episodes = find_episodes([raw], environments, heuristics, seed, seeds)
+    rivals = {name: policy_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
+    collected = [environment for environment in environments if not _rivals(environment)]
+    episodes = find_episodes([raw], collected, heuristics, seed, seeds)
     if not allow_missing:
-        _check_complete(episodes, networks, heuristics, raw)
+        _check_complete(episodes, replace(networks, environments=tuple(collected)), heuristics, raw)
     failures: dict[tuple[str, str], str] = {}
-    if policies:
-        policies_raw = out / "raw"
-        forget_changed_policies(policies_raw, {scheme: options.identify(sha256) for scheme, sha256 in policies.items()})
-        failures = _run_policies(run_policies, networks, list(policies), policies_raw, seed)
-        played = find_episodes([policies_raw], environments, list(policies), seed, seeds)
+    # Beside a policy a heuristic needs the lab with an inference, as policies do.
+    contested = [environment for environment in environments if _rivals(environment)]
+    groups = [(networks.environments, list(policies)), (contested, heuristics if contested else [])]
+    playing = [name for _, names in groups for name in names]
+    if playing:
+        beside = "".join(f" beside {sha256}" for sha256 in rivals.values())
+        own = out / "raw"
+        identities = {name: options.identify(policies.get(name, name)) + beside for name in playing}
+        forget_changed_policies(own, identities)
+        for group, names in groups:
+            if names:
+                failures |= _run_policies(run_policies, replace(networks, environments=tuple(group)), names, own, seed)
+        played = find_episodes([own], environments, playing, seed, seeds)
         episodes |= {key: episode for key, episode in played.items() if key not in failures}
-    return Gathered(episodes, failures, _one_kernel(episodes.values()), policies)
+    return Gathered(episodes, failures, _one_kernel(episodes.values()), policies | rivals)
+
+
+def _rivals(environment: Environment) -> set[str]:
+    """Return the policies among a network's competitors."""
+    return {cross.scheme for cross in environment.cross if cross.scheme.startswith(POLICY_PREFIX)}
 
 
 def _run_policies(
@@ -387,7 +404,7 @@ def _lost_windows(league: League) -> list[dict[str, object]]:
 def _metrics(league: League) -> dict[str, object]:
     """Return metrics.json's content, for `dvc metrics`: the policies' rates and ranks, the best heuristic's rate."""
     metrics: dict[str, object] = {}
-    for scheme in league.policies:
+    for scheme in league.policies.keys() & set(league.schemes):
         standings_rows = league.standings.filter(pl.col("scheme") == scheme)
         metrics[scheme.removeprefix(POLICY_PREFIX)] = {
             f"set_{row['set']}": {"winning_rate": round(row["winning_rate"], 4), "rank": row["rank"]}

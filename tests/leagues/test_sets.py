@@ -153,6 +153,25 @@ def test_repeats_are_told_in_every_form(tmp_path: Path) -> None:
     assert page.count("12 Mbps, 20 ms, queue 1 BDP</option>") == 1  # of the network as planned
 
 
+def test_beside_a_policy_heuristics_play_in_the_league_too(mine: EnvironmentSet, tmp_path: Path) -> None:
+    """A collection has nothing to run the policy with; where it changes, all that it flew beside is run again."""
+    weights = tmp_path / "models/rival/weights"
+    weights.parent.mkdir(parents=True)
+    weights.write_text("1")
+    Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/rival"))
+    networks, lab, raw, out = load_set("mine.yaml"), StubLab(mbps=6), Path("datasets/sets/mine"), Path("out")
+    league = play(networks, SCHEMES, raw, out, lab)
+    assert lab.calls == [SCHEMES]
+    alone, beside = networks.environments
+    goodputs = {(row["environment_id"], row["scheme"]): row["goodput_mbps"] for row in league.wins.to_dicts()}
+    assert goodputs[alone.id, "vegas"] == pytest.approx(7)  # as it was collected
+    assert goodputs[beside.id, "vegas"] == pytest.approx(6)
+    assert league.policies.keys() == {"policy:models/rival"}
+    weights.write_text("2")
+    again = play(networks, SCHEMES, raw, out, StubLab(mbps=5))
+    assert again.wins.filter(pl.col("environment_id") == beside.id)["goodput_mbps"].to_list() == pytest.approx([5] * 4)
+
+
 def test_commands_take_a_set(mine: EnvironmentSet, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = run("environments", "--environments", "mine.yaml", "--count")
     assert listed.output == "2\n"
