@@ -14,6 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
 from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.schemes import POLICY_PREFIX
 from sagecc.sets import networks_options, repeats_options
 
 
@@ -60,6 +61,10 @@ def command(
     if only and networks.own_name:
         raise SageccError("--set goes with --profile: leave it out")
     environments = [e for e in networks.environments if only in (None, e.set)]
+    contested = [e for e in environments if any(cross.scheme.startswith(POLICY_PREFIX) for cross in e.cross)]
+    if 0 < len(contested) < len(environments):
+        environments = [e for e in environments if e not in contested]
+        click.echo(f"left out: {len(contested)} networks beside policies, in which 'sagecc league' lets all play")
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(ray_address or "auto") if engine == "ray" else local(jobs or usable_cores())

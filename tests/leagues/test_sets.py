@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+import sagecc.commands.collect as collect_command
 import sagecc.commands.league as league_command
 from sagecc.cli import cli
 from sagecc.collector.run.set_file import load_set
@@ -170,6 +171,20 @@ def test_beside_a_policy_heuristics_play_in_the_league_too(mine: EnvironmentSet,
     weights.write_text("2")
     again = play(networks, SCHEMES, raw, out, StubLab(mbps=5))
     assert again.wins.filter(pl.col("environment_id") == beside.id)["goodput_mbps"].to_list() == pytest.approx([5] * 4)
+
+
+def test_a_collection_leaves_networks_beside_policies_out(
+    mine: EnvironmentSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[Environment] = []
+    monkeypatch.setattr(collect_command, "collect", lambda environments, *_, **__: collected.extend(environments))
+    Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/rival"))
+    said = run("collect", "--environments", "mine.yaml", "--schemes", "cubic").output.splitlines()
+    assert said == [
+        "left out: 1 networks beside policies, in which 'sagecc league' lets all play",
+        "1 episodes of 1 schemes in datasets/sets/mine",
+    ]
+    assert [environment.cross for environment in collected] == [()]
 
 
 def test_commands_take_a_set(mine: EnvironmentSet, monkeypatch: pytest.MonkeyPatch) -> None:
