@@ -199,6 +199,19 @@ def test_commands_take_a_set(mine: EnvironmentSet, monkeypatch: pytest.MonkeyPat
         run("league", "--environments", "mine.yaml", "--repeats", "3", "--schemes", "cubic,vegas")
 
 
+def test_a_policy_that_cannot_drive(mine: EnvironmentSet, tmp_path: Path) -> None:
+    """Beside the tested flow as under test: one line that names it, before anything is written."""
+    Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/nowhere"))
+    with pytest.raises(SageccError, match=r"models/nowhere"):
+        play(load_set("mine.yaml"), SCHEMES, Path("datasets/sets/mine"), Path("out"), StubLab())
+    (tmp_path / "models/broken").mkdir(parents=True)
+    (tmp_path / "models/broken/card.json").write_text("{")
+    Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/broken"))
+    with pytest.raises(SageccError, match=r"models/broken"):
+        run("league", "--environments", "mine.yaml", "--schemes", "cubic", "--kernel", "none")
+    assert not list(Path("leagues").rglob("*.parquet"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
