@@ -103,7 +103,7 @@ def choose(
     for name in names:
         if name not in by_id:
             raise SageccError(
-                f"--environment {name}: the profile has none of that id; 'sagecc environments' lists them"
+                f"--environment {name}: there is no network of that id; 'sagecc environments' lists them"
             )
     if names:
         return tuple(by_id[name] for name in dict.fromkeys(names))
@@ -123,7 +123,7 @@ def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
     rising = [environment for environment in environments if environment.step > 1]
     chosen = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
     if not chosen:
-        raise SageccError("in no environment of the profile does the rate rise; name one with --environment")
+        raise SageccError("in none of the networks does the rate rise; name one with --environment")
     return tuple(chosen)
 
 
