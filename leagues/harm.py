@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheme does to the networks that it plays in, which no winning rate shows: losses, and starving itself."""
+"""What a scheme does to the networks that it plays in, which no winning rate shows: losses, starving itself or others.
+
+Only the tested flow's rows are kept, so what its competitors got is not there to be read. What it left them is: the
+bottleneck's capacity less what the flow took of it. They got that at most, and just that while its queue is not empty.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from sagecc.leagues.scores import StoredEpisode
+from sagecc.leagues.standings import network_of
+from sagecc.schemas.environment import MTU_BYTES
 
 FLOOD_LOSS = 0.05
 """Share of a flow's packets lost from which a network counts as flooded."""
@@ -17,17 +23,26 @@ STARVED_SHARE = 0.5
 
 REFERENCE = "cubic"
 
+PAYLOAD_BYTES = 1448
+"""Of a full packet of MTU_BYTES: IPv4, TCP and its timestamps take 52 (raw column mss_bytes)."""
 
-def harm(episodes: Mapping[tuple[str, str], StoredEpisode]) -> pl.DataFrame:
-    """Return what each scheme lost and how often it got too little, over its whole episodes.
+
+def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) -> pl.DataFrame:
+    """Return what each scheme lost, how often it got too little, and what it took from its competitors.
+
+    Losses and goodputs are over whole episodes, what it took over the scoring windows. Of a network with repeats, each
+    figure is their mean.
 
     Args:
         episodes: by (environment id, scheme).
+        wins: the table of leagues.standings.mark_winners.
 
     Returns:
         One row per scheme: `networks`; `loss_mean` and `loss_worst`, shares of the data packets sent that the links
         dropped, and `worst_environment_id`; `flooded`, the networks with more than FLOOD_LOSS; `starved`, those with
-        less than STARVED_SHARE of Cubic's goodput, None where Cubic plays in none of them.
+        less than STARVED_SHARE of Cubic's goodput, None where Cubic plays in none of them; `beside`, the networks with
+        competitors; `taken_mean` and `taken_worst`, the share of their fair shares that its competitors lost to it (0
+        where it left them theirs), and `taken_environment_id`, None without competitors.
     """
     rows = pl.DataFrame(
         [
@@ -41,6 +56,14 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode]) -> pl.DataFrame:
         ],
         schema={"scheme": pl.String, "environment_id": pl.String, "loss": pl.Float64, "goodput_mbps": pl.Float64},
     )
+    networks = network_of(wins)
+    rows = rows.join(taken(wins), on=["environment_id", "scheme"], how="left")
+    if networks:
+        rows = (
+            rows.with_columns(pl.col("environment_id").replace(networks))
+            .group_by("scheme", "environment_id", maintain_order=True)
+            .agg(pl.col("loss", "goodput_mbps", "taken").mean())
+        )
     reference = rows.filter(pl.col("scheme") == REFERENCE).select(
         "environment_id", reference_mbps=pl.col("goodput_mbps")
     )
@@ -56,5 +79,32 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode]) -> pl.DataFrame:
             worst_environment_id=pl.col("environment_id").get(pl.col("loss").arg_max()),
             flooded=(pl.col("loss") > FLOOD_LOSS).sum(),
             starved=pl.when(pl.col("reference_mbps").is_not_null().any()).then(starved.sum()),
+            beside=pl.col("taken").count(),
+            taken_mean=pl.col("taken").mean(),
+            taken_worst=pl.col("taken").max(),
+            taken_environment_id=pl.col("environment_id").get(pl.col("taken").arg_max()),
         )
+    )
+
+
+def taken(wins: pl.DataFrame) -> pl.DataFrame:
+    """Return what each scheme took from its competitors in each network that has some.
+
+    Over the scoring windows in which it got anything through: 1 - (C - r) / (C - f), at least 0, with C the
+    bottleneck's capacity, f the fair share and r the flow's packets there, headers with them.
+
+    Args:
+        wins: of leagues.scores.SCORE_SCHEMA.
+
+    Returns:
+        Columns environment_id, scheme, taken: the share of the competitors' fair shares that is gone, 0 to 1.
+    """
+    length_s = pl.col("to_s") - pl.col("from_s")
+    on_link_mbps = pl.col("goodput_mbps") * MTU_BYTES / PAYLOAD_BYTES
+    left, fair = pl.col("capacity_mbps") - on_link_mbps, pl.col("capacity_mbps") - pl.col("fair_share_mbps")
+    return (
+        wins.filter((pl.col("status") == "ok") & (fair > 1e-9))
+        .sort("environment_id", "scheme", "window")
+        .group_by("environment_id", "scheme", maintain_order=True)
+        .agg(taken=(1 - (left * length_s).sum() / (fair * length_s).sum()).clip(0, 1))
     )

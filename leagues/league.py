@@ -7,8 +7,9 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -25,6 +26,7 @@ from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.harm import harm
+from sagecc.leagues.repeats import ALL, over_repeats
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
 from sagecc.leagues.standings import (
     BOOTSTRAP_DRAWS,
@@ -38,14 +40,17 @@ from sagecc.leagues.standings import (
     robustness,
     sets,
     standings,
+    tag_breakdown,
+    with_repeats,
 )
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import PARTITIONS, partition
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-LEAGUE_VERSION = "1.3"
-"""Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own."""
+LEAGUE_VERSION = "1.4"
+"""Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own; since 1.4 what schemes take."""
 
 POLICIES_FILE = "policies.json"
 
@@ -119,9 +124,9 @@ class PlayOptions:
 class League:
     """A league that has been played."""
 
-    profile: str
+    networks: EnvironmentSet
+    """Where the schemes played."""
     rules: Rules
-    environments: tuple[Environment, ...]
     schemes: tuple[str, ...]
     episodes: Mapping[tuple[str, str], StoredEpisode]
     """By (environment id, scheme)."""
@@ -133,6 +138,8 @@ class League:
     """Over all sets (leagues.standings.overall)."""
     robustness: pl.DataFrame
     """The standings by other rules (leagues.standings.robustness)."""
+    repeats: pl.DataFrame | None
+    """Means, deviations and intervals over repeats (leagues.repeats.over_repeats); None without."""
     missing: Mapping[str, list[str]]
     """Ids of environments without an episode, by scheme."""
     failures: Mapping[tuple[str, str], str]
@@ -140,14 +147,18 @@ class League:
     kernel: str
     """The kernel's identity (collector.kernel.identity)."""
     policies: Mapping[str, str]
-    """SHA-256 of each policy's files."""
+    """SHA-256 of each policy's files, of those that compete in the networks too."""
     options: PlayOptions = PlayOptions()
     """How the policies played."""
 
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """The networks."""
+        return self.networks.environments
+
 
 def play(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
     out: Path,
@@ -161,8 +172,7 @@ def play(
     """Play a league. A policy whose episode fails loses there and is listed.
 
     Args:
-        profile: the environments' name in the results and in advice.
-        environments: where the schemes play.
+        networks: where the schemes play.
         schemes: heuristics and policies (`policy:PATH`).
         raw: folder of the heuristics' trajectories.
         out: folder of the league; policies' trajectories are kept in out/raw.
@@ -177,8 +187,7 @@ def play(
         EpisodesFailedError: all episodes of a policy failed.
     """
     gathered = gather(
-        profile,
-        environments,
+        networks,
         schemes,
         raw,
         out,
@@ -187,19 +196,19 @@ def play(
         allow_missing=allow_missing,
         options=options,
     )
-    scores = score(environments, schemes, gathered.episodes, rules.alpha)
+    scores = with_repeats(score(networks.environments, schemes, gathered.episodes, rules.alpha), networks.repeats)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
     return League(
-        profile=profile,
+        networks=networks,
         rules=rules,
-        environments=tuple(environments),
         schemes=tuple(schemes),
         episodes=gathered.episodes,
         wins=wins,
         standings=table,
         ranking=overall(table),
         robustness=robustness(scores, rules.friendly_margin, (rules.alpha, rules.margin)),
+        repeats=over_repeats(wins, gathered.episodes, networks) if networks.repeats else None,
         missing=missing(wins),
         failures=gathered.failures,
         kernel=gathered.kernel,
@@ -223,8 +232,7 @@ class Gathered:
 
 
 def gather(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
     out: Path,
@@ -234,54 +242,79 @@ def gather(
     allow_missing: bool = False,
     options: PlayOptions = PlayOptions(),
 ) -> Gathered:
-    """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
+    """Find the heuristics' episodes in `raw`, and run those of policies that out/raw does not hold yet; see `play`.
+
+    Beside a policy, heuristics' episodes are run and kept as policies' are.
+    """
+    environments, seeds = networks.environments, networks.seeds(seed)
     if not environments or not schemes:
         raise SageccError("league: needs at least one environment and one scheme")
     heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
     policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
-    episodes = find_episodes([raw], environments, heuristics, seed)
+    rivals = {name: policy_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
+    collected = [environment for environment in environments if not _rivals(environment)]
+    episodes = find_episodes([raw], collected, heuristics, seed, seeds)
     if not allow_missing:
-        _check_complete(episodes, environments, heuristics, raw, profile)
+        _check_complete(episodes, replace(networks, environments=tuple(collected)), heuristics, raw)
     failures: dict[tuple[str, str], str] = {}
-    if policies:
-        policies_raw = out / "raw"
-        forget_changed_policies(policies_raw, {scheme: options.identify(sha256) for scheme, sha256 in policies.items()})
-        failures = _run_policies(run_policies, environments, list(policies), policies_raw, seed)
-        played = find_episodes([policies_raw], environments, list(policies), seed)
+    # Beside a policy a heuristic needs the lab with an inference, as policies do.
+    contested = [environment for environment in environments if _rivals(environment)]
+    groups = [(networks.environments, list(policies)), (contested, heuristics if contested else [])]
+    playing = [name for _, names in groups for name in names]
+    if playing:
+        beside = "".join(f" beside {sha256}" for sha256 in rivals.values())
+        own = out / "raw"
+        identities = {name: options.identify(policies.get(name, name)) + beside for name in playing}
+        forget_changed_policies(own, identities)
+        for group, names in groups:
+            if names:
+                failures |= _run_policies(run_policies, replace(networks, environments=tuple(group)), names, own, seed)
+        played = find_episodes([own], environments, playing, seed, seeds)
         episodes |= {key: episode for key, episode in played.items() if key not in failures}
-    return Gathered(episodes, failures, _one_kernel(episodes.values()), policies)
+    return Gathered(episodes, failures, _one_kernel(episodes.values()), policies | rivals)
+
+
+def _rivals(environment: Environment) -> set[str]:
+    """Return the policies among a network's competitors."""
+    return {cross.scheme for cross in environment.cross if cross.scheme.startswith(POLICY_PREFIX)}
 
 
 def _run_policies(
-    run: RunPolicies, environments: Sequence[Environment], policies: Sequence[str], out: Path, seed: int
+    run: RunPolicies, networks: EnvironmentSet, policies: Sequence[str], out: Path, seed: int
 ) -> dict[tuple[str, str], str]:
     """Run the policies; return why episodes failed.
 
     Raises:
         EpisodesFailedError: all of a policy's failed, and not all of them because they were given up.
     """
+    environments, seeds = networks.environments, networks.seeds(seed)
+    episodes = {
+        (environment.id, policy): episode_id(environment.id, policy, seeds.get(environment.id, seed))
+        for environment in environments
+        for policy in policies
+    }
     try:
         run(environments, policies, out)
     except EpisodesFailedError as error:
-        failures = {
-            (environment.id, policy): error.failures[name]
-            for environment in environments
-            for policy in policies
-            if (name := episode_id(environment.id, policy, seed)) in error.failures
-        }
+        failures = {who: error.failures[name] for who, name in episodes.items() if name in error.failures}
         given_up = error.given_up if isinstance(error, EpisodesGivenUpError) else set()
         for policy in policies:
             finished = [environment for environment in environments if (environment.id, policy) not in failures]
             if finished:
                 run(finished, [policy], out)  # nothing is run again: partitions are assembled without the others
-            elif not {episode_id(environment.id, policy, seed) for environment in environments} <= given_up:
+            elif not {episodes[environment.id, policy] for environment in environments} <= given_up:
                 raise
         return failures
     return {}
 
 
 def lab_runner(
-    kernel: Path, jobs: int, seed: int = 0, batch: int = BATCH, options: PlayOptions = PlayOptions()
+    kernel: Path,
+    jobs: int,
+    seed: int = 0,
+    batch: int = BATCH,
+    options: PlayOptions = PlayOptions(),
+    seeds: Mapping[str, int] = MappingProxyType({}),
 ) -> RunPolicies:
     """Return what runs policies for `play` in the lab.
 
@@ -291,6 +324,7 @@ def lab_runner(
         seed: of the episodes.
         batch: guests that share an inference per process (execution.lab.lockstep).
         options: those of `play`.
+        seeds: of repeats (EnvironmentSet.seeds).
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -318,6 +352,7 @@ def lab_runner(
                 controllers=policy_controller,
                 prune=True,
                 drives=drives,
+                seeds=seeds,
             )
         except EpisodesFailedError as error:
             raise EpisodesGivenUpError(error.failures, given_up) if given_up else error from None
@@ -348,10 +383,20 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
 def save(league: League, out: Path) -> None:
     """Write a league's tables into a folder: the same bytes for the same trajectories."""
     out.mkdir(parents=True, exist_ok=True)
-    _write_table(out / "scores.parquet", league.wins.sort("set", "environment_id", "window", "scheme"))
-    _write_table(out / "breakdown.parquet", breakdown(league.wins, league.environments))
-    _write_table(out / "robustness.parquet", league.robustness)
-    hashes = {name: sha256_file(out / name) for name in ("scores.parquet", "breakdown.parquet", "robustness.parquet")}
+    tables = {
+        "scores": league.wins.sort("set", "environment_id", "window", "scheme"),
+        "breakdown": breakdown(league.wins, league.environments),
+        "robustness": league.robustness,
+        "tags": tag_breakdown(league.wins, league.networks.tags),
+        "repeats": league.repeats,
+    }
+    hashes = {}
+    for name, table in ((f"{name}.parquet", table) for name, table in tables.items()):
+        if table is None:
+            (out / name).unlink(missing_ok=True)  # another league's
+        else:
+            _write_table(out / name, table)
+            hashes[name] = sha256_file(out / name)
     content = json.loads(_json({**summary(league), "files": hashes}))
     _write_text(out / "league.json", _json(content | {"sha256": digest(content)}))
     _write_text(out / "metrics.json", _json(_metrics(league)))
@@ -361,10 +406,10 @@ def save(league: League, out: Path) -> None:
 
 def summary(league: League) -> dict[str, object]:
     """Return what league.json says of a league; there it has hashes too."""
-    names = sets(league.standings)
-    return {
+    names, planned = sets(league.standings), league.networks.planned
+    content: dict[str, object] = {
         "version": LEAGUE_VERSION,
-        "profile": league.profile,
+        "profile": league.networks.name,
         "rules": {
             "alpha": league.rules.alpha,
             "margin": league.rules.margin,
@@ -375,16 +420,21 @@ def summary(league: League) -> dict[str, object]:
         "kernel": league.kernel,
         "policies": dict(league.policies),
         "terms": league.options.terms(),
-        "environments": {s: sum(e.set == s for e in league.environments) for s in names},
-        "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
+        "environments": {s: sum(e.set == s for e in planned) for s in names},
+        "windows": {s: sum(len(e.windows_s) for e in planned if e.set == s) for s in names},
         "episodes": len(league.episodes),
         "missing": dict(league.missing),
         "lost": _lost_windows(league),
         "ranking": league.ranking.to_dicts(),
         "standings": league.standings.to_dicts(),
         "robustness": league.robustness.to_dicts(),
-        "harm": harm(league.episodes).to_dicts(),
+        "harm": harm(league.episodes, league.wins).to_dicts(),
     }
+    if league.networks.tags:
+        content["tags"] = {e.id: dict(league.networks.tags[e.id]) for e in planned if e.id in league.networks.tags}
+    if league.repeats is not None:
+        content["repeats"] = league.repeats.filter(pl.col("class") == ALL).drop("class", "value").to_dicts()
+    return content
 
 
 def _lost_windows(league: League) -> list[dict[str, object]]:
@@ -397,7 +447,7 @@ def _lost_windows(league: League) -> list[dict[str, object]]:
 def _metrics(league: League) -> dict[str, object]:
     """Return metrics.json's content, for `dvc metrics`: the policies' rates and ranks, the best heuristic's rate."""
     metrics: dict[str, object] = {}
-    for scheme in league.policies:
+    for scheme in league.policies.keys() & set(league.schemes):
         standings_rows = league.standings.filter(pl.col("scheme") == scheme)
         metrics[scheme.removeprefix(POLICY_PREFIX)] = {
             f"set_{row['set']}": {"winning_rate": round(row["winning_rate"], 4), "rank": row["rank"]}
@@ -411,19 +461,19 @@ def _metrics(league: League) -> dict[str, object]:
 
 def _check_complete(
     episodes: Mapping[tuple[str, str], StoredEpisode],
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
-    profile: str,
 ) -> None:
     """Raise SageccError, saying what to collect, where an episode is missing."""
-    absent = [(e.id, s) for s in schemes for e in environments if (e.id, s) not in episodes]
+    absent = [(e.id, s) for s in schemes for e in networks.environments if (e.id, s) not in episodes]
     if absent:
         environment, scheme = absent[0]
+        wanted = len(networks.environments) * len(schemes)
         names = ",".join(dict.fromkeys(s for _, s in absent))
         raise SageccError(
-            f"{raw}: {len(absent)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
-            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or let a league "
+            f"{raw}: {len(absent)} of {wanted} episodes are missing, such as {scheme} in "
+            f"{environment}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a league "
             "count them as lost with --allow-missing"
         )
 

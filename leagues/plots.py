@@ -147,8 +147,7 @@ def plane_figure(scores: pl.DataFrame) -> Figure:
         figure = Figure(figsize=(5.2 * len(names) if len(names) > 1 else 7, 4.8), layout="constrained")
         for axes, set_name in zip(_row(figure, len(names)), names, strict=True):
             part = scores.filter((pl.col("set") == set_name) & (pl.col("status") == "ok"))
-            friendly = part["metric"].to_list()[:1] == ["friendliness"]
-            _plane(axes, _normalised(part), friendly)
+            _plane(axes, _normalised(part), set(part["metric"]))
             axes.set_title(SET_TITLES.get(set_name, f"Set {set_name}"))
         _name_points(figure)
     return figure
@@ -169,7 +168,8 @@ def _normalised(part: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _plane(axes: Axes, points: pl.DataFrame, friendly: bool) -> None:
+def _plane(axes: Axes, points: pl.DataFrame, metrics: set[str]) -> None:
+    friendly = "friendliness" in metrics
     centres = points.group_by("scheme").agg(pl.col("x", "y").mean()).sort("scheme")
     for scheme, x, y in centres.iter_rows():
         scheme_points = points.filter(pl.col("scheme") == scheme).select("x", "y").to_numpy()
@@ -182,7 +182,8 @@ def _plane(axes: Axes, points: pl.DataFrame, friendly: bool) -> None:
         axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
         axes.annotate("fair share", (1, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
                       textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
-    axes.set_ylabel("goodput / fair share" if friendly else "goodput / best goodput")
+    both = "goodput / fair share, or alone best goodput"
+    axes.set_ylabel(both if len(metrics) > 1 else "goodput / fair share" if friendly else "goodput / best goodput")
     axes.set_xlabel("mean delay / smallest delay (log)")
     x, y = centres["x"].to_numpy(), centres["y"].to_numpy()
     if len(x):

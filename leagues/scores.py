@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -73,7 +74,11 @@ class StoredEpisode:
 
 
 def find_episodes(
-    roots: Iterable[Path], environments: Sequence[Environment], schemes: Sequence[str], seed: int = 0
+    roots: Iterable[Path],
+    environments: Sequence[Environment],
+    schemes: Sequence[str],
+    seed: int = 0,
+    seeds: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[tuple[str, str], StoredEpisode]:
     """Look up episodes in folders of raw trajectories.
 
@@ -81,7 +86,8 @@ def find_episodes(
         roots: the folders, each laid out as set=*/scheme=*; a later one's episode replaces an earlier one's.
         environments: whose episodes.
         schemes: whose episodes.
-        seed: whose episodes.
+        seed: whose episodes, in environments that are not in `seeds`.
+        seeds: by environment id, whose episodes there.
 
     Returns:
         The episodes by (environment id, scheme).
@@ -96,12 +102,12 @@ def find_episodes(
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
                 environment = by_id.get(row["environment_id"])
-                if environment and row["scheme"] in schemes and row["seed"] == seed:
+                if environment and row["scheme"] in schemes and row["seed"] == seeds.get(environment.id, seed):
                     episode = StoredEpisode(
                         id=row["episode_id"],
                         environment=environment,
                         scheme=row["scheme"],
-                        seed=seed,
+                        seed=row["seed"],
                         kernel=kernel,
                         folder=path.parent,
                         **{name: row[name] for name in _SUMMED},

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import polars as pl
 from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import rescore
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import Repeat
 
 FriendlyMargin = Literal["score", "rate"]
 
@@ -36,6 +38,28 @@ STANDINGS_COLUMNS = (
 
 ALPHAS, MARGINS = (2.0, 3.0), (0.1, 0.05)
 """The paper's rules: those of its leagues first, then those by which it checks them (appendix D.1 and D.2)."""
+
+
+NETWORK, REPEAT = "network", "repeat"
+"""Columns of a table of scores with repeats: the id of the network as planned, and the repeat's number, from 0."""
+
+
+def with_repeats(scores: pl.DataFrame, repeats: Mapping[str, Repeat]) -> pl.DataFrame:
+    """Add NETWORK and REPEAT to a table of scores, where there are repeats.
+
+    Args:
+        scores: of leagues.scores.SCORE_SCHEMA.
+        repeats: by environment id.
+    """
+    if not repeats:
+        return scores
+    networks = {environment: each.network for environment, each in repeats.items()}
+    numbers = {environment: each.number for environment, each in repeats.items()}
+    environment = pl.col("environment_id")
+    return scores.with_columns(
+        environment.replace(networks).alias(NETWORK),
+        environment.replace_strict(numbers, default=0, return_dtype=pl.Int64).alias(REPEAT),
+    )
 
 
 def mark_winners(scores: pl.DataFrame, margin: float = 0.1, friendly_margin: FriendlyMargin = "rate") -> pl.DataFrame:
@@ -83,10 +107,10 @@ def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
 
     Returns:
         One row per set and scheme, of STANDINGS_COLUMNS. rank: 1 is best, equal rates share a rank. low and high bound
-        the 95 % interval of a bootstrap that draws environments, each with all its windows, with replacement
-        (percentile method). missing: environments in which the scheme has no episode; it lost their windows.
+        the 95 % interval of a bootstrap that draws environments, each with all its windows and repeats, with
+        replacement (percentile method). missing: environments in which it lacks an episode; it lost their windows.
     """
-    tables = []
+    tables, network = [], _network(wins)
     for set_name in sets(wins):
         part = wins.filter(pl.col("set") == set_name)
         schemes = part["scheme"].unique().sort().to_list()
@@ -95,8 +119,8 @@ def standings(wins: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
             .agg(
                 wins=pl.col("win").sum().cast(pl.Int64),
                 windows=pl.len().cast(pl.Int64),
-                environments=pl.col("environment_id").n_unique().cast(pl.Int64),
-                missing=pl.col("environment_id").filter(pl.col("status") == "missing").n_unique().cast(pl.Int64),
+                environments=pl.col(network).n_unique().cast(pl.Int64),
+                missing=pl.col(network).filter(pl.col("status") == "missing").n_unique().cast(pl.Int64),
             )
             .with_columns(winning_rate=pl.col("wins") / pl.col("windows"))
             .join(_intervals(part, schemes, seed), on="scheme")
@@ -147,6 +171,37 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
         the base bandwidth (Mbps), the minimum RTT (ms), the queue (BDP) or the second rate over the first. low and high
         are as in `standings`, over the class's environments.
     """
+    classes = class_tables(wins, environments)
+    tables = ((name, table.with_columns(pl.col("value").cast(pl.Float64))) for name, table in classes)
+    return _by_class(tables, seed)
+
+
+def tag_breakdown(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]], seed: int = 0) -> pl.DataFrame | None:
+    """Return winning rates by tag, None without tags.
+
+    Args:
+        wins: the table of `mark_winners`.
+        tags: by environment id, names and values.
+        seed: of the bootstrap.
+
+    Returns:
+        Rows as those of `breakdown`: class is a tag's name, value its text; a network without that tag is in none.
+    """
+    return _by_class(_tag_tables(wins, tags), seed) if tags else None
+
+
+def class_tables(
+    wins: pl.DataFrame,
+    environments: Sequence[Environment],
+    tags: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[tuple[str, pl.DataFrame]]:
+    """Return the table with the column `value` for each of CLASSES and each tag, by its name; for a tag, what has it.
+
+    Args:
+        wins: the table of `mark_winners`.
+        environments: those of the table.
+        tags: by environment id, names and values.
+    """
     values: Mapping[str, list[object]] = {
         "environment_id": [e.id for e in environments],
         "bandwidth_mbps": [e.bandwidth_mbps for e in environments],
@@ -155,14 +210,28 @@ def breakdown(wins: pl.DataFrame, environments: Sequence[Environment], seed: int
         "step": [e.step for e in environments],
     }
     joined = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    return [*((name, joined.with_columns(value=pl.col(name))) for name in CLASSES), *_tag_tables(wins, tags)]
+
+
+def _tag_tables(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]]) -> list[tuple[str, pl.DataFrame]]:
+    environment, tables = pl.col("environment_id"), []
+    for name in sorted({name for of in tags.values() for name in of}):
+        values = {each: of[name] for each, of in tags.items() if name in of}
+        value = environment.replace_strict(values, default=None, return_dtype=pl.String)
+        tables.append((name, wins.with_columns(value=value).drop_nulls("value")))
+    return tables
+
+
+def _by_class(classes: Iterable[tuple[str, pl.DataFrame]], seed: int) -> pl.DataFrame:
+    """Return winning rates by set, class, `value` and scheme, of the classes' names and tables with that column."""
     keys = ["set", "value"]
     tables = [
         part.group_by(*keys, "scheme")
         .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
         .with_columns(pl.lit(name).alias("class"), winning_rate=pl.col("wins") / pl.col("windows"))
         .join(_intervals(part, part["scheme"].unique().sort().to_list(), seed), on="scheme")
-        for name in CLASSES
-        for _, part in joined.with_columns(value=pl.col(name).cast(pl.Float64)).group_by(keys, maintain_order=True)
+        for name, table in classes
+        for _, part in table.group_by(keys, maintain_order=True)
     ]
     columns = ["set", "class", "value", "scheme", "wins", "windows", "winning_rate", "low", "high"]
     return pl.concat(tables).select(columns).sort("set", "class", "value", "scheme")
@@ -220,14 +289,25 @@ def sets(table: pl.DataFrame) -> list[str]:
     return sorted(table["set"].unique().to_list())
 
 
+def network_of(wins: pl.DataFrame) -> dict[str, str]:
+    """Return by environment id the network that it is a repeat of, nothing without repeats."""
+    return dict(wins.select("environment_id", NETWORK).unique().iter_rows()) if NETWORK in wins.columns else {}
+
+
+def _network(table: pl.DataFrame) -> str:
+    """Return the column of what a bootstrap draws: networks, with their repeats where there are some."""
+    return NETWORK if NETWORK in table.columns else "environment_id"
+
+
 def _intervals(part: pl.DataFrame, schemes: list[str], seed: int) -> pl.DataFrame:
     """Bootstrap one set: scheme, low, high. Integer arithmetic up to the last division: the same bytes everywhere."""
+    network = _network(part)
     counts = (
-        part.group_by("environment_id", "scheme")
+        part.group_by(network, "scheme")
         .agg(wins=pl.col("win").sum().cast(pl.Int64), windows=pl.len().cast(pl.Int64))
-        .sort("environment_id", "scheme")
+        .sort(network, "scheme")
     )
-    shape = (counts["environment_id"].n_unique(), len(schemes))
+    shape = (counts[network].n_unique(), len(schemes))
     wins = counts["wins"].to_numpy().reshape(shape)
     windows = counts["windows"].to_numpy().reshape(shape)
     random = np.random.default_rng(seed)

@@ -15,6 +15,9 @@ Summary = Mapping[str, Any]
 HARM = ("loss, mean", "worst network", "floods (> 5 % lost)", "below half of cubic")
 """What a league tells of each scheme beside winning: shares of its packets, and numbers of networks."""
 
+TAKEN = ("competitors lost, mean", "worst")
+"""And where some networks have competitors: what it took of their fair shares."""
+
 
 def text(summary: Summary) -> str:
     """Return rank, scheme and each set's winning rate with its interval, for a terminal.
@@ -22,7 +25,8 @@ def text(summary: Summary) -> str:
     Below them, the harm that each scheme does, the ranks by the paper's other rules, and what was lost without being
     played.
     """
-    parts = [_aligned(_standings(summary)), _aligned(_harm(summary)), [*_aligned(_ranks(summary)), *_lost(summary)]]
+    tables = [_standings(summary), repeats(summary), _harm(summary)]
+    parts = [*(_aligned(table) for table in tables if table), [*_aligned(_ranks(summary)), *_lost(summary)]]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -34,29 +38,65 @@ def markdown(summary: Summary) -> str:
 
 def markdown_harm(summary: Summary) -> str:
     """Return the harm that each scheme does as a table in Markdown; nothing for a league of before 1.3."""
-    lines = [f"| {' | '.join(line)} |" for line in _harm(summary)]
-    return "\n".join([*lines[:1], *(["|---|---:|---:|---:|---:|"] if lines else []), *lines[1:]])
+    rows = _harm(summary)
+    lines = [f"| {' | '.join(line)} |" for line in rows]
+    return "\n".join([*lines[:1], *([f"|---|{'---:|' * (len(rows[0]) - 1)}"] if rows else []), *lines[1:]])
+
+
+def harm_titles(summary: Summary) -> tuple[str, ...]:
+    """Return HARM, and TAKEN where the league tells it (since 1.4) and has networks with competitors."""
+    return (*HARM, *(TAKEN if any(row.get("beside") for row in summary.get("harm", ())) else ()))
 
 
 def harm_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what is written below HARM for a row of leagues.harm.harm."""
+    """Return what is written below HARM and TAKEN for a row of leagues.harm.harm."""
+    taken = (row.get("taken_mean"), row.get("taken_worst"))
     return (
         f"{100 * row['loss_mean']:.2f} %",
         f"{100 * row['loss_worst']:.1f} %",
         f"{row['flooded']} of {row['networks']}",
         "-" if row["starved"] is None else f"{row['starved']} of {row['networks']}",
+        *("-" if share is None else f"{100 * share:.1f} %" for share in taken),
     )
+
+
+def repeats(summary: Summary) -> list[list[str]]:
+    """Return each scheme's figures over repeats: mean, deviation of one repeat, 95 % interval; nothing without repeats.
+
+    The first line has the titles; the columns are the winning rate in each set, the mean loss, what competitors lost.
+    """
+    rows = {(row["quantity"], row["set"], row["scheme"]): row for row in summary.get("repeats", ())}
+    if not rows:
+        return []
+    columns = {("winning_rate", name): f"Set {name}" for name in summary["environments"]}
+    columns |= {("loss_mean", ""): HARM[0], ("taken_mean", ""): TAKEN[0]}
+    shown = [key for key in columns if any(row[:2] == key for row in rows)]
+    count = max(row["repeats"] for row in rows.values())
+    names = [row["scheme"] for row in summary["ranking"]]
+    return [
+        [f"over {count} repeats", *(columns[key] for key in shown)],
+        *([name, *(_over(rows.get((*key, name))) for key in shown)] for name in names),
+    ]
+
+
+def _over(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "-"
+    mean = f"{100 * row['mean']:.1f} %"
+    if row["deviation"] is None:
+        return mean
+    deviation, low, high = (100 * row[key] for key in ("deviation", "low", "high"))
+    return f"{mean} +- {deviation:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _harm(summary: Summary) -> list[list[str]]:
     """Return what each scheme loses, and in how many networks it floods or starves; nothing from before 1.3."""
-    rows = {row["scheme"]: row for row in summary.get("harm", ())}
+    rows, titles = {row["scheme"]: row for row in summary.get("harm", ())}, harm_titles(summary)
     if not rows:
         return []
-    return [
-        ["scheme", *HARM],
-        *([name, *harm_cells(rows[name])] for name in (r["scheme"] for r in summary["ranking"]) if name in rows),
-    ]
+    names = (row["scheme"] for row in summary["ranking"])
+    cells = {name: harm_cells(rows[name])[: len(titles)] for name in names if name in rows}
+    return [["scheme", *titles], *([name, *row] for name, row in cells.items())]
 
 
 def _standings(summary: Summary) -> list[list[str]]:

@@ -17,6 +17,7 @@ from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)
@@ -25,8 +26,7 @@ STEP_UP = (24.0, 4.0, 40.0, 4.0)
 
 
 def find_or_play(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     *,
     raw: Path,
@@ -37,8 +37,7 @@ def find_or_play(
     """Find the episodes of schemes; those of policies that have not played are run.
 
     Args:
-        profile: the environments' name in advice.
-        environments: whose episodes.
+        networks: whose episodes.
         schemes: heuristics and policies (`policy:PATH`).
         raw: folder of the heuristics' trajectories.
         league: folder of a league; the policies' episodes are taken from it if their files are still the same.
@@ -51,9 +50,9 @@ def find_or_play(
     Raises:
         SageccError: a heuristic was not collected.
     """
-    played = _played(league / "raw", environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
-    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in environments)]
-    gathered = gather(profile, environments, remaining, raw, out, run_policies).episodes if remaining else {}
+    played = _played(league / "raw", networks.environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
+    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in networks.environments)]
+    gathered = gather(networks, remaining, raw, out, run_policies).episodes if remaining else {}
     return {**{key: episode for key, episode in played.items() if key[1] not in remaining}, **gathered}
 
 
@@ -104,9 +103,7 @@ def choose(
     by_id = {environment.id: environment for environment in environments}
     for name in names:
         if name not in by_id:
-            raise SageccError(
-                f"--environment {name}: the profile has none of that id; 'sagecc environments' lists them"
-            )
+            raise SageccError(f"--environment {name}: there is no network of that id; 'sagecc environments' lists them")
     if names:
         return tuple(by_id[name] for name in dict.fromkeys(names))
     candidates = [environment for environment in environments if set_name in (None, environment.set)]
@@ -125,7 +122,7 @@ def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
     rising = [environment for environment in environments if environment.step > 1]
     chosen = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
     if not chosen:
-        raise SageccError("in no environment of the profile does the rate rise; name one with --environment")
+        raise SageccError("in none of the networks does the rate rise; name one with --environment")
     return tuple(chosen)
 
 

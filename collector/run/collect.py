@@ -45,6 +45,7 @@ def collect(
     controllers: ControllerFactory | None = None,
     prune: bool = False,
     drives: Mapping[str, Drive] = MappingProxyType({}),
+    seeds: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
 
@@ -56,11 +57,12 @@ def collect(
         out: the folder of raw trajectories.
         kernel: path of the kernel.
         engine: runs the episodes.
-        seed: seed of every episode.
+        seed: seed of every episode whose environment is not in `seeds`.
         progress: whether to show progress.
         controllers: makes the controller of an episode's policies; required for policies.
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
         drives: by policy, how its controller drives its flows, where that differs from the default.
+        seeds: by environment id, seeds of episodes (EnvironmentSet.seeds).
 
     Raises:
         SageccError: a scheme is unknown, or a policy has no controller.
@@ -80,7 +82,9 @@ def collect(
             names = _all_schemes(group, (scheme,))
             identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
             partition = locks.enter_context(Partition(out, group[0].set, scheme, identity))
-            tasks = [Task(environment, scheme, seed, identity, controllers, dict(drives)) for environment in group]
+            tasks = [
+                Task(each, scheme, seeds.get(each.id, seed), identity, controllers, dict(drives)) for each in group
+            ]
             kept = partition.kept()
             ids = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]

@@ -8,6 +8,7 @@ from itertools import pairwise, product
 
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
+from sagecc.schemas.environment_set import EnvironmentSet
 
 PROFILES = ("smoke", "small", "full", "heldout")
 
@@ -100,6 +101,11 @@ def profile_environments(profile: str) -> tuple[Environment, ...]:
     if profile == "heldout":
         return held_out()
     raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")
+
+
+def profile_set(profile: str) -> EnvironmentSet:
+    """Return a profile's environments under its name; raises SageccError where there is no such profile."""
+    return EnvironmentSet(profile, f"--profile {profile}", profile_environments(profile))
 
 
 def held_out() -> tuple[Environment, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of an episode: an Environment, an environment file, the id of one of the grid's, or a whole profile."""
+"""The network of an episode: an Environment, a file of one or of a set, an id of the grid's, or a whole profile."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from sagecc.collector.run.grid import PROFILES, profile_environments, set_one
+from sagecc.collector.run.set_file import load_set
+from sagecc.common import shipped
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
@@ -47,8 +50,8 @@ def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
     """Return the networks that a choice stands for.
 
     Args:
-        choice: an Environment; the path of an environment file; the name of a profile, for all of its networks; the id
-            of a network of any profile; or several of these.
+        choice: an Environment; the path of an environment file or of a set file; the name of a profile or of a set that
+            comes with sagecc, for all of its networks; the id of a network of any profile; or several of these.
 
     Raises:
         SageccError: it is anything else.
@@ -56,7 +59,7 @@ def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
     if isinstance(choice, Environment):
         return (choice,)
     if isinstance(choice, os.PathLike):
-        return (_file(Path(choice)),)
+        return _file(Path(choice))
     if isinstance(choice, str):
         return _named(choice)
     if not isinstance(choice, Iterable):
@@ -70,8 +73,10 @@ def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
 def _named(name: str) -> tuple[Environment, ...]:
     if name in PROFILES:
         return profile_environments(name)
+    if name in shipped.environment_sets():
+        return load_set(name).environments
     if Path(name).suffix in (".yaml", ".yml", ".json"):
-        return (_file(Path(name)),)
+        return _file(Path(name))
     if name in _by_id():
         return (_by_id()[name],)
     close = difflib.get_close_matches(name, [*PROFILES, *_by_id()], 1)
@@ -82,10 +87,13 @@ def _named(name: str) -> tuple[Environment, ...]:
     )
 
 
-def _file(path: Path) -> Environment:
+def _file(path: Path) -> tuple[Environment, ...]:
     if not path.is_file():
         raise SageccError(f"environment: there is no file {path}")
-    return load_environment(path)
+    document = parse(path.read_bytes(), str(path))
+    if isinstance(document, dict) and document.keys() & {"environments", "grids"}:
+        return load_set(str(path)).environments
+    return (load_environment(path),)
 
 
 @cache

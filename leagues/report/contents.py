@@ -38,8 +38,11 @@ class Contents:
     classes: pl.DataFrame
     """The table of leagues.standings.breakdown."""
     environments: Sequence[Environment]
+    """Those of which the page shows trajectories: the networks as planned, no repeats."""
     episodes: Mapping[tuple[str, str], StoredEpisode]
     """Trajectories by (environment id, scheme); a missing one is not drawn."""
+    tags: pl.DataFrame | None = None
+    """The table of leagues.standings.tag_breakdown; None without tags."""
     curves: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     """Training curves by policy (the learner's curves.csv)."""
     analyses: Mapping[str, Analysis] = field(default_factory=dict)

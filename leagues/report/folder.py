@@ -23,12 +23,15 @@ from sagecc.leagues.league import LEAGUE_VERSION
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import StoredEpisode, find_episodes
+from sagecc.leagues.standings import REPEAT
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import LISTINGS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 TABLES = ("scores", "breakdown")
+TAGS = "tags.parquet"
+"""Of a league over a set with tags."""
 
 
 def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
@@ -48,9 +51,10 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     _check_hashes(league, summary, again)
     wins, classes = (_table(league / f"{name}.parquet", again) for name in TABLES)
     roots = (raw, league / "raw")
-    environments = _environments(roots, set(wins["environment_id"]))
+    planned = wins.filter(pl.col(REPEAT) == 0) if REPEAT in wins.columns else wins
+    environments = _environments(roots, set(planned["environment_id"]))
     schemes = [row["scheme"] for row in summary["ranking"]]
-    seed = wins["seed"].drop_nulls().first()
+    seed = planned["seed"].drop_nulls().first()
     episodes = find_episodes(roots, environments, schemes, int(seed) if isinstance(seed, int) else 0)
     _check_kernel(episodes.values(), summary["kernel"], raw)
     return Contents(
@@ -59,6 +63,7 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
         classes=classes,
         environments=in_order(environments),
         episodes=episodes,
+        tags=_table(league / TAGS, again) if TAGS in summary.get("files", {}) else None,
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
         analyses={name: result for name in ANALYSES if analysis and (result := _analysis(analysis / name, name))},
     )
@@ -130,7 +135,8 @@ def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None
     path = league / "league.json"
     if summary.get("sha256") != digest({name: value for name, value in summary.items() if name != "sha256"}):
         raise SageccError(f"{path}: is damaged (its own hash does not hold); {advice}")
-    for table in (league / f"{name}.parquet" for name in TABLES):
+    names = (*(f"{name}.parquet" for name in TABLES), *({TAGS} & summary["files"].keys()))
+    for table in (league / name for name in names):
         if not table.is_file() or sha256_file(table) != summary["files"][table.name]:
             raise SageccError(f"{table}: is not the file that {path} describes; {advice}")
 

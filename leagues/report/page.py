@@ -30,7 +30,7 @@ from sagecc.leagues.report.pictures import (
 )
 from sagecc.leagues.report.series import LEVELS, MAX_TRAJECTORIES, NONE, choose, payload
 from sagecc.leagues.standings import CLASSES
-from sagecc.leagues.table import HARM, harm_cells
+from sagecc.leagues.table import HARM, harm_cells, harm_titles, repeats
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -74,6 +74,7 @@ def render(
     chosen = _sample(contents, trajectories, named)
     sections = [
         ("standings", "Standings", _standings(contents)),
+        ("repeats", "Over repeats", _repeats(contents)),
         *((p.name, p.title, _figure(p)) for p in drawn if p.name == "plane"),
         ("harm", "What they do to the network", _harm(contents)),
         ("classes", "Where they win", _classes(contents)),
@@ -102,12 +103,20 @@ def _head(contents: Contents) -> str:
         for n in contents.sets
     )
     margin = summary["rules"]["margin"]
+    of_profile = "Profile" if _of_paper(contents.sets) else "Set"
+    repeated = max((row["repeats"] for row in summary.get("repeats", ())), default=1)
+    times = f", each {repeated} times" if repeated > 1 else ""
     return (
         f"<h1>{_title(contents)}</h1>\n"
-        f"<p>Profile <b>{escape(summary['profile'])}</b>: {counts}. In each scoring window, the scheme with the best "
-        f"score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share of windows "
-        "won.</p>\n"
+        f"<p>{of_profile} <b>{escape(summary['profile'])}</b>: {counts}{times}. In each scoring window, the scheme "
+        f"with the best score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share "
+        "of windows won.</p>\n"
     )
+
+
+def _of_paper(names: Iterable[str]) -> bool:
+    """Tell whether sets are the paper's, as a profile's are, and none of one's own."""
+    return set(names) <= SET_TITLES.keys()
 
 
 def _table(
@@ -164,10 +173,13 @@ def _figure(picture: Picture) -> str:
 
 def _classes(contents: Contents) -> str:
     parts = ["<p>Winning rates (%) by class of environment.</p>\n"]
+    classes = [(contents.classes, name) for name in CLASSES]
+    if contents.tags is not None:
+        classes += [(contents.tags, name) for name in contents.tags["class"].unique().sort()]
     for set_name in contents.sets:
         parts.append(f'<h3>{escape(SET_TITLES.get(set_name, f"Set {set_name}"))}</h3>\n<div class="grid">\n')
-        for name in CLASSES:
-            part = contents.classes.filter((pl.col("set") == set_name) & (pl.col("class") == name))
+        for table, name in classes:
+            part = table.filter((pl.col("set") == set_name) & (pl.col("class") == name))
             values = part["value"].unique().sort().to_list()
             if len(values) < 2:
                 continue
@@ -176,8 +188,9 @@ def _classes(contents: Contents) -> str:
                 (s, [f'<td style="--share:{rates[s, v]:.1f}%">{rates[s, v]:.0f}</td>' for v in values])
                 for s in contents.schemes
             )
-            caption = f"Set {set_name}, by {CLASS_TITLES[name]}"
-            parts.append(_table("classes", caption, (f"{value:g}" for value in values), rows))
+            caption = f"Set {set_name}, by {CLASS_TITLES.get(name, name)}"
+            titles = (value if isinstance(value, str) else f"{value:g}" for value in values)
+            parts.append(_table("classes", caption, titles, rows))
         parts.append("</div>\n")
     return "".join(parts)
 
@@ -210,9 +223,14 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
         "start": {"environment": start[0], "schemes": start[1]},
         "environments": environments,
     }
+    tags = contents.summary.get("tags", {})
     groups = "".join(
         f'<optgroup label="{escape(SET_TITLES.get(n, f"Set {n}"))}">'
-        + "".join(f'<option value="{i}">{_option(e)}</option>' for i, e in environments.items() if e["set"] == n)
+        + "".join(
+            f'<option value="{i}">{_option(e, tags.get(i, {}))}</option>'
+            for i, e in environments.items()
+            if e["set"] == n
+        )
         + "</optgroup>"
         for n in contents.sets
     )
@@ -253,12 +271,12 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
     )
 
 
-def _option(environment: Mapping[str, Any]) -> str:
+def _option(environment: Mapping[str, Any], tags: Mapping[str, str]) -> str:
     step = "" if environment["step"] == 1 else f" x {environment['step']:g}"
     return (
         f"{environment['bandwidth_mbps']:g}{step} Mbps, {environment['min_rtt_ms']:g} ms, "
         f"queue {environment['queue_bdp']:g} BDP"
-    )
+    ) + "".join(f", {escape(name)} {escape(value)}" for name, value in tags.items())
 
 
 def _json(value: object) -> str:
@@ -319,17 +337,27 @@ def _robustness(contents: Contents) -> str:
 
 
 def _harm(contents: Contents) -> str:
-    rows = {row["scheme"]: row for row in contents.summary.get("harm", ())}
-    return (
-        _table(
-            "harm-table",
-            "Packets lost over whole episodes; networks in which a scheme floods, or has below half of Cubic's goodput",
-            HARM,
-            ((scheme, _cells(harm_cells(rows[scheme]))) for scheme in contents.schemes if scheme in rows),
-        )
-        if rows
-        else ""
+    rows, titles = {row["scheme"]: row for row in contents.summary.get("harm", ())}, harm_titles(contents.summary)
+    if not rows:
+        return ""
+    caption = (
+        "Packets lost over whole episodes; networks in which a scheme floods, or has below half of Cubic's goodput"
     )
+    if len(titles) > len(HARM):
+        caption += "; what it took of its competitors' fair shares in the scoring windows"
+    cells = ((scheme, harm_cells(rows[scheme])) for scheme in contents.schemes if scheme in rows)
+    return _table("harm-table", caption, titles, ((scheme, _cells(row[: len(titles)])) for scheme, row in cells))
+
+
+def _repeats(contents: Contents) -> str:
+    table = repeats(contents.summary)
+    if not table:
+        return ""
+    caption = (
+        "Each repeat is a league of its own: the mean of their figures, the deviation of one repeat, and in brackets "
+        "the mean's 95 % interval (Student's t)"
+    )
+    return _table("repeats-table", caption, table[0][1:], ((row[0], _cells(row[1:])) for row in table[1:]))
 
 
 def _lost(contents: Contents) -> str:
@@ -361,14 +389,15 @@ def _play_options(options: Mapping[str, Any]) -> str:
 
 def _rules(summary: Mapping[str, Any]) -> str:
     rules = summary["rules"]
+    alone, beside = ("Set I", "Set II") if _of_paper(summary["environments"]) else ("Alone", "Beside competitors")
     friendly = {
         "score": "best / (1 - margin)",
         "rate": "the margin around the rates whose distance from f is the best",
     }[rules["friendly_margin"]]
     entries = {
-        "Set I score": f"S_p = r^{rules['alpha']:g} / d, bigger is better: r the goodput (Mbps), d the mean one-way "
+        f"{alone} score": f"S_p = r^{rules['alpha']:g} / d, bigger is better: r the goodput (Mbps), d the mean one-way "
         "delay of data packets plus the constant delay of the way back (ms)",
-        "Set II score": "S_fr = |f - r|, smaller is better: f the fair share, the link's capacity over the flows",
+        f"{beside} score": "S_fr = |f - r|, smaller is better: f the fair share, the link's capacity over the flows",
         "Winners": f"S_p at least {1 - rules['margin']:.2f} x best; S_fr at most {friendly}",
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
         "Kernel": str(summary["kernel"]),

@@ -24,6 +24,7 @@ from sagecc.schemas.environment import (
     RateStep,
     queue_bytes,
 )
+from sagecc.schemas.repeats import delayed
 
 SET = "study"
 
@@ -101,7 +102,7 @@ def parking_lot(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return three links with a flow of one hop each from 0, and a tested flow over all after 500 RTTs (Fig. 5)."""
     rtt_ms = known(cell.rtt_ms)
     end_s = END_RTTS * rtt_ms / 1000
-    starts = late_starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0, 0.0, 0.0], rtt_ms, repeat)
+    starts = delayed([SECOND_START_RTTS * rtt_ms / 1000, 0.0, 0.0, 0.0], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, rtt_ms, 0.0),) * 3,
@@ -123,7 +124,7 @@ def beside_many_cubics(cell: Cell, scheme: str, repeat: int) -> Environment:
     """
     rtt_ms, cubics = known(cell.rtt_ms), int(known(cell.cubics))
     draws = random.Random((repeat + 1) * cubics)
-    starts = late_starts([0.0, *(float(draws.randint(*JOIN_S)) for _ in range(cubics))], rtt_ms, repeat)
+    starts = delayed([0.0, *(float(draws.randint(*JOIN_S)) for _ in range(cubics))], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, rtt_ms, rtt_ms),),
@@ -139,7 +140,7 @@ def staggered_flows(cell: Cell, scheme: str, repeat: int) -> Environment:
     """Return four flows of one scheme, 25 s apart, each for 100 s (Fig. 9, 12 and 13); measured while all run."""
     rtt_ms = known(cell.rtt_ms)
     planned = [number * STAGGER_S for number in range(STAGGERED_FLOWS)]
-    starts = late_starts(planned, rtt_ms, repeat)
+    starts = delayed(planned, rtt_ms, repeat)
     flows = [Flow(start_s, stop_s=plan_s + LIFE_S) for start_s, plan_s in zip(starts, planned, strict=True)]
     return Environment(
         set=SET,
@@ -194,7 +195,7 @@ def schedule_of_losses(schedule: int) -> list[tuple[int, float]]:
 
 def _two_flows(cell: Cell, repeat: int, other: str, other_rtt_ms: float, queue_rtt_ms: float) -> Environment:
     rtt_ms = known(cell.rtt_ms)
-    late_s, early_s = late_starts([SECOND_START_RTTS * rtt_ms / 1000, 0.0], rtt_ms, repeat)
+    late_s, early_s = delayed([SECOND_START_RTTS * rtt_ms / 1000, 0.0], rtt_ms, repeat)
     return Environment(
         set=SET,
         links=(_bottleneck(cell, queue_rtt_ms, other_rtt_ms),),
@@ -214,7 +215,7 @@ def _one_flow(links: tuple[Link, ...], repeat: int, rtt_ms: float) -> Environmen
         return_links=(Link(),) * len(links),
         duration_s=duration_s,
         windows_s=((0.0, duration_s),),
-        flow=Flow(late_starts([0.0], rtt_ms, repeat)[0]),
+        flow=Flow(delayed([0.0], rtt_ms, repeat)[0]),
     )
 
 
@@ -222,17 +223,6 @@ def _bottleneck(cell: Cell, queue_rtt_ms: float, delay_ms: float) -> Link:
     bandwidth_mbps = known(cell.bandwidth_mbps)
     limit = queue_bytes(bandwidth_mbps, queue_rtt_ms, known(cell.queue_bdp))
     return Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=delay_ms, queue_bytes=limit)
-
-
-def late_starts(planned_s: list[float], rtt_ms: float, repeat: int) -> list[float]:
-    """Delay each flow's start by a fraction of the RTT that the repeat's number draws; repeat 0 keeps the plan.
-
-    Without it, repeats of a lab that is deterministic would be copies.
-    """
-    if repeat == 0:
-        return planned_s
-    draws = random.Random(repeat)
-    return [round(start_s + draws.random() * rtt_ms / 1000, 6) for start_s in planned_s]
 
 
 def _last_rtts(rtt_ms: float) -> tuple[float, float]:

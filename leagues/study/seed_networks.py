@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from sagecc.common.errors import SageccError
-from sagecc.leagues.study.networks import SET, Cell, known, late_starts
+from sagecc.leagues.study.networks import SET, Cell, known
 from sagecc.schemas.environment import (
     CrossFlow,
     Discipline,
@@ -24,6 +24,7 @@ from sagecc.schemas.environment import (
     Trace,
     queue_bytes,
 )
+from sagecc.schemas.repeats import delayed
 
 DISCIPLINES: tuple[Discipline, ...] = get_args(Discipline)
 
@@ -59,7 +60,7 @@ class Alone:
             loss=self.loss,
             discipline=named[0] if named else "tail-drop",
         )
-        return _dumbbell(bottleneck, self.duration_s, Flow(late_starts([0.0], rtt_ms, repeat)[0]))
+        return _dumbbell(bottleneck, self.duration_s, Flow(delayed([0.0], rtt_ms, repeat)[0]))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class BesideCubics:
         if limit is None:
             limit = queue_bytes(bandwidth_mbps, rtt_ms, known(cell.queue_bdp))
         bottleneck = Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=rtt_ms, queue_bytes=limit)
-        own_s, *others_s = late_starts([0.0] * (1 + (cell.cubics or 1)), rtt_ms, repeat)
+        own_s, *others_s = delayed([0.0] * (1 + (cell.cubics or 1)), rtt_ms, repeat)
         cross = tuple(CrossFlow("cubic", Flow(start_s)) for start_s in others_s)
         return _dumbbell(bottleneck, self.duration_s, Flow(own_s), cross)
 
@@ -119,7 +120,7 @@ class Joining:
         planned = [number * self.every_s for number in range(flows)]
         stops = [None if life_s is None else start_s + life_s for start_s in planned]
         end_s = planned[-1] + known(life_s) if self.end_s is None else self.end_s
-        starts = late_starts(planned, rtt_ms, repeat)
+        starts = delayed(planned, rtt_ms, repeat)
         own, *others = (Flow(start_s, stop_s=stop_s) for start_s, stop_s in zip(starts, stops, strict=True))
         limit = queue_bytes(bandwidth_mbps, rtt_ms, known(cell.queue_bdp))
         bottleneck = Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=rtt_ms, queue_bytes=limit)
@@ -140,7 +141,7 @@ class UnlikeRtts:
         bandwidth_mbps, shortest_ms = known(cell.bandwidth_mbps), min(self.rtts_ms)
         limit = queue_bytes(bandwidth_mbps, max(self.rtts_ms), known(cell.queue_bdp))
         bottleneck = Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=shortest_ms, queue_bytes=limit)
-        starts = late_starts([0.0] * len(self.rtts_ms), shortest_ms, repeat)
+        starts = delayed([0.0] * len(self.rtts_ms), shortest_ms, repeat)
         own, *others = (
             Flow(start_s, extra_rtt_ms=rtt_ms - shortest_ms)
             for start_s, rtt_ms in zip(starts, self.rtts_ms, strict=True)
@@ -189,7 +190,7 @@ class TwoBottlenecks:
             for rate_mbps in (known(cell.bandwidth_mbps), self.narrow_mbps)
         )
         paths = [None] * self.long_flows + [(0, 0)] * short_flows
-        starts = late_starts([0.0] * len(paths), rtt_ms, repeat)
+        starts = delayed([0.0] * len(paths), rtt_ms, repeat)
         own, *others = (
             Flow(start_s, extra_rtt_ms=rtt_ms, links=path) for start_s, path in zip(starts, paths, strict=True)
         )

@@ -9,28 +9,32 @@ import click
 
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.collector.run.grid import PROFILES, profile_environments
 from sagecc.collector.run.ray_engine import on_ray
+from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.engine import engine_options, ray_cluster
-from sagecc.options import RAW, kernel_option, parse_schemes
+from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
+from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.sets import networks_options, repeats_options
 
 
 @click.command()
-@click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments.")
+@networks_options
+@repeats_options
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
-@click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set (default: both).")
-@click.option("--out", type=click.Path(path_type=Path), default=RAW, show_default=True)
+@click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set of the profile (default: both).")
+@raw_option("--out", "Folder of the trajectories.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
 @engine_options
 @kernel_option()
 def command(
-    profile: str,
+    networks: EnvironmentSet,
     schemes: str,
     only: str | None,
-    out: Path,
+    out: Path | None,
     jobs: int | None,
     seed: int,
     prune: bool,
@@ -38,15 +42,22 @@ def command(
     ray_address: str | None,
     kernel: Path,
 ) -> None:
-    """Collect raw trajectories: every scheme in every environment of the profile.
+    """Collect raw trajectories: every scheme in every environment of a profile or set.
 
     Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from a
     kernel of the same identity) is not run again, and a killed run goes on where it was. The files are the
     same bytes on every machine and with either engine.
     """
     cluster = ray_cluster(engine, ray_address, jobs)
-    environments = [e for e in profile_environments(profile) if only in (None, e.set)]
+    if only and networks.own_name:
+        raise SageccError("--set goes with --profile: leave it out")
+    environments = [e for e in networks.environments if only in (None, e.set)]
+    contested = [e for e in environments if any(cross.scheme.startswith(POLICY_PREFIX) for cross in e.cross)]
+    if 0 < len(contested) < len(environments):
+        environments = [e for e in environments if e not in contested]
+        click.echo(f"left out: {len(contested)} networks beside policies, in which 'sagecc league' lets all play")
+    out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
-    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune)
+    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=networks.seeds(seed))
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

@@ -26,6 +26,7 @@ from pettingzoo.test.parallel_test import parallel_api_test
 from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.set_file import load_set
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.environments.congestion import CongestionEnv
@@ -207,6 +208,13 @@ def test_a_network_is_a_value_a_file_an_id_or_a_profile(tmp_path: Path) -> None:
     assert networks("small") == profile_environments("small")
     assert networks(DEFAULT.id) == (DEFAULT,)
     assert networks([ALONE, "smoke"]) == (ALONE, *profile_environments("smoke"))
+
+
+def test_networks_of_a_set(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: mine\nenvironments: [{ALONE.to_json()}]")
+    assert networks(file) == networks(str(file)) == (replace(ALONE, set="mine"),)
+    assert networks("aqm") == load_set("aqm").environments
 
 
 def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:

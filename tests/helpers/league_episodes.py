@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
+from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
@@ -49,6 +50,7 @@ def rows(
     delay_ms: Sequence[float],
     first_tick_s: float | None = None,
     last_tick_s: float | None = None,
+    seed: int = 0,
 ) -> pa.Table:
     """One trajectory: in scoring window i goodput mbps[i] and one-way delay delay_ms[i]; before the first, as in it.
 
@@ -78,7 +80,7 @@ def rows(
         "cwnd_pkts": np.full(len(t), 10.0),
     }
     arrays = [
-        pa.array([f"{environment.id}.{scheme}.0"] * len(t)),
+        pa.array([f"{environment.id}.{scheme}.{seed}"] * len(t)),
         pa.array(np.arange(len(t), dtype=np.int32)),
         pa.array(t),
         *(pa.array(columns[name]).cast(dtype) for name, dtype, *_ in COUNTERS),
@@ -102,11 +104,11 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         summaries = [
             {field.name: "" if pa.types.is_string(field.type) else 0 for field in EPISODE_SCHEMA}
             | {
-                "episode_id": f"{environment.id}.{scheme}.0",
+                "episode_id": (episode_id := table["episode_id"][0].as_py()),
                 "environment_id": environment.id,
                 "set": environment.set,
                 "scheme": scheme,
-                "seed": 0,
+                "seed": int(episode_id.rpartition(".")[2]),
                 "environment": environment.to_json(),
                 "rows": table.num_rows,
             }
@@ -114,6 +116,11 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         ]
         schema = EPISODE_SCHEMA.with_metadata(metadata)
         pq.write_table(pa.Table.from_pylist(summaries, schema=schema), folder / "episodes.parquet")
+
+
+def smoke(*environments: Environment) -> EnvironmentSet:
+    """Stand in for the profile `smoke` with these networks."""
+    return EnvironmentSet("smoke", "--profile smoke", environments)
 
 
 class StubLab:

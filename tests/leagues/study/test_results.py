@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sagecc.leagues.intervals import interval, student_t
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Relation, Side
 from sagecc.leagues.study.measures import MEANINGS
@@ -16,8 +17,6 @@ from sagecc.leagues.study.published import POINTS, QUANTILES
 from sagecc.leagues.study.results import (
     VALUES_SCHEMA,
     cells_table,
-    interval,
-    student_t,
     values_table,
     verdicts_table,
     write_tables,
