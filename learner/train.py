@@ -128,7 +128,8 @@ def train(
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
-    control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
+    period_map = artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP
+    control = artefact.Control(period_ms=float(config.period_ms), map=period_map)
     provenance = {
         "fingerprint": fingerprint,
         "training": asdict(config),

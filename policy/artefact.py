@@ -48,46 +48,52 @@ OBSERVATION_SOURCE = "sagecc.pool"
 ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
+LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
 
-_MAPS = (ACTION_MAP, SPREAD_MAP, HUNDREDTHS_MAP)
+MAPS = {"power": ACTION_MAP, "spread": SPREAD_MAP, "hundredths": HUNDREDTHS_MAP, "linear": LINEAR_MAP}
+"""By its short name, what the card says that an action does."""
 
 _REMEDY = "train it again with 'sagecc train' or fetch it again"
 
 
 @dataclass(frozen=True)
 class Control:
-    """What an action a of the policy does: every `period_ms` the window is multiplied by base**a."""
+    """What an action a of the policy does: once a period the window is multiplied, by the base where a is 1."""
 
     base: float = 2.0
-    """Base of the power; above 1."""
+    """What a = 1 multiplies the window by; above 1."""
     limits: tuple[float, float] = (-ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
     """Lowest and highest a: the policy's output is clipped to these."""
     cwnd_packets: tuple[int, int] = (4, 20_000)
     """Smallest and largest window in packets; by default those of Sage's public code."""
     period_ms: float = 10.0
-    """Time from one decision to the next."""
+    """Time from one decision to the next; with `period_min_rtts` the shortest."""
     underlying_scheme: str = "pure"
     """The kernel's scheme whose window is multiplied; `pure` keeps the window that it was given last."""
-    spread: bool = False
-    """Multiply in equal parts, one at each tick of the period, and not all at once."""
-    hundredths: bool = False
-    """Cut base**a to hundredths and the window to whole packets, so that no fraction is kept between decisions: the
-    window is the underlying scheme's."""
+    period_min_rtts: float = 0.0
+    """Time from one decision to the next in minimum RTTs of the flow, rounded to ticks; 0: `period_ms` alone."""
+    map: str = ACTION_MAP
+    """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
+    the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
+    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a."""
     slow_start: float | None = None
     """Factor of the slow start: as long as a flow's ssthresh is not below its window the policy does not decide, and
     the window is multiplied by this and cut to whole packets at each tick with an acknowledgement. None: the policy
     decides from the start."""
 
     def __post_init__(self) -> None:
-        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets, self.slow_start or 1)
+        if self.map not in MAPS.values():
+            raise ValueError(f"action map '{self.map}' is not known here")
+        periods = (self.period_ms, self.period_min_rtts)
+        numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, self.slow_start or 1)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
             raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
         if self.slow_start is not None and not 1 <= self.slow_start <= 2:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
-        if self.spread and self.hundredths:
-            raise ValueError("an action cannot be both spread and cut to hundredths")
+        if not 0 <= self.period_min_rtts <= 100:
+            raise ValueError(f"no policy decides every {self.period_min_rtts} minimum RTTs")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
@@ -101,8 +107,6 @@ class Control:
             ValueError: A field's value is unknown or out of range.
         """
         action = card["action"]
-        if action["map"] not in _MAPS:
-            raise ValueError(f"action map '{action['map']}' is not known here")
         (low, high), (least, most) = action["limits"], action["cwnd_packets"]
         if not isinstance(card["underlying_scheme"], str):
             raise TypeError("underlying_scheme is no name")
@@ -111,20 +115,16 @@ class Control:
             limits=(low, high),
             cwnd_packets=(least, most),
             period_ms=card["period_ms"],
+            period_min_rtts=card.get("period_min_rtts", 0.0),
             underlying_scheme=card["underlying_scheme"],
-            spread=action["map"] == SPREAD_MAP,
-            hundredths=action["map"] == HUNDREDTHS_MAP,
+            map=action["map"],
             slow_start=action.get("slow_start"),
         )
-
-    @property
-    def map(self) -> str:
-        """The card's name for what an action does."""
-        return HUNDREDTHS_MAP if self.hundredths else SPREAD_MAP if self.spread else ACTION_MAP
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
         slow_start = {"slow_start": self.slow_start} if self.slow_start else {}
+        min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {
                 "map": self.map,
@@ -134,6 +134,7 @@ class Control:
                 **slow_start,
             },
             "period_ms": self.period_ms,
+            **min_rtts,
             "underlying_scheme": self.underlying_scheme,
         }
 

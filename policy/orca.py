@@ -10,7 +10,7 @@ policy.orca_import the network.
 
 from __future__ import annotations
 
-from sagecc.policy.artefact import Control
+from sagecc.policy.artefact import HUNDREDTHS_MAP, Control
 
 SOURCE = ("orca.tcp", "1.0")
 """The definition of the observations (execution.agent.orca) and its version."""
@@ -29,6 +29,12 @@ STATISTICS = (
 HISTORY = 10
 """Reports in an observation, the oldest first (d5.py; `rec_dim` of params.json)."""
 
+DELAY_MARGIN = 1.25
+"""Beta of Eq. 2 (params.json, delay_margin_coef): up to so many lowest RTTs a delay costs nothing."""
+
+LOSS_FACTOR = 5.0
+"""Zeta of Eq. 1: what a lost byte costs in delivered ones."""
+
 OBSERVATIONS = tuple(f"{name}@-{back}" for back in range(HISTORY - 1, -1, -1) for name in STATISTICS)
 
 CONTROL = Control(
@@ -37,6 +43,6 @@ CONTROL = Control(
     cwnd_packets=(4, 10_000),  # orca-server-mahimahi.cc: MIN_CWND and, named there but not enforced, MAX_CWND
     period_ms=20.0,  # report_period
     underlying_scheme="cubic",  # orca.sh: scheme_
-    hundredths=True,
+    map=HUNDREDTHS_MAP,
     slow_start=1.1,  # until snd_ssthresh < cwnd (slow_start_passed); Orca checks every 2 ms, the lab's host each tick
 )

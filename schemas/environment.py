@@ -356,15 +356,22 @@ class Environment:
         """When the scheme under test stops (s)."""
         return self.stop_of(self.flow)
 
+    def min_rtt_of(self, flow: Flow) -> float:
+        """Return a flow's minimum RTT (ms): propagation in both directions."""
+        return sum(self.links[index].delay_ms for index in self.path(flow)) + self._return_delay_of(flow)
+
+    def _return_delay_of(self, flow: Flow) -> float:
+        return sum(self.return_links[index].delay_ms for index in self.path(flow)) + flow.extra_rtt_ms
+
     @property
     def return_delay_ms(self) -> float:
         """Minimum RTT less the links' propagation delays (ms): the return links' delays and the flow's extra RTT."""
-        return sum(self.return_links[index].delay_ms for index in self.path(self.flow)) + self.flow.extra_rtt_ms
+        return self._return_delay_of(self.flow)
 
     @property
     def min_rtt_ms(self) -> float:
         """Minimum RTT of the flow under test (ms): propagation in both directions."""
-        return sum(self.links[index].delay_ms for index in self.path(self.flow)) + self.return_delay_ms
+        return self.min_rtt_of(self.flow)
 
     @property
     def bandwidth_mbps(self) -> float:

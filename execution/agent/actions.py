@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.execution.agent.window import CongestionWindows, pacing_rates
 from sagecc.policy import exact
-from sagecc.policy.artefact import Control
+from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, SPREAD_MAP, Control
 
 Bools = npt.NDArray[np.bool_]
 
@@ -25,14 +25,14 @@ LEAVE = 0
 class ActionMap(Protocol):
     """Turns the actions of flows into their windows, one slot per flow."""
 
-    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, exponent: Doubles) -> tuple[Ints, Ints]:
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
         """Return what to set in the kernel at this tick.
 
         Args:
             samples: structured array [B] with the counters of schemas.raw by name.
             slots: the flows' slots [B].
             due: which flows have decided at this tick [B].
-            exponent: each flow's latest action [B].
+            actions: each flow's latest action [B], its share of a tick where the map spreads it.
 
         Returns:
             The windows (packets) and the pacing rates (bytes/s) [B], or LEAVE.
@@ -42,18 +42,38 @@ class ActionMap(Protocol):
         """Forget a flow."""
 
 
+def ratios(control: Control, actions: Doubles) -> Doubles:
+    """Return what windows are multiplied by, before any rounding.
+
+    base**a: Sage's action (section 4.1: log2 of the ratio), and with base 4 and a within 1 Orca's 2**alpha with |alpha|
+    < 2 (its Eq. 3). The linear map is Astraea's Eq. 3, whose alpha is base - 1: 1 + alpha a from a = 0 on, and
+    1 / (1 - alpha a) below.
+
+    Args:
+        control: names the map and its base.
+        actions: a [B].
+
+    Returns:
+        Ratios [B].
+    """
+    if control.map == LINEAR_MAP:
+        change = (control.base - 1.0) * actions
+        return np.asarray((1.0 + np.maximum(change, 0.0)) / (1.0 - np.minimum(change, 0.0)))
+    return exact.power(control.base, actions)
+
+
 class Multiply:
     """Multiply a window that keeps its fractions (execution.agent.window), at once or spread over the period."""
 
     def __init__(self, control: Control, flows: int) -> None:
         self._control = control
-        self._every_tick = control.underlying_scheme == PURE_SCHEME or control.spread
+        self._every_tick = control.underlying_scheme == PURE_SCHEME or control.map == SPREAD_MAP
         self._windows = CongestionWindows(control.cwnd_packets, flows)
 
-    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, exponent: Doubles) -> tuple[Ints, Ints]:
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
         """Return the windows and pacing rates to set; see ActionMap."""
-        exponent = exponent if self._control.spread else np.where(due, exponent, 0)
-        cwnd, pacing = self._windows.multiply(samples, slots, exact.power(self._control.base, exponent))
+        actions = actions if self._control.map == SPREAD_MAP else np.where(due, actions, 0)
+        cwnd, pacing = self._windows.multiply(samples, slots, ratios(self._control, actions))
         return (cwnd, pacing) if self._every_tick else (np.where(due, cwnd, LEAVE), np.where(due, pacing, LEAVE))
 
     def reset(self, slot: int) -> None:
@@ -70,10 +90,10 @@ class MultiplyInHundredths:
     def __init__(self, control: Control, flows: int) -> None:
         self._control, self._every_tick = control, control.underlying_scheme == PURE_SCHEME
 
-    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, exponent: Doubles) -> tuple[Ints, Ints]:
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
         """Return the windows and pacing rates to set; see ActionMap."""
         kernel = samples["cwnd_pkts"].astype(np.int64)
-        hundredths = np.floor(100 * exact.power(self._control.base, exponent)).astype(np.int64)
+        hundredths = np.floor(100 * ratios(self._control, actions)).astype(np.int64)
         cwnd = np.clip(kernel * hundredths // 100, *self._control.cwnd_packets)
         cwnd = np.where(due, cwnd, kernel if self._every_tick else LEAVE)
         return cwnd, pacing_rates(samples, cwnd)
@@ -84,7 +104,7 @@ class MultiplyInHundredths:
 
 def action_map(control: Control, flows: int) -> ActionMap:
     """Return the action map that a policy's card names, for so many flows."""
-    return MultiplyInHundredths(control, flows) if control.hundredths else Multiply(control, flows)
+    return MultiplyInHundredths(control, flows) if control.map == HUNDREDTHS_MAP else Multiply(control, flows)
 
 
 class SlowStart:

@@ -26,69 +26,68 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Doubles, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.orca import HISTORY, OBSERVATIONS, STATISTICS
-
-Bools = npt.NDArray[np.bool_]
+from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us
+from sagecc.policy.orca import DELAY_MARGIN, HISTORY, LOSS_FACTOR, OBSERVATIONS, STATISTICS
 
 HEADER_BYTES = 52
 """Of IP, TCP and its time stamps, beside the MSS."""
-PACKETS_PER_ACK = 2
-"""Packets that a receiver acknowledges at once (RFC 5681, section 4.2)."""
-LOSS_FACTOR = 5.0
 MAX_PACING = 10.0
-DELAY_MARGIN = 1.25
 
-_WRAP = 0xFFFFFFFF
-"""Counters of 32 bits may wrap."""
+
+def statistics(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles) -> Doubles:
+    """Return Orca's reports, by the formulas above.
+
+    Args:
+        report: the flows' intervals [R].
+        samples: their rows at the intervals' ends [R].
+        max_rate: the highest `rate_bytes_s` of each flow so far, this report included [R].
+
+    Returns:
+        STATISTICS of each [R, 7].
+    """
+    cwnd, srtt, mss, out = (
+        samples[name].astype(np.float64) for name in ("cwnd_pkts", "srtt_us", "mss_bytes", "unacked_pkts")
+    )
+    srtt = np.maximum(srtt, 1.0)  # 0 before the first sample
+    pacing = (mss + HEADER_BYTES) * np.maximum(cwnd, out) / srtt * 1e6
+    scale = np.where(max_rate > 0, max_rate, np.inf)
+    delay = min_rtts_us(samples) / srtt
+    values = (
+        report.rate_bytes_s / scale,
+        np.minimum(pacing / scale, MAX_PACING),
+        LOSS_FACTOR * report.lost_bytes_s / scale,
+        report.acks / cwnd,
+        report.seconds,
+        delay,
+        np.minimum(DELAY_MARGIN * delay, 1.0),
+    )
+    return np.stack(values, axis=-1)
 
 
 class OrcaReports:
     """Orca's reports of flows, one slot per flow, and the last ten of each flow; an ObservationSource."""
 
-    def __init__(self, policy: PolicyArtefact, flows: int) -> None:
+    def __init__(self, names: tuple[str, ...], flows: int) -> None:
         """Start with no flow known.
 
         Args:
-            policy: whose observations these are.
+            names: of the observations.
             flows: number of slots.
 
         Raises:
-            SageccError: the policy's observations are not Orca's.
+            SageccError: the names are not those of Orca's.
         """
-        if policy.observations != OBSERVATIONS:
-            raise SageccError(f"policy {policy.path} does not observe {HISTORY} reports of {', '.join(STATISTICS)}")
-        self._seen = np.zeros(flows, np.bool_)
-        self._delivered = np.zeros(flows, np.int64)  # at the last tick
-        self._began_s = np.zeros(flows)  # of the interval
-        self._lost = np.zeros(flows, np.int64)
-        self._acks = np.zeros(flows, np.int64)
-        self._rate_sum = np.zeros(flows)
-        self._rate_count = np.zeros(flows, np.int64)
+        if names != OBSERVATIONS:
+            raise SageccError(f"does not observe {HISTORY} reports of {', '.join(STATISTICS)}")
+        self._intervals = Intervals(flows)
         self._max_rate = np.zeros(flows)
         self._history = np.zeros((flows, HISTORY, len(STATISTICS)))
-        self._samples: npt.NDArray[np.void] = np.zeros(0, [])
-        self._slots = np.zeros(0, np.int64)
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
         """Take one row of each flow; return which have got acknowledgements since their last report [B]."""
-        self._samples, self._slots = samples, slots
-        delivered = samples["delivered_pkts"].astype(np.int64)
-        if not self._seen[slots].all():
-            new = ~self._seen[slots]
-            self._delivered[slots[new]] = delivered[new]
-            self._begin_interval(new)
-            self._seen[slots] = True
-        newly_delivered = (delivered - self._delivered[slots]) & _WRAP
-        acked = newly_delivered > 0
-        self._delivered[slots] = delivered
-        in_order = samples["ca_state"] == 0
-        self._acks[slots] += np.where(in_order, -(-newly_delivered // PACKETS_PER_ACK), newly_delivered)
-        self._rate_sum[slots] += np.where(acked, samples["delivery_rate_bytes_s"].astype(np.float64), 0.0)
-        self._rate_count[slots] += acked
-        return np.asarray(self._acks[slots] > 0)
+        return self._intervals.update(samples, slots)
 
     def report(self, due: Bools) -> Floats:
         """Add a report of each due flow to its history; return their histories, the oldest report first.
@@ -99,50 +98,18 @@ class OrcaReports:
         Returns:
             One row of HISTORY x STATISTICS numbers per due flow.
         """
-        samples, slots = self._samples[due], self._slots[due]
-        cwnd, srtt, min_rtt, mss, out, lost = (
-            samples[name].astype(np.float64)
-            for name in ("cwnd_pkts", "srtt_us", "min_rtt_us", "mss_bytes", "unacked_pkts", "lost_total_pkts")
-        )
-        seconds = _time_s(samples) - self._began_s[slots]
-        rate = self._rate_sum[slots] / self._rate_count[slots]
-        max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], rate)
-        lost = ((lost.astype(np.int64) - self._lost[slots]) & _WRAP) * mss / seconds
-        pacing = (mss + HEADER_BYTES) * np.maximum(cwnd, out) / srtt * 1e6
-        scale = np.where(max_rate > 0, max_rate, np.inf)
-        delay = min_rtt / srtt
-        statistics = (
-            rate / scale,
-            np.minimum(pacing / scale, MAX_PACING),
-            LOSS_FACTOR * lost / scale,
-            self._acks[slots] / cwnd,
-            seconds,
-            delay,
-            np.minimum(DELAY_MARGIN * delay, 1.0),
-        )
-        report = np.stack(statistics, axis=-1)[:, None]
-        self._history[slots] = np.concatenate([self._history[slots, 1:], report], axis=1)
-        self._begin_interval(due)
+        samples, slots = self._intervals.samples[due], self._intervals.slots[due]
+        report = self._intervals.report(due)
+        max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
+        newest = statistics(report, samples, max_rate)[:, None]
+        self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
         return self._history[slots].reshape(len(slots), -1).astype(np.float32)
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""
-        self._begin_interval(skipped)
+        self._intervals.begin(skipped)
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""
-        self._seen[slot] = False
+        self._intervals.reset(slot)
         self._max_rate[slot] = self._history[slot] = 0
-
-    def _begin_interval(self, chosen: Bools) -> None:
-        """Begin to count anew for the chosen flows of the last update [B]."""
-        samples, slots = self._samples[chosen], self._slots[chosen]
-        self._began_s[slots] = _time_s(samples)
-        self._lost[slots] = samples["lost_total_pkts"]
-        self._acks[slots] = self._rate_sum[slots] = self._rate_count[slots] = 0
-
-
-def _time_s(samples: npt.NDArray[np.void]) -> Doubles:
-    """Return the rows' times; they have `t_s` or, as the lab's, `t_ns`."""
-    names = samples.dtype.names or ()
-    return np.asarray(samples["t_s"] if "t_s" in names else samples["t_ns"] / 1e9, np.float64)

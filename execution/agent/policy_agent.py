@@ -2,7 +2,7 @@
 """A policy in charge of flows: per tick one row of raw counters in, a congestion window and a pacing rate out.
 
 The policy's artefact names what it observes, what an action does to a window, how often it decides, and on top of which
-kernel scheme it runs; execution.agent.sources and execution.agent.actions implement the choices.
+kernel scheme it runs; execution.agent.decisions does all that is not the network.
 
 The pool's features come from the routine that derived the pool, and `pre_act` among them is the ratio of the windows
 the kernel really had, as in the pool: the policy observes at work what it observed in training.
@@ -16,17 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Ints
+from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import PURE_SCHEME, SlowStart, action_map
+from sagecc.execution.agent.decisions import Decisions
 from sagecc.execution.agent.sources import observation_source
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.schemas.raw import TICK_S
-from sagecc.schemas.schemes import OTHERS, SCHEMES
-
-UNDERLYING_SCHEMES = (PURE_SCHEME, *SCHEMES, *OTHERS)
-"""Kernel schemes whose windows can be set in the lab."""
+from sagecc.pool.features import Windows
 
 
 class PolicyAgent:
@@ -48,18 +44,13 @@ class PolicyAgent:
         Raises:
             SageccError: the policy needs what is not implemented.
         """
-        _check_runnable(policy)
+        who = f"policy {policy.path}"
+        source = observation_source(policy.source, policy.observations, flows, who, _windows(policy))
         self._policy = policy
-        self._control = control = policy.control
+        self._decisions = Decisions(policy.control, source, flows, who)
         self._network = step or runtime.load(policy)
-        self._source = observation_source(policy, flows)
-        self._action_map = action_map(control, flows)
-        self._slow_start = SlowStart(control.slow_start, control, flows) if control.slow_start else None
         self._slots = np.arange(flows)
         self._hidden = policy.initial_state(flows)
-        self._period = _period_ticks(policy)
-        self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
-        self._action = np.zeros(flows)
         self._seed = seed
         self._random = [self._generator(slot) for slot in range(flows)]
 
@@ -84,7 +75,7 @@ class PolicyAgent:
     @property
     def underlying_scheme(self) -> str:
         """The kernel scheme on top of which the policy sets windows."""
-        return self._control.underlying_scheme
+        return self._policy.control.underlying_scheme
 
     @property
     def hidden(self) -> npt.NDArray[np.float32]:
@@ -111,20 +102,10 @@ class PolicyAgent:
         """
         if slots is None:
             slots = self._slots
-        ready = self._source.update(samples, slots)
-        due = (self._wait[slots] <= 0) & ready
-        self._wait[slots] -= 1
-        starting = self._slow_start.active(samples, slots) if self._slow_start else None
-        if starting is not None:
-            due &= ~starting
-        if due.any():
-            self._decide(self._source.report(due), slots[due])
-            self._wait[slots[due]] = self._period - 1
-        cwnd, pacing = self._action_map.step(samples, slots, due, self._action[slots])
-        if self._slow_start and starting is not None and starting.any():
-            cwnd, pacing = np.where(starting, self._slow_start.step(samples, ready), (cwnd, pacing))
-            self._source.skip(starting & ready)
-        return cwnd, pacing
+        observed, observation = self._decisions.observe(samples, slots)
+        deciding = slots[observed.due]
+        actions = self._decide(observation, deciding) if len(deciding) else np.zeros(0)
+        return self._decisions.act(observed, actions)
 
     def reset(self, slot: int = 0, stream: int | None = None) -> None:
         """Forget a flow, so that its slot can serve another.
@@ -133,15 +114,12 @@ class PolicyAgent:
             slot: the flow's.
             stream: number of the random stream that the next flow draws its actions from, by default the slot's.
         """
-        self._source.reset(slot)
-        self._action_map.reset(slot)
-        if self._slow_start:
-            self._slow_start.reset(slot)
-        self._hidden[slot] = self._wait[slot] = 0
+        self._decisions.reset(slot)
+        self._hidden[slot] = 0
         self._random[slot] = self._generator(slot if stream is None else stream)
 
-    def _decide(self, observation: npt.NDArray[np.float32], slots: Ints) -> None:
-        """Infer and keep the actions per tick of flows [B] from their observations [B, F]."""
+    def _decide(self, observation: npt.NDArray[np.float32], slots: Ints) -> Doubles:
+        """Return the actions of flows [B] for their observations [B, F]."""
         logits, loc, scale, hidden = self._network(observation, self._hidden[slots])
         action = exact.mean(logits, loc) if self._seed is None else self._draw(slots, logits, loc, scale)
         finite = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
@@ -151,7 +129,7 @@ class PolicyAgent:
                 f" (flow {slots[np.argmin(finite)]}): train it again"
             )
         self._hidden[slots] = hidden
-        self._action[slots] = np.clip(action, *self._control.limits) / (self._period if self._control.spread else 1)
+        return action
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self._seed or 0, stream))
@@ -166,22 +144,12 @@ class PolicyAgent:
         return actions
 
 
-def _check_runnable(policy: PolicyArtefact) -> None:
-    """Raise SageccError where a policy's period or underlying scheme is not implemented."""
-    _period_ticks(policy)
-    if policy.control.underlying_scheme not in UNDERLYING_SCHEMES:
-        raise SageccError(
-            f"policy {policy.path} acts on top of '{policy.control.underlying_scheme}', which this kernel has not:"
-            f" there are {', '.join(UNDERLYING_SCHEMES)}"
-        )
-
-
-def _period_ticks(policy: PolicyArtefact) -> int:
-    """Return the ticks from one decision to the next; raises SageccError where that is no whole number."""
-    ticks = policy.control.period_ms / (TICK_S * 1000)
-    if ticks < 1 or ticks != int(ticks):
-        raise SageccError(
-            f"policy {policy.path} decides every {policy.control.period_ms:g} ms; only multiples of "
-            f"{TICK_S * 1000:g} ms can be run"
-        )
-    return int(ticks)
+def _windows(policy: PolicyArtefact) -> Windows:
+    """Return the observation windows of the pool that the policy learned from, by default the paper's."""
+    pool = policy.card.get("pool", {})
+    try:
+        if not isinstance(pool, dict):
+            raise SageccError(f"it learned from '{pool}', which is no pool")
+        return Windows.parse(str(pool["windows"])) if "windows" in pool else Windows()
+    except SageccError as error:
+        raise SageccError(f"policy {policy.path}: {error}: train it again or fetch it again") from error

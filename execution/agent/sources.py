@@ -9,16 +9,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Floats, Ints
+from sagecc.common.arrays import Bools, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
+from sagecc.execution.agent.astraea import AstraeaReports
 from sagecc.execution.agent.orca import OrcaReports
-from sagecc.policy import orca
-from sagecc.policy.artefact import OBSERVATION_SOURCE, PolicyArtefact
+from sagecc.policy import astraea, orca
+from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.pool.features import FeatureTracker, Windows
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
-
-Bools = npt.NDArray[np.bool_]
 
 
 class ObservationSource(Protocol):
@@ -58,20 +57,21 @@ class ObservationSource(Protocol):
 class PoolFeatures:
     """The pool's features, or some of them, from the routine that derived the pool."""
 
-    def __init__(self, policy: PolicyArtefact, flows: int) -> None:
+    def __init__(self, names: tuple[str, ...], flows: int, windows: Windows) -> None:
         """Start with no flow known.
 
         Args:
-            policy: whose observations these are.
+            names: of the observations.
             flows: number of slots.
+            windows: lengths of the observation windows.
 
         Raises:
-            SageccError: the policy observes what is no feature.
+            SageccError: one is no feature.
         """
-        if unknown := [name for name in policy.observations if name not in FEATURE_NAMES]:
-            raise SageccError(f"policy {policy.path} observes '{unknown[0]}', which is no feature of schemas/pool.py")
-        self.tracker = FeatureTracker(_windows(policy), flows)
-        self._columns = np.array([FEATURE_NAMES.index(name) for name in policy.observations])
+        if unknown := [name for name in names if name not in FEATURE_NAMES]:
+            raise SageccError(f"observes '{unknown[0]}', which is no feature of schemas/pool.py")
+        self.tracker = FeatureTracker(windows, flows)
+        self._columns = np.array([FEATURE_NAMES.index(name) for name in names])
         self._now = np.zeros((0, len(FEATURE_NAMES)), np.float32)
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
@@ -91,39 +91,39 @@ class PoolFeatures:
         self.tracker.reset(slot)
 
 
-SOURCES: dict[str, tuple[str, Callable[[PolicyArtefact, int], ObservationSource]]] = {
+Factory = Callable[[tuple[str, ...], int, Windows], ObservationSource]
+
+SOURCES: dict[str, tuple[str, Factory]] = {
     OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
-    orca.SOURCE[0]: (orca.SOURCE[1], OrcaReports),
+    orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: OrcaReports(names, flows)),
+    astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: AstraeaReports(names, flows)),
 }
-"""By the card's `source`: the version implemented here, and the class that derives observations of so many flows.
+"""By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
 
 A policy of another minor version runs if all that it observes exists here; one of another major version does not.
 """
 
 
-def observation_source(policy: PolicyArtefact, flows: int) -> ObservationSource:
-    """Return what derives a policy's observations.
+def observation_source(
+    source: tuple[str, str], names: tuple[str, ...], flows: int, who: str, windows: Windows | None = None
+) -> ObservationSource:
+    """Return what derives observations.
 
     Args:
-        policy: its card names the source and its version.
+        source: the definition of the observations and its version.
+        names: of the observations.
         flows: number of slots.
+        who: whose observations these are, for errors.
+        windows: lengths of the observation windows of the pool's features; the paper's by default.
 
     Raises:
-        SageccError: there is no such source, or not in that major version.
+        SageccError: there is no such source, or not in that major version, or it has no such observations.
     """
-    name, version = policy.source
+    name, version = source
     if name not in SOURCES or not same_major(version, SOURCES[name][0]):
         offered = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
-        raise SageccError(f"policy {policy.path} observes '{name} {version}'; there is only {offered}")
-    return SOURCES[name][1](policy, flows)
-
-
-def _windows(policy: PolicyArtefact) -> Windows:
-    """Return the observation windows of the pool that the policy learned from, by default the paper's."""
-    pool = policy.card.get("pool", {})
+        raise SageccError(f"{who} observes '{name} {version}'; there is only {offered}")
     try:
-        if not isinstance(pool, dict):
-            raise SageccError(f"it learned from '{pool}', which is no pool")
-        return Windows.parse(str(pool["windows"])) if "windows" in pool else Windows()
+        return SOURCES[name][1](names, flows, windows or Windows())
     except SageccError as error:
-        raise SageccError(f"policy {policy.path}: {error}: train it again or fetch it again") from error
+        raise SageccError(f"{who} {error}") from None

@@ -25,18 +25,19 @@ SCHEME = "policy:environment"
 Samples = npt.NDArray[np.void]
 
 
-def drive(latency_ms: float) -> Drive:
+def drive(latency_ms: float, underlying_scheme: str = "pure") -> Drive:
     """Return how agents drive the lab's flows.
 
     Args:
         latency_ms: virtual time from an observation to when its action takes effect.
+        underlying_scheme: the kernel scheme whose windows they set.
 
     Raises:
         SageccError: the latency is out of range.
     """
     if not math.isfinite(latency_ms):
         raise SageccError(f"latency_ms must be a number, not {latency_ms}")
-    return Drive(latency_us=round(latency_ms * 1000))
+    return Drive(underlying_scheme, latency_us=round(latency_ms * 1000))
 
 
 def check_count(name: str, count: int | None) -> None:
@@ -52,19 +53,20 @@ class Lab:
     methods raise as collector.lab.boot.Guest does.
     """
 
-    def __init__(self, kernel: Path | str | None, drive: Drive, flows: Sequence[int] = (0,)) -> None:
+    def __init__(self, kernel: Path | str | None, drive: Drive, flows: Sequence[int] | None = (0,)) -> None:
         """Check the kernel; nothing is booted before `start`.
 
         Args:
             kernel: the lab's kernel, by default the one that common.shipped finds.
             drive: how the agents' flows are driven.
-            flows: numbers of the agents' flows.
+            flows: numbers of the agents' flows; None: all of each episode's.
 
         Raises:
             SageccError: there is no such kernel.
         """
-        self._kernel, self._drive, self._flows = Path(kernel or shipped.kernel()), drive, tuple(flows)
+        self._kernel, self._drive, self._chosen = Path(kernel or shipped.kernel()), drive, flows
         check_kernel(self._kernel)
+        self._flows: tuple[int, ...] = ()
         self._policies = PolicyController({})  # read once for the episodes in which the same compete
         self._policy_drives: dict[str, Drive] = {}
         self._of_agents = np.ones(0, np.bool_)  # which of the last tick's samples
@@ -81,6 +83,7 @@ class Lab:
     def start(self, environment: Environment, seed: int) -> None:
         """Boot a kernel for an episode; the running one is ended."""
         self.close()
+        self._flows = tuple(range(environment.flow_count) if self._chosen is None else self._chosen)
         competing = {f: name for f, name in policy_flows(environment, SCHEME).items() if f not in self._flows}
         if self._policies.scheme_of != competing:
             self._policies = PolicyController(competing)

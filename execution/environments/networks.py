@@ -16,9 +16,14 @@ from sagecc.collector.run.grid import PROFILES, profile_environments, set_one
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
+from sagecc.schemas.network_distribution import NetworkDistribution
 
 Network = Environment | str | os.PathLike[str]
-Networks = Network | Iterable[Network]
+Networks = Network | Iterable[Network] | NetworkDistribution
+"""One network, several to draw from, or a distribution."""
+
+Candidates = tuple[Environment, ...] | NetworkDistribution
+"""What episodes' networks are drawn from."""
 
 DEFAULT = set_one(48, 1, 40, 1)
 """The default network of an environment for reinforcement learning: 48 Mbps, 40 ms, a queue of one BDP, 34 s."""
@@ -26,7 +31,19 @@ DEFAULT = set_one(48, 1, 40, 1)
 MAX_SEED = 2**63 - 1
 
 
-def networks(choice: Networks) -> tuple[Environment, ...]:
+def candidates(choice: Networks) -> Candidates:
+    """Return what to draw from: a distribution itself, or the networks that a choice stands for (see `networks`)."""
+    return choice if isinstance(choice, NetworkDistribution) else networks(choice)
+
+
+def max_flows(candidates: Candidates) -> int:
+    """Return the most flows that a network may have."""
+    if isinstance(candidates, NetworkDistribution):
+        return candidates.max_flows
+    return max(environment.flow_count for environment in candidates)
+
+
+def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
     """Return the networks that a choice stands for.
 
     Args:
@@ -76,7 +93,7 @@ def _by_id() -> Mapping[str, Environment]:
     return {environment.id: environment for profile in PROFILES for environment in profile_environments(profile)}
 
 
-def requested_networks(options: Mapping[str, Any] | None) -> tuple[Environment, ...]:
+def requested_networks(options: Mapping[str, Any] | None) -> Candidates:
     """Return the networks that the options of a reset name, none where they name none.
 
     Raises:
@@ -84,10 +101,10 @@ def requested_networks(options: Mapping[str, Any] | None) -> tuple[Environment, 
     """
     if unknown := set(options or ()) - {"environment"}:
         raise SageccError(f"reset has no option '{min(map(str, unknown))}'; there is only 'environment'")
-    return networks(options["environment"]) if options else ()
+    return candidates(options["environment"]) if options else ()
 
 
-def draw(candidates: tuple[Environment, ...], seed: int | None, random: np.random.Generator) -> tuple[Environment, int]:
+def draw(candidates: Candidates, seed: int | None, random: np.random.Generator) -> tuple[Environment, int]:
     """Draw a network and the seed of its episode.
 
     Args:
@@ -100,5 +117,8 @@ def draw(candidates: tuple[Environment, ...], seed: int | None, random: np.rando
     """
     if seed is not None and not 0 <= seed <= MAX_SEED:
         raise SageccError(f"seed {seed}: it must be 0 to 2^63 - 1")
-    environment = candidates[int(random.integers(len(candidates)))]
+    if isinstance(candidates, NetworkDistribution):
+        environment = candidates.draw(random)
+    else:
+        environment = candidates[int(random.integers(len(candidates)))]
     return environment, int(random.integers(MAX_SEED)) if seed is None else int(seed)

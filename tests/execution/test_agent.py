@@ -14,7 +14,7 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import load_agent
-from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact
+from sagecc.policy.artefact import OBSERVATION_SOURCE, SPREAD_MAP, Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
@@ -188,7 +188,10 @@ def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> N
         ({"period_ms": 25}, "decides every 25 ms; only multiples of 10 ms"),
         ({"period_ms": 5}, "decides every 5 ms"),
         ({"underlying_scheme": "tahoe"}, "acts on top of 'tahoe', which this kernel has not: there are pure, westwood"),
-        ({"inputs": card["inputs"] | others[0]}, r"observes 'orca .*'; there is only orca\.tcp 1\.0, sagecc\.pool"),
+        (
+            {"inputs": card["inputs"] | others[0]},
+            r"observes 'orca .*'; there is only astraea\.tcp 1\.0, orca\.tcp 1\.0, sagecc",
+        ),
         ({"inputs": card["inputs"] | others[1]}, r"observes 'sagecc\.pool 0\.9'"),
         ({"inputs": card["inputs"] | others[2]}, "observes 'sRTT', which is no feature"),
     ]:
@@ -222,7 +225,7 @@ def test_a_longer_period_asks_once_and_acts_at_once_or_in_parts() -> None:
     assert len(fixed.seen) == 2
 
     fixed = Fixed([1.5, -1.5])
-    fixed.control = Control(period_ms=30, spread=True)
+    fixed.control = Control(period_ms=30, map=SPREAD_MAP)
     windows = [1414, 2000, 2828, 2000, 1414, 1000]  # times or by the square root of 2
     assert drive(agent_of(fixed), 6, cwnd=1000) == pytest.approx(windows, abs=1)
     assert len(fixed.seen) == 2

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from sagecc.policy import exact
-from sagecc.policy.artefact import Control, PolicyArtefact
+from sagecc.policy.artefact import SPREAD_MAP, Control, PolicyArtefact
 from tests.conftest import ROOT
 from tests.helpers.processes import sigint
 from tests.helpers.training import CONFIG, command, curve
@@ -177,7 +177,7 @@ def test_the_card_says_how_often_a_policy_decides(whole: Path, tmp_path: Path) -
     done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5))
     assert done.returncode == 0, done.stderr
     assert PolicyArtefact.load(whole / "models" / "a").control == Control()
-    assert PolicyArtefact.load(tmp_path / "models" / "a").control == Control(period_ms=50, spread=True)
+    assert PolicyArtefact.load(tmp_path / "models" / "a").control == Control(period_ms=50, map=SPREAD_MAP)
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:

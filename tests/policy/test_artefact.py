@@ -162,11 +162,15 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
-    control = dataclasses.replace(control, hundredths=True, slow_start=1.1)
+    control = dataclasses.replace(control, map=artefact.LINEAR_MAP, period_min_rtts=0.5, slow_start=1.1)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
-    with pytest.raises(ValueError, match="both spread and cut to hundredths"):
-        Control(spread=True, hundredths=True)
+    for choices, message in (
+        ({"map": "cwnd += a"}, "action map 'cwnd \\+= a' is not known"),
+        ({"period_min_rtts": -1.0}, "every -1.0 minimum RTTs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Control(**choices)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:

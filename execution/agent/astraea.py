@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Astraea observes (section 3.3 of its paper), from raw counters.
+
+A report covers one monitoring time period (MTP), the interval since the last decision, and has, in this order:
+
+0. thr/thr_max: the throughput, bytes delivered per second, over the highest such value of the flow so far.
+1. thr_max: that maximum, in 100 Mbps. The paper names no unit for this and for lat_min; these are the pool's.
+2. lat/lat_min: the mean RTT over the lowest. Here: the mean of `srtt_us` at the ticks with an acknowledgement.
+3. lat_min: the lowest RTT, in 100 ms. `min_rtt_us` is the lowest of 300 s.
+4. cwnd/(thr_max*lat_min): the window in bytes over that product.
+5. loss/thr_max: bytes newly marked lost per second, over the maximum.
+6. inflight/cwnd: packets in flight (Linux's: out, less those SACKed or lost, and those sent again) over the window.
+7. pacing/thr_max: the rate of one window per sRTT, which is what the policy paces at, over the maximum.
+8. srtt/min_rtt: the smoothed RTT over the lowest (the public code's, not in the paper, as is the next).
+9. retrans/cwnd: retransmissions in flight over the window.
+
+A ratio whose denominator is 0 is 0. An observation is the last five reports, zeros where there are fewer. Every
+operation is one that IEEE 754 fixes: the same bits on every machine and in every batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us
+from sagecc.policy.astraea import HISTORY, OBSERVATIONS, STATISTICS
+
+THROUGHPUT_UNIT_BYTES_S = 100e6 / 8
+"""100 Mbps."""
+LATENCY_UNIT_US = 100e3
+
+
+def statistics(report: Report, samples: npt.NDArray[np.void], max_throughput: Doubles) -> Doubles:
+    """Return Astraea's reports, by the definitions above.
+
+    Args:
+        report: the flows' MTPs [R].
+        samples: their rows at the MTPs' ends [R].
+        max_throughput: the highest `delivered_bytes_s` of each flow so far, this report included [R].
+
+    Returns:
+        STATISTICS of each [R, 10].
+    """
+    srtt, mss, out, sacked, lost, retrans = (
+        samples[name].astype(np.float64)
+        for name in ("srtt_us", "mss_bytes", "unacked_pkts", "sacked_pkts", "lost_pkts", "retrans_pkts")
+    )
+    cwnd, min_rtt = np.maximum(samples["cwnd_pkts"].astype(np.float64), 1.0), min_rtts_us(samples)
+    highest, lowest = np.where(max_throughput > 0, max_throughput, np.inf), np.where(min_rtt > 0, min_rtt, np.inf)
+    pacing = pacing_bytes_s(samples)
+    values = (
+        report.delivered_bytes_s / highest,
+        max_throughput / THROUGHPUT_UNIT_BYTES_S,
+        report.rtt_us / lowest,
+        min_rtt / LATENCY_UNIT_US,
+        cwnd * mss / (highest * (lowest / 1e6)),
+        report.lost_bytes_s / highest,
+        (out - sacked - lost + retrans) / cwnd,
+        pacing / highest,
+        srtt / lowest,
+        retrans / cwnd,
+    )
+    return np.stack(values, axis=-1)
+
+
+def pacing_bytes_s(samples: npt.NDArray[np.void]) -> Doubles:
+    """Return the rate of one window per sRTT [B] (bytes/s), 0 before the first RTT sample."""
+    cwnd, mss, srtt = (samples[name].astype(np.float64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
+    return np.asarray(cwnd * mss / np.where(srtt > 0, srtt, np.inf) * 1e6)
+
+
+class AstraeaReports:
+    """Astraea's reports of flows, one slot per flow, and the last five of each flow; an ObservationSource."""
+
+    def __init__(self, names: tuple[str, ...], flows: int) -> None:
+        """Start with no flow known.
+
+        Args:
+            names: of the observations.
+            flows: number of slots.
+
+        Raises:
+            SageccError: the names are not those of Astraea's.
+        """
+        if names != OBSERVATIONS:
+            raise SageccError(f"does not observe {HISTORY} reports of {', '.join(STATISTICS)}")
+        self._intervals = Intervals(flows)
+        self._begun = np.zeros(flows, np.bool_)
+        self._max_throughput = np.zeros(flows)
+        self._history = np.zeros((flows, HISTORY, len(STATISTICS)))
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Take one row of each flow; return which have an interval behind them, all but new flows [B]."""
+        self._intervals.update(samples, slots)
+        begun = self._begun[slots]
+        self._begun[slots] = True
+        return begun
+
+    def report(self, due: Bools) -> Floats:
+        """Add a report of each due flow to its history; return their histories, the oldest report first.
+
+        Args:
+            due: which flows of the last update decide now [B].
+
+        Returns:
+            One row of HISTORY x STATISTICS numbers per due flow.
+        """
+        samples, slots = self._intervals.samples[due], self._intervals.slots[due]
+        report = self._intervals.report(due)
+        highest = self._max_throughput[slots] = np.maximum(self._max_throughput[slots], report.delivered_bytes_s)
+        newest = statistics(report, samples, highest)[:, None]
+        self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
+        return self._history[slots].reshape(len(slots), -1).astype(np.float32)
+
+    def skip(self, skipped: Bools) -> None:
+        """Begin a new interval for those flows of the last update, without a report."""
+        self._intervals.begin(skipped)
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+        self._intervals.reset(slot)
+        self._begun[slot] = False
+        self._max_throughput[slot] = self._history[slot] = 0

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a flow earns from one decision to the next, by the names of policy.task.Reward."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.common.arrays import Bools, Doubles, Ints
+from sagecc.execution.agent.intervals import Intervals, min_rtts_us
+from sagecc.execution.agent.sources import ObservationSource, PoolFeatures
+from sagecc.execution.environments.astraea import Competition
+from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
+from sagecc.policy.task import Reward
+from sagecc.pool.features import FeatureTracker
+from sagecc.pool.reward import friendliness, power
+from sagecc.schemas.environment import Environment, Flow
+
+
+def orca(rate: Doubles, lost: Doubles, max_rate: Doubles, min_rtt: Doubles, srtt: Doubles) -> Doubles:
+    """Return Orca's reward as its code has it: (thr - 5 loss) / thr_max * min(1, 1.25 minRTT / sRTT).
+
+    rl-module/envwrapper.py of https://github.com/Soheil-ab/Orca. Before anything was delivered it is 0.
+
+    Args:
+        rate: throughput thr since the last report [n].
+        lost: bytes marked lost per second since then [n].
+        max_rate: highest throughput of the flow so far [n].
+        min_rtt: the flow's lowest RTT [n].
+        srtt: its smoothed RTT [n]; 0 before the first sample.
+    """
+    near = np.minimum(DELAY_MARGIN * min_rtt / np.where(srtt > 0, srtt, np.inf), 1.0)
+    return _orca_net(rate, lost, max_rate) * near
+
+
+def orca_paper(rate: Doubles, lost: Doubles, max_rate: Doubles, min_rtt: Doubles, srtt: Doubles) -> Doubles:
+    """Return Orca's reward by Eq. 1 and 2 of its paper: ((thr - zeta loss) / delay') / (thr_max / d_min).
+
+    delay' is d_min up to beta d_min, and the delay above: at the margin the reward falls by a fifth. zeta and beta are
+    the code's, 5 and 1.25. Arguments are those of `orca`; the delay is the smoothed RTT.
+    """
+    delay = np.where(srtt <= DELAY_MARGIN * min_rtt, min_rtt, srtt)
+    return _orca_net(rate, lost, max_rate) * (min_rtt / np.where(delay > 0, delay, np.inf))
+
+
+def _orca_net(rate: Doubles, lost: Doubles, max_rate: Doubles) -> Doubles:
+    return np.asarray((rate - LOSS_FACTOR * lost) / np.where(max_rate > 0, max_rate, np.inf))
+
+
+class Earnings(Protocol):
+    """What flows earn, one slot per flow; per tick one `update`, then `earned` of the flows that are shown."""
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
+        """Take one row of raw counters of each flow [B], which the observation's source has taken already."""
+
+    def earned(self, shown: Bools) -> Doubles:
+        """Return what some flows of the last update earned since they were shown last [sum(shown)].
+
+        Args:
+            shown: which [B].
+        """
+
+
+class PoolEarnings:
+    """The mean over the ticks of one of the pool's rewards, which cover the last second at each."""
+
+    def __init__(self, kind: Reward, source: ObservationSource, slots: int) -> None:
+        """Start with no flow.
+
+        Args:
+            kind: `power`, `friendliness`, or `pool` for the one that a flow's network names.
+            source: what is observed: where it is the pool's features, these are derived once.
+            slots: number of slots.
+        """
+        self._kind = kind
+        self._derives = not isinstance(source, PoolFeatures)
+        self._tracker = source.tracker if isinstance(source, PoolFeatures) else FeatureTracker(flows=slots)
+        self._power, self._competitors = np.ones(slots, np.bool_), np.ones(slots)
+        self._all_power = True
+        self._sum, self._ticks = np.zeros(slots), np.zeros(slots, np.int64)
+        self._slots = np.zeros(0, np.int64)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        if self._derives:
+            self._tracker.reset(slot)
+        bottleneck = environment.narrowest(flow)
+        self._power[slot] = (environment.reward if self._kind == "pool" else self._kind) == "power"
+        self._all_power = bool(self._power.all())
+        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
+        self._sum[slot] = self._ticks[slot] = 0
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
+        """Take one row of each flow."""
+        if self._derives:
+            self._tracker.update_flows(samples, slots)
+        rate, loss, capacity, rtt_rate = self._tracker.measured.T
+        rewards = power(rate, loss, capacity, rtt_rate)
+        if not self._all_power:
+            rewards = np.where(self._power[slots], rewards, friendliness(rate, capacity, self._competitors[slots]))
+        self._sum[slots] += rewards
+        self._ticks[slots] += 1
+        self._slots = slots
+
+    def earned(self, shown: Bools) -> Doubles:
+        """Return the means."""
+        slots = self._slots[shown]
+        means = self._sum[slots] / self._ticks[slots]
+        self._sum[slots] = self._ticks[slots] = 0
+        return np.asarray(means)
+
+
+class OrcaEarnings:
+    """Orca's reward of the interval since a flow was shown last."""
+
+    def __init__(self, kind: Reward, slots: int) -> None:
+        """Start with no flow.
+
+        Args:
+            kind: `orca` or `orca-paper`.
+            slots: number of slots.
+        """
+        self._reward = orca if kind == "orca" else orca_paper
+        self._intervals, self._max_rate = Intervals(slots), np.zeros(slots)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        self._intervals.reset(slot)
+        self._max_rate[slot] = 0
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
+        """Take one row of each flow."""
+        self._intervals.update(samples, slots)
+
+    def earned(self, shown: Bools) -> Doubles:
+        """Return the rewards."""
+        samples, slots = self._intervals.samples[shown], self._intervals.slots[shown]
+        report = self._intervals.report(shown)
+        max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
+        srtt = samples["srtt_us"].astype(np.float64)
+        return self._reward(report.rate_bytes_s, report.lost_bytes_s, max_rate, min_rtts_us(samples), srtt)
+
+
+class AstraeaEarnings:
+    """Astraea's reward of all flows of a lab as they are now."""
+
+    def __init__(self, competition: Competition, flows: int) -> None:
+        """Take what is known of all flows.
+
+        Args:
+            competition: updated before this at each tick.
+            flows: slots per lab.
+        """
+        self._competition, self._flows = competition, flows
+        self._labs = np.zeros(0, np.int64)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Do nothing: the competition knows."""
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
+        """Take one row of each flow."""
+        self._labs = slots // self._flows
+
+    def earned(self, shown: Bools) -> Doubles:
+        """Return the rewards."""
+        labs, rows = np.unique(self._labs[shown], return_inverse=True)
+        return np.array([self._competition.reward(lab) for lab in labs.tolist()])[rows]

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several labs in step, for whoever learns: one batch of decisions in, the next batch of observations out.
+
+Each step gives every kernel its actions and only then reads its samples, so that they run side by side on as many cores
+as there are; observations, rewards and windows are computed for all of their flows at once. Gymnasium's and
+PettingZoo's environments (congestion, vector, parallel) are this with another face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils.seeding import np_random
+
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.decisions import Decisions, Observed, joined
+from sagecc.execution.agent.sources import observation_source
+from sagecc.execution.environments.astraea import Competition
+from sagecc.execution.environments.flows import last_tick_ns
+from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
+from sagecc.execution.environments.networks import DEFAULT, Candidates, Networks, candidates, draw, max_flows
+from sagecc.execution.environments.rewards import AstraeaEarnings, Earnings, OrcaEarnings, PoolEarnings
+from sagecc.policy.astraea import GLOBAL_STATE
+from sagecc.policy.task import LearningTask
+from sagecc.schemas import wire
+from sagecc.schemas.environment import Environment
+
+WHO = "the task"
+_NO_ROWS = np.zeros(0, np.int64)
+_NO_FLAGS = np.zeros(0, np.bool_)
+_NOBODY = Observed(np.zeros(0, wire.SAMPLE), _NO_ROWS, *[_NO_FLAGS] * 4)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The flows that decide now or end here, by lab and flow: R rows."""
+
+    labs: Ints
+    """Each row's lab [R]."""
+    flows: Ints
+    """Its flow's number in the lab's network [R]."""
+    observations: Floats
+    """Before scaling [R, F]."""
+    rewards: Doubles
+    """What the flow earned since its last row [R]; without meaning in its first."""
+    first: Bools
+    """Whether it is the flow's first row [R]: no action came before it."""
+    over: Bools
+    """Whether it is the flow's last [R]: it takes no action. It is truncated: the clock that ends it is no state."""
+    samples: Samples
+    """The kernel's raw counters, wire.SAMPLE [R]."""
+    states: Floats
+    """The global state of the row's lab [R, G]; G is 0 where the task has none."""
+
+    @classmethod
+    def join(cls, parts: Sequence[Step]) -> Step:
+        """Return the rows of several, by lab and flow."""
+        if len(parts) == 1:
+            return parts[0]
+        order = np.lexsort((np.concatenate([p.flows for p in parts]), np.concatenate([p.labs for p in parts])))
+        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
+        whole = {name: joined(v) if name == "samples" else np.concatenate(v) for name, v in columns.items()}
+        return cls(**{name: values[order] for name, values in whole.items()})
+
+
+class Rollouts:
+    """Episodes side by side, each in a lab of its own; one that is over is followed, at the next step, by another.
+
+    A step runs each lab to the next tick at which a flow of its decides or ends, so that labs' clocks differ where
+    their flows decide at different times.
+    """
+
+    def __init__(
+        self,
+        task: LearningTask,
+        environment: Networks = DEFAULT,
+        labs: int = 1,
+        flows: Sequence[int] | None = None,
+        kernel: Path | str | None = None,
+        latency_ms: float = 0.0,
+        max_steps: int | None = None,
+    ) -> None:
+        """Check that the networks and the kernel can be used; nothing is booted before `reset`.
+
+        Args:
+            task: what flows observe and do, and what they earn.
+            environment: networks to draw from where the task names none; see networks.candidates.
+            labs: number of episodes side by side.
+            flows: numbers of the flows that decide; None: all. The others keep the schemes that the network names.
+            kernel: path of the lab's kernel, by default the one that common.shipped finds.
+            latency_ms: virtual time from an observation to when its action takes effect.
+            max_steps: end episodes after so many steps; None leaves them their networks' duration. A flow that does
+                not decide at the last one has no last row.
+
+        Raises:
+            SageccError: an argument is bad, or there is no kernel.
+        """
+        check_count("max_steps", max_steps)
+        self.task = task
+        """What flows observe and do, and what they earn."""
+        self._candidates = candidates(environment if task.networks is None else task.networks)
+        self._chosen, self._max_steps = None if flows is None else tuple(sorted(flows)), max_steps
+        self.per_lab = max_flows(self._candidates) if flows is None else max(flows) + 1
+        """Flows that a lab has room for: flow f of lab l has the slot l * per_lab + f."""
+        slots = labs * self.per_lab
+        source = observation_source(task.source, task.observations, slots, WHO)
+        self._decisions = Decisions(task.control, source, slots, WHO)
+        driven = drive(latency_ms, task.control.underlying_scheme)
+        self._labs = [Lab(kernel, driven, self._chosen) for _ in range(labs)]
+        astraea = task.reward == "astraea" or task.global_state
+        self._competition = Competition(labs, self.per_lab) if astraea else None
+        self._earnings: Earnings
+        if task.reward == "astraea" and self._competition:
+            self._earnings = AstraeaEarnings(self._competition, self.per_lab)
+        elif task.reward in ("orca", "orca-paper"):
+            self._earnings = OrcaEarnings(task.reward, slots)
+        else:
+            self._earnings = PoolEarnings(task.reward, source, slots)
+        self._generators: list[np.random.Generator | None] = [None] * labs
+        self._last_ns = np.full(slots, -1)  # of each flow; -1: there is none
+        self._lab_last_ns = np.zeros(labs, np.int64)
+        self._up = np.zeros(slots, np.bool_)  # had a row, and not its last
+        self._seen = np.zeros(slots, np.bool_)  # was shown
+        self._fresh = np.zeros(labs, np.bool_)  # booted and not read yet
+        self._steps = np.zeros(labs, np.int64)
+        self._waiting = _NOBODY  # the flows of all running labs, at their last ticks
+        self.episodes: dict[int, tuple[Environment, int]] = {}
+        """By lab the network and the seed of its last episode."""
+
+    @property
+    def running(self) -> Bools:
+        """Which labs' episodes run [labs]."""
+        return np.array([lab.running for lab in self._labs])
+
+    def reset(
+        self,
+        seeds: Sequence[int | None] | None = None,
+        labs: Sequence[int] | None = None,
+        environment: Candidates = (),
+    ) -> Step:
+        """Begin an episode in some labs; the ones under way there are ended.
+
+        Args:
+            seeds: of the labs' episodes, by default drawn; one draws the episode's network too.
+            labs: which, by default all.
+            environment: networks to draw from for these episodes alone.
+
+        Returns:
+            Their first rows.
+
+        Raises:
+            SageccError: bad input, or a kernel fails; all episodes are ended then.
+        """
+        chosen = list(range(len(self._labs)) if labs is None else labs)
+        given = [None] * len(chosen) if seeds is None else list(seeds)
+        try:
+            self._waiting = self._waiting.take(~np.isin(self._waiting.slots // self.per_lab, chosen))
+            self._begin(dict(zip(chosen, given, strict=True)), environment or self._candidates)
+            return self._run(chosen)
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, actions: npt.ArrayLike) -> Step:
+        """Give the flows that decide their actions and run each lab on; begin an episode where one was over.
+
+        Args:
+            actions: one for each row of the last steps that is not over, by lab and flow; beyond the task's limits they
+                are clipped.
+
+        Returns:
+            The next rows.
+
+        Raises:
+            SageccError: bad input, or a kernel fails; all episodes are ended then.
+        """
+        values, waiting = np.asarray(actions, np.float64), self._waiting
+        if values.shape != (count := int(waiting.due.sum()),) or not np.isfinite(values).all():
+            raise SageccError(f"actions must be {count} finite numbers, not {actions!r:.60}")
+        running = self.running
+        try:
+            self._act(waiting, values)
+            self._waiting = _NOBODY
+            self._steps[running] += 1
+            self._begin(dict.fromkeys(np.flatnonzero(~running).tolist()), self._candidates)
+            return self._run(range(len(self._labs)))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all episodes."""
+        self._waiting = _NOBODY
+        for lab in self._labs:
+            lab.close()
+
+    def _begin(self, seeds: Mapping[int, int | None], networks: Candidates) -> None:
+        """Boot a kernel in each of these labs."""
+        for number, given in seeds.items():
+            environment, seed = draw(networks, given, self._random(number, given))
+            driven = range(environment.flow_count) if self._chosen is None else self._chosen
+            if driven[-1] >= min(environment.flow_count, self.per_lab):
+                raise SageccError(
+                    f"environment {environment.id} has flows 0 to {environment.flow_count - 1}, and this has room for"
+                    f" {self.per_lab} and drives {list(driven)}"
+                )
+            flows = {flow: environment.all_flows[flow] for flow in driven}
+            self._labs[number].start(environment, seed)
+            first = number * self.per_lab
+            within = slice(first, first + self.per_lab)
+            self._last_ns[within] = -1
+            self._up[within] = self._seen[within] = False
+            for flow, value in flows.items():
+                self._decisions.reset(first + flow)
+                self._earnings.begin(first + flow, environment, value)
+                self._last_ns[first + flow] = last_tick_ns(environment, value)
+            if self._competition:
+                self._competition.begin(number, environment, flows)
+            self._lab_last_ns[number] = self._last_ns[within].max()
+            self._steps[number], self._fresh[number] = 0, True
+            self.episodes[number] = environment, seed
+
+    def _random(self, lab: int, seed: int | None) -> np.random.Generator:
+        """Return the lab's source of random numbers, begun anew with a seed."""
+        random = self._generators[lab]
+        if random is None or seed is not None:
+            random, _ = np_random(seed)
+            self._generators[lab] = random
+        return random
+
+    def _act(self, observed: Observed, actions: Doubles) -> None:
+        """Set the windows of flows [B], by actions of those that decide; the others' stay, or are their scheme's."""
+        if not len(observed.slots):
+            return
+        cwnd, pacing = (values.tolist() for values in self._decisions.act(observed, actions))
+        labs = observed.slots // self.per_lab
+        bounds = [0, *(np.flatnonzero(np.diff(labs)) + 1).tolist(), len(labs)]
+        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+            self._labs[int(labs[begin])].act(cwnd[begin:end], pacing[begin:end])
+
+    def _run(self, labs: Sequence[int]) -> Step:
+        """Run labs on, each to the next tick at which a flow of its is shown, or to its end."""
+        steps, waiting, numbers = [self._nothing()], [self._waiting], list(labs)
+        while numbers and (observed := self._tick(numbers, steps)) is not None:
+            of_lab = observed.slots // self.per_lab
+            stopped = np.isin(of_lab, steps[-1].labs)
+            waiting.append(observed.take(stopped & self.running[of_lab]))
+            resting = observed.take(~stopped)
+            self._act(resting, np.zeros(0))
+            numbers = np.unique(resting.slots // self.per_lab).tolist()
+        self._waiting = Observed.join([part for part in waiting if len(part.slots)] or [_NOBODY])
+        return Step.join([step for step in steps if len(step.labs)] or steps[:1])
+
+    def _tick(self, labs: Sequence[int], steps: list[Step]) -> Observed | None:
+        """Run labs to their next ticks and add what is shown there to `steps`; None where all of them are over."""
+        read = [(number, samples) for number in labs if (samples := self._read(number)) is not None]
+        if not read:
+            return None
+        samples = joined([rows for _, rows in read])
+        of_lab = np.repeat([number for number, _ in read], [len(rows) for _, rows in read])
+        slots, now_ns = of_lab * self.per_lab + samples["flow"], samples["t_ns"].astype(np.int64)
+        ending = now_ns >= self._last_ns[slots]
+        self._up[slots] = ~ending
+        observed, observations = self._decisions.observe(samples, slots, ending)
+        shown = observed.shown
+        if self._competition:
+            self._competition.update(samples, slots, shown, ending)
+        self._earnings.update(samples, slots)
+        if not shown.any():
+            steps.append(self._nothing())
+            return observed
+        rows = slots[shown]
+        first = ~self._seen[rows]
+        self._seen[rows] = True
+        limited = self._steps[of_lab] == self._max_steps
+        states = np.zeros((len(rows), 0), np.float32)
+        if self._competition and self.task.global_state:
+            state_of = {number: self._competition.state(number) for number in dict.fromkeys(of_lab[shown].tolist())}
+            states = np.stack([state_of[number] for number in of_lab[shown].tolist()])
+        steps.append(
+            Step(
+                labs=of_lab[shown],
+                flows=rows % self.per_lab,
+                observations=observations,
+                rewards=np.where(first, 0.0, self._earnings.earned(shown)),
+                first=first,
+                over=(ending | limited)[shown],
+                samples=samples[shown],
+                states=states,
+            )
+        )
+        for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
+            self._labs[number].close()
+        return observed
+
+    def _read(self, number: int) -> Samples | None:
+        """Run a lab to its next tick; None where it is over without one."""
+        lab, first = self._labs[number], number * self.per_lab
+        if self._fresh[number]:
+            self._fresh[number] = False
+            return lab.first_tick()
+        if self._up[first : first + self.per_lab].any():
+            return lab.next_tick()
+        samples = lab.tick()
+        if samples is None:
+            lab.close()
+        return samples
+
+    def _nothing(self) -> Step:
+        """Return a step without rows."""
+        width, states = len(self.task.observations), len(GLOBAL_STATE) if self.task.global_state else 0
+        return Step(
+            labs=_NO_ROWS,
+            flows=_NO_ROWS,
+            observations=np.zeros((0, width), np.float32),
+            rewards=np.zeros(0),
+            first=_NO_FLAGS,
+            over=_NO_FLAGS,
+            samples=_NOBODY.samples,
+            states=np.zeros((0, states), np.float32),
+        )

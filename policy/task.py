@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A learning task: everything that an environment for reinforcement learning and the policy learned in it share.
+
+`observations`, `source` and `control` are what the policy's artefact carries, so what was trained is what runs; reward
+and networks are the environment's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from sagecc.common.errors import SageccError
+from sagecc.policy import astraea, orca
+from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, Control
+from sagecc.schemas.network_distribution import NetworkDistribution
+from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
+
+Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea"]
+"""Rewards: the one of the pool that the network names, either of them, Orca's by its code and by its paper,
+Astraea's."""
+
+OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
+    "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
+    "orca": (orca.SOURCE, orca.OBSERVATIONS),
+    "astraea": (astraea.SOURCE, astraea.OBSERVATIONS),
+}
+"""By its name in a configuration, an observation's source and the names of its numbers."""
+
+_CONTROLS = {"pool": Control(), "orca": orca.CONTROL, "astraea": astraea.CONTROL}
+"""By a scheme's name, how it decides: what a configuration's `control` begins from."""
+
+
+@dataclass(frozen=True)
+class LearningTask:
+    """What a policy observes and does, what that earns, and on which networks."""
+
+    control: Control = Control()
+    """What an action does, how often, on top of which scheme, within which bounds."""
+    source: tuple[str, str] = OBSERVATIONS["pool"][0]
+    """The definition of the observations and its version."""
+    observations: tuple[str, ...] = OBSERVATIONS["pool"][1]
+    """Their names, in order."""
+    reward: Reward = "pool"
+    """What an action earns, measured over the period after it (execution.environments.rewards)."""
+    global_state: bool = False
+    """Whether each step gives Astraea's global state beside the observations, for a critic."""
+    networks: NetworkDistribution | None = None
+    """What episodes' networks are drawn from; None: what the environment is given."""
+
+    def __post_init__(self) -> None:
+        if self.reward not in get_args(Reward):
+            raise SageccError(f"task: reward must be one of {', '.join(get_args(Reward))}, not {self.reward!r}")
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> LearningTask:
+        """Read a configuration: `observation`, `control`, `reward`, `global_state`, `networks`.
+
+        `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of `pool`, `orca`
+        and `astraea`, or the fields of Control; `like` among them names one of the three to take the others from, and
+        `map` is a short name of artefact.MAPS.
+
+        Raises:
+            SageccError: a field is unknown or its value out of range.
+        """
+        known = ("observation", "control", "reward", "global_state", "networks")
+        if unknown := sorted(set(map(str, plain)) - set(known)):
+            raise SageccError(f"task: unknown field {unknown[0]}; known are {', '.join(known)}")
+        if not isinstance(plain.get("global_state", False), bool):
+            raise SageccError(f"task: global_state must be true or false, not {plain['global_state']!r}")
+        networks = plain.get("networks")
+        if networks is not None and not isinstance(networks, Mapping):
+            raise SageccError(f"task: networks must have fields, not {networks!r}")
+        source, observations = _observation(plain.get("observation", "pool"))
+        return cls(
+            control=_control(plain.get("control", "pool")),
+            source=source,
+            observations=observations,
+            reward=plain.get("reward", "pool"),
+            global_state=plain.get("global_state", False),
+            networks=None if networks is None else NetworkDistribution.of(networks),
+        )
+
+
+def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:
+    if isinstance(choice, str) and choice in OBSERVATIONS:
+        return OBSERVATIONS[choice]
+    if isinstance(choice, list | tuple) and choice:
+        if odd := [name for name in choice if name not in FEATURE_NAMES]:
+            raise SageccError(f"task: observation names {odd[0]!r}, which is no feature of the pool")
+        return OBSERVATIONS["pool"][0], tuple(choice)
+    raise SageccError(f"task: observation must be one of {', '.join(OBSERVATIONS)} or a list of features")
+
+
+def _control(choice: object) -> Control:
+    values = {"like": choice} if isinstance(choice, str) else dict(choice) if isinstance(choice, Mapping) else {}
+    like = values.pop("like", "pool")
+    if like not in _CONTROLS or not isinstance(choice, str | Mapping):
+        raise SageccError(f"task: control must be one of {', '.join(_CONTROLS)}, or fields")
+    known = {field.name for field in fields(Control) if field.default is not MISSING}
+    if unknown := sorted(set(map(str, values)) - known):
+        raise SageccError(f"task: control has no field {unknown[0]}; known are like, {', '.join(sorted(known))}")
+    if "map" in values:
+        if values["map"] not in MAPS:
+            raise SageccError(f"task: map must be one of {', '.join(MAPS)}, not {values['map']!r}")
+        values["map"] = MAPS[values["map"]]
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    try:
+        return replace(_CONTROLS[like], **values)
+    except (TypeError, ValueError) as error:
+        raise SageccError(f"task: control: {error}") from None
