@@ -2,7 +2,7 @@
 """An actor: it plays in its labs with the latest policy, explores, and writes what came of it into its replay ring.
 
 Its labs advance in step, one inference answers all of them, in numpy. All that it does follows from the seed, the
-weights that it is given, and when. Its state can be saved between two ticks and taken up again: a lab cannot be saved,
+weights that it is given, and when. Its state can be saved between two steps and taken up again: a lab cannot be saved,
 but an episode follows from its seed and its actions, so the ones under way are played again.
 """
 
@@ -21,6 +21,7 @@ from sagecc.learner.online.exploration import Exploration
 from sagecc.learner.online.labs import Labs, Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture, NumpyOps
+from sagecc.policy.scaling import Scaling
 
 State = dict[str, npt.NDArray[Any]]
 
@@ -41,7 +42,9 @@ class Actor:
 
     Args:
         labs: The labs, none of them in an episode.
+        count: Their number.
         network: The policy's kind of network.
+        scaling: What is done to observations before it.
         exploration: How to explore.
         layout: What a record holds.
         ring: Where records go.
@@ -53,7 +56,9 @@ class Actor:
     def __init__(
         self,
         labs: Labs,
+        count: int,
         network: Architecture,
+        scaling: Scaling,
         exploration: Exploration,
         layout: Layout,
         ring: Ring,
@@ -74,40 +79,45 @@ class Actor:
         """Records written so far."""
         self.inference_s = self.labs_s = 0.0
         """Time spent in inference and exploration, and in the labs."""
-        self._labs, self._network, self._exploration = labs, network, exploration
+        self._labs, self._count, self._network = labs, count, network
+        self._scaling, self._exploration = scaling, exploration
         self._ring, self._seed, self._first_lab, self._share = ring, seed, first_lab, share
         self._ops = NumpyOps()
         self._random = np.random.default_rng((seed, first_lab))
-        self._windows = _Windows(layout, labs.labs * labs.slots_per_lab)
-        self._hidden = np.zeros((labs.labs * labs.slots_per_lab, network.state), np.float32)
-        self._tick = 0
-        self._numbers = np.zeros(labs.labs, np.int64)  # of the labs' episodes
-        self._began = np.zeros(labs.labs, np.int64)  # at which tick
-        self._taken: list[list[float]] = [[] for _ in range(labs.labs)]  # actions in the labs' episodes
+        self._windows = _Windows(layout, count, labs.per_lab)
+        self._hidden = np.zeros((count * labs.per_lab, network.state), np.float32)
+        self._tick = 0  # steps of the labs
+        self._numbers = np.zeros(count, np.int64)  # of the labs' episodes
+        self._began = np.zeros(count, np.int64)  # after which step
+        self._taken: list[list[float]] = [[] for _ in range(count)]  # actions in the labs' episodes
         self._actions = np.zeros(0, np.float32)  # still to be given to the labs
 
     def begin(self, first: int = 0) -> None:
         """Begin an episode in every lab: its number `first` of the run."""
         self._numbers[:] = first
-        for lab in range(self._labs.labs):
-            self._begin_episode(lab)
+        labs = list(range(self._count))
+        self._began[:] = self._tick
+        self._decide([self._begin_episodes(labs)])
 
     def play(self, decisions: int) -> None:
-        """Play until so many decisions have been taken; those of the last tick may be more."""
+        """Play until so many decisions have been taken; those of the last step may be more."""
         until = self.decisions + decisions
         while self.decisions < until:
             begun = time.perf_counter()
-            rows = self._labs.step(self._actions)
-            self.labs_s += time.perf_counter() - begun
+            rows = [self._labs.step(self._actions, renew=False)]
             self._tick += 1
-            self._take(rows)
-            begun = time.perf_counter()
+            self._take(rows[0])
+            if over := np.flatnonzero(~self._labs.running).tolist():
+                self.episodes += len(over)
+                self._numbers[over] += 1
+                self._began[over] = self._tick
+                for lab in over:
+                    self._taken[lab] = []
+                rows.append(self._begin_episodes(over))
+            now = time.perf_counter()
+            self.labs_s += now - begun
             self._decide(rows)
-            self.inference_s += time.perf_counter() - begun
-            for lab in rows.over.tolist():
-                self.episodes += 1
-                self._numbers[lab] += 1
-                self._begin_episode(lab)
+            self.inference_s += time.perf_counter() - now
 
     def state(self) -> State:
         """Return what `restore` needs."""
@@ -143,64 +153,67 @@ class Actor:
         self._hidden, self._actions = state["hidden"].copy(), state["actions"].copy()
 
     def _replay_episodes(self, tick: int) -> None:
-        """Begin each lab's episode at its tick and repeat its actions, up to a tick."""
-        given = [0] * self._labs.labs
+        """Begin each lab's episode at its step and repeat its actions, up to a step."""
+        given = [0] * self._count
         actions = np.zeros(0, np.float32)
-        for self._tick in range(int(self._began.min()), tick):
-            self._begin_at(self._tick)
-            rows = self._labs.step(actions)
-            self._windows.take(rows)
-            slots = rows.slots[~rows.last]
+        for self._tick in range(int(self._began.min()), tick + 1):
+            rows = [self._labs.step(actions, renew=False)] if self._labs.running.any() else []
+            for part in rows:
+                self._windows.take(part, self._observed(part))
+            if labs := np.flatnonzero(self._began == self._tick).tolist():
+                rows.append(self._begin_episodes(labs))
+            slots, _ = self._acting(rows)
             repeated = []
-            for lab in (slots // self._labs.slots_per_lab).tolist():
+            for lab in (slots // self._labs.per_lab).tolist():
                 repeated.append(self._taken[lab][given[lab]])
                 given[lab] += 1
             actions = np.array(repeated, np.float32)
             self._windows.act(slots, actions)
-        self._tick = tick
-        self._begin_at(tick)
 
-    def _begin_at(self, tick: int) -> None:
-        for lab in np.flatnonzero(self._began == tick).tolist():
-            self._labs.begin(lab, episode_seed(self._seed, self._first_lab + lab, int(self._numbers[lab])))
+    def _begin_episodes(self, labs: list[int]) -> Rows:
+        """Begin the labs' episodes of their present numbers; return the first rows."""
+        seeds = [episode_seed(self._seed, self._first_lab + lab, int(self._numbers[lab])) for lab in labs]
+        rows = self._labs.reset(seeds, labs)
+        self._take(rows)
+        return rows
 
-    def _begin_episode(self, lab: int) -> None:
-        """Begin a lab's episode of its present number."""
-        self._began[lab] = self._tick
-        self._taken[lab] = []
-        self._labs.begin(lab, episode_seed(self._seed, self._first_lab + lab, int(self._numbers[lab])))
+    def _observed(self, rows: Rows) -> Floats:
+        """Return what the networks see of rows' observations."""
+        return np.asarray(self._scaling(rows.observations), np.float32)
+
+    def _acting(self, parts: list[Rows]) -> tuple[Ints, Floats]:
+        """Return the slots of all agents that wait for an action, ascending, and what they observe."""
+        slots = np.concatenate([self._windows.slots(rows)[~rows.over] for rows in parts])
+        seen = np.concatenate([self._observed(rows)[~rows.over] for rows in parts])
+        if len(parts) > 1:
+            order = np.argsort(slots)
+            slots, seen = slots[order], seen[order]
+        return slots, seen
 
     def _take(self, rows: Rows) -> None:
         """Write the records that the rows complete."""
-        records = self._windows.take(rows)
+        records = self._windows.take(rows, self._observed(rows))
         if len(records):
             self._ring.write(self.written, records)
             self.written += len(records)
         rewarded = rows.rewards[~rows.first]
-        self.reward_sum += float(rewarded.sum(dtype=np.float64))
+        self.reward_sum += float(rewarded.sum())
         self.rewards += len(rewarded)
+        self._hidden[self._windows.slots(rows)[rows.first]] = 0
 
-    def _decide(self, rows: Rows) -> None:
-        """Take an action for every row but the last ones."""
-        if not len(rows.slots):
-            self._actions = np.zeros(0, np.float32)
-            return
-        acting = ~rows.last
-        slots = rows.slots[acting]
+    def _decide(self, parts: list[Rows]) -> None:
+        """Take an action for every agent that waits for one."""
+        slots, seen = self._acting(parts)
+        actions = np.zeros(0, np.float32)
         if len(slots):
-            if rows.first.any():
-                self._hidden[rows.slots[rows.first]] = 0
-            hidden = self._hidden[slots]
-            _, loc, _, hidden = self._network.forward(self.weights, self._ops, rows.observations[acting], hidden)
+            _, loc, _, hidden = self._network.forward(self.weights, self._ops, seen, self._hidden[slots])
             self._hidden[slots] = hidden
             actions = loc[:, 0]
-        else:
-            actions = np.zeros(0, np.float32)
         so_far = round(self.decisions / self._share)
         self._actions = self._exploration.explore(actions, so_far, self._random)
         self._windows.act(slots, self._actions)
         self.decisions += len(slots)
-        for lab, action in zip((slots // self._labs.slots_per_lab).tolist(), self._actions.tolist(), strict=True):
+        for lab, action in zip((slots // self._labs.per_lab).tolist(), self._actions.tolist(), strict=True):
             self._taken[lab].append(action)
 
 
@@ -210,16 +223,20 @@ class _Windows:
     An agent's last record is of its last T rows. One that never had T rows leaves none.
     """
 
-    def __init__(self, layout: Layout, slots: int) -> None:
-        self._layout = layout
-        self._rows = np.zeros((slots, 2 * layout.rows - 1, layout.row), np.float32)
-        self._count = np.zeros(slots, np.int64)
+    def __init__(self, layout: Layout, labs: int, per_lab: int) -> None:
+        self._layout, self._per_lab = layout, per_lab
+        self._rows = np.zeros((labs * per_lab, 2 * layout.rows - 1, layout.row), np.float32)
+        self._count = np.zeros(labs * per_lab, np.int64)
 
-    def take(self, rows: Rows) -> Floats:
+    def slots(self, rows: Rows) -> Ints:
+        """Return the slot of each row's agent [R]."""
+        return rows.labs * self._per_lab + rows.flows
+
+    def take(self, rows: Rows, observed: Floats) -> Floats:
         """Add rows of agents, with the rewards of the actions before; return the records that they complete."""
-        if not len(rows.slots):
+        if not len(rows.labs):
             return np.zeros((0, self._layout.size), np.float32)
-        layout, slots = self._layout, rows.slots
+        layout, slots = self._layout, self.slots(rows)
         d, g, length = layout.observations, layout.states, layout.rows
         self._count[slots[rows.first]] = 0
         at = self._count[slots]
@@ -227,12 +244,12 @@ class _Windows:
         before = slots[later], at[later] - 1
         self._rows[(*before, d + g + 1)] = rows.rewards[later]
         self._rows[(*before, d + g + 2)] = ~rows.terminal[later]
-        self._rows[slots, at, :d] = rows.observations
+        self._rows[slots, at, :d] = observed
         self._rows[slots, at, d : d + g] = rows.states
         self._rows[slots, at, d + g :] = 0
         at = at + 1
         full = (at == length) | (at == 2 * length - 1)
-        tail = rows.last & ~full & (at > length)
+        tail = rows.over & ~full & (at > length)
         complete = np.flatnonzero(full | tail)
         index = (at[complete] - length)[:, None] + np.arange(length)
         records: Floats = self._rows[slots[complete][:, None], index].reshape(-1, layout.size)

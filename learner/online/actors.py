@@ -28,9 +28,10 @@ from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
 from sagecc.learner.online.actor import Actor, State
 from sagecc.learner.online.exploration import Exploration
-from sagecc.learner.online.labs import MakeLabs
+from sagecc.learner.online.labs import Labs, MakeLabs
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture
+from sagecc.policy.scaling import Scaling
 
 CHUNK = 64
 """Decisions of a free-running actor between two looks at the weights and at its orders."""
@@ -64,6 +65,8 @@ class ActorSpec:
     """Makes its labs."""
     network: Architecture
     """The policy's kind of network."""
+    scaling: Scaling
+    """What is done to observations before it."""
     exploration: Exploration
     """How to explore."""
     layout: Layout
@@ -85,9 +88,14 @@ class ActorSpec:
     seed: int
     """The run's seed."""
 
+    @property
+    def ring_path(self) -> Path:
+        """Its replay ring's file."""
+        return self.folder / f"ring-{self.index}.f32"
+
     def ring(self) -> Ring:
         """Open its replay ring."""
-        return Ring(self.folder / f"ring-{self.index}.f32", self.layout.size, self.replay)
+        return Ring(self.ring_path, self.layout.size, self.replay)
 
 
 class SharedWeights:
@@ -281,7 +289,7 @@ def _serve(pickled: bytes, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # labs end with this process, in order
     try:
         spec: ActorSpec = pickle.loads(pickled)
-        labs = spec.make_labs(spec.first_lab, spec.labs)
+        labs = spec.make_labs(labs=spec.labs)
         try:
             _Server(spec, labs, connection).serve()
         finally:
@@ -296,14 +304,16 @@ def _serve(pickled: bytes, connection: Connection) -> None:
 class _Server:
     """An actor process's answers to orders."""
 
-    def __init__(self, spec: ActorSpec, labs: Any, connection: Connection) -> None:
+    def __init__(self, spec: ActorSpec, labs: Labs, connection: Connection) -> None:
         self._connection, self._ring = connection, spec.ring()
         self._weights = SharedWeights(spec.folder / "weights.f32", spec.network.shapes())
         self._counters = shared_counters(spec.folder, spec.processes)[spec.index : spec.index + 1]
         self._waiting_s, self._labs = 0.0, spec.labs
         self._actor = Actor(
             labs,
+            spec.labs,
             spec.network,
+            spec.scaling,
             spec.exploration,
             spec.layout,
             self._ring,
@@ -316,6 +326,7 @@ class _Server:
         while True:
             match self._connection.recv():
                 case "begin",:
+                    self._refresh()
                     self._begin()
                     self._connection.send(None)
                 case "restore", state:
@@ -341,11 +352,15 @@ class _Server:
         actor.begin(actor.episodes + 1 if actor.decisions else 0)  # no lab's episode had this number
 
     def _play(self, decisions: int) -> None:
+        self._refresh()
+        self._actor.play(decisions)
+        self._report()
+
+    def _refresh(self) -> None:
+        """Take the latest weights."""
         latest = self._weights.latest()
         if latest is not None:
             self._actor.weights = latest
-        self._actor.play(decisions)
-        self._report()
 
     def _wait_for_room(self) -> None:
         """Wait while more would overwrite what the last checkpoint knows."""

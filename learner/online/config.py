@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import checked, simple, whole_numbers
@@ -15,6 +17,7 @@ from sagecc.learner.online.exploration import Exploration
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
+from sagecc.policy.scaling import InputTransform, Scaling
 
 WHERE = "training configuration"
 
@@ -26,8 +29,9 @@ class OnlineConfig:
     The algorithm is TD3 (Fujimoto et al., ICML 2018). Updates and decisions take turns in rounds.
     """
 
-    task: str
-    """What is learned: the name of a task, which has the networks to learn on, observation, action and reward."""
+    task: dict[str, Any]
+    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
+    `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
     batch: int
     """Records per update: transitions, or sequences of a recurrent network."""
     actor_rate: float
@@ -62,6 +66,10 @@ class OnlineConfig:
     """Residual blocks of recurrent networks."""
     second_encoder: bool = True
     """Whether recurrent networks have an encoder after the GRU."""
+    input_transform: InputTransform = "none"
+    """`symlog`: the networks see sign(x)*log(1+|x|) of an observation x; `none`: the observation itself."""
+    input_limit: float = 0.0
+    """What they see is clipped to plus or minus this; 0 for no limit."""
     window: int = 2
     """Decisions in a record; T hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
     burn_in: int = 0
@@ -90,7 +98,7 @@ class OnlineConfig:
     def __post_init__(self) -> None:
         counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
         positive = ("actor_rate", "critic_rate", "tau")
-        at_least_0 = ("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise")
+        at_least_0 = ("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit")
         checks = [
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),
@@ -112,6 +120,11 @@ class OnlineConfig:
         for holds, text in checks:
             if not holds:
                 raise SageccError(f"{WHERE}: {text}")
+
+    def scaling(self, observations: int) -> Scaling:
+        """Return what is done to so many observations before the networks see them."""
+        shift, scale = np.zeros(observations, np.float32), np.ones(observations, np.float32)
+        return Scaling(self.input_transform, shift, scale, self.input_limit)
 
     def sizes(self, observations: int) -> Architecture:
         """Return the kind of the actor's network and its sizes, for so many observations."""
@@ -139,8 +152,11 @@ def shipped() -> tuple[str, ...]:
 
 
 def is_online(name: str) -> bool:
-    """Tell whether a configuration is one of online training: a shipped one, or a file with the field `task`."""
-    return name in shipped() or (Path(name).is_file() and "task" in _read(name))
+    """Tell whether a configuration is one of online training: a shipped one, or a file with a `task` or such a base."""
+    if name in shipped() or not Path(name).is_file():
+        return name in shipped()
+    values = _read(name)
+    return "task" in values or values.get("base") in shipped()
 
 
 def load(name: str, **overrides: Any) -> OnlineConfig:
@@ -176,10 +192,20 @@ def from_dict(values: dict[str, Any]) -> OnlineConfig:
     types = checked(OnlineConfig, values)
     return OnlineConfig(
         **{
-            name: whole_numbers(name, value) if name == "hidden" else simple(name, value, types[name])
+            name: convert(name, value) if (convert := _CONVERSIONS.get(name)) else simple(name, value, types[name])
             for name, value in values.items()
         }
     )
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SageccError(f"{WHERE}: {name} must have fields, not {value!r}")
+    return value
+
+
+_CONVERSIONS = {"hidden": whole_numbers, "task": _mapping}
+"""Fields of other than simple types."""
 
 
 def _read(name: str) -> dict[str, Any]:

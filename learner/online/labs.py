@@ -1,75 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a learner asks of the labs that it acts in; it knows no kernel, so that its actors can be tried on anything.
+"""What a learner asks of the labs that it acts in (execution.environments.rollouts has them); it knows no kernel.
 
-Several labs advance together, a tick at a time. Each has slots for agents (flows under the policy); a slot serves one
-agent after another. The same seeds and actions give the same rows, so that an episode can be played again.
+Several labs advance together, each from one decision of its agents, flows under the policy, to the next. The same seeds
+and actions give the same rows, so that an episode can be played again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from sagecc.common.arrays import Bools, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.policy.artefact import Control
-from sagecc.policy.scaling import Scaling
 
 
-class Rows(NamedTuple):
-    """What the agents that decide at a tick observe, B of them; often none do."""
+class Rows(Protocol):
+    """What the agents see that decide now or end here, R of them, by lab and flow."""
 
-    slots: Ints
-    """The agents' slots [B], ascending: those of lab l are l * slots_per_lab to (l + 1) * slots_per_lab - 1."""
-    observations: Floats
-    """What the policy sees [B, D], float32."""
-    states: Floats
-    """What the critics see beside it, the global state [B, G], float32."""
-    rewards: Floats
-    """Reward of each agent's last action [B]; of no meaning in its first row."""
-    first: Bools
-    """Whether this is the agent's first row [B]."""
-    last: Bools
-    """Whether this is the agent's last row [B]; it takes no action here."""
-    terminal: Bools
-    """Whether nothing is to be expected after the last row [B]; False where a clock has cut the episode short."""
-    over: Ints
-    """Numbers of the labs whose episodes have ended; they stand still until they begin another."""
+    @property
+    def labs(self) -> Ints:
+        """Each row's lab [R]."""
+
+    @property
+    def flows(self) -> Ints:
+        """The agent's number in its lab [R]."""
+
+    @property
+    def observations(self) -> Floats:
+        """What the policy sees, before scaling [R, D]."""
+
+    @property
+    def states(self) -> Floats:
+        """What the critics see beside it, the global state [R, G]."""
+
+    @property
+    def rewards(self) -> Doubles:
+        """What the agent earned since its last row [R]; of no meaning in its first."""
+
+    @property
+    def first(self) -> Bools:
+        """Whether this is the agent's first row [R]."""
+
+    @property
+    def over(self) -> Bools:
+        """Whether this is its last [R]; it takes no action here."""
+
+    @property
+    def terminal(self) -> Bools:
+        """Whether nothing follows its last [R]; False where a clock has cut it short."""
 
 
 class Labs(Protocol):
-    """Labs in step; use it up with `close`."""
+    """Labs side by side."""
 
-    labs: int
-    """Number of labs."""
-    slots_per_lab: int
-    """Most agents at a time in one lab."""
-    observations: int
-    """Numbers D in an observation."""
-    states: int
-    """Numbers G in a global state."""
+    per_lab: int
+    """Most agents in one lab."""
 
-    def begin(self, lab: int, seed: int) -> None:
-        """Begin an episode in a lab; its first tick is the next `step`'s.
+    @property
+    def running(self) -> Bools:
+        """Which labs are in an episode [labs]."""
+
+    def reset(self, seeds: Sequence[int | None], labs: Sequence[int]) -> Rows:
+        """Begin an episode in some labs.
 
         Args:
-            lab: The lab's number.
-            seed: Decides everything in the episode but the actions: the network too.
+            seeds: Of the episodes; each decides everything in its episode but the actions: the network too.
+            labs: Which.
+
+        Returns:
+            Their first rows.
         """
 
-    def step(self, actions: Floats) -> Rows:
-        """Run all labs that are in an episode to their next tick.
+    def step(self, actions: Floats, renew: bool = True) -> Rows:
+        """Run the labs that are in an episode to their next rows.
 
         Args:
-            actions: Those of the last step's rows but for last ones, in their order, from -1 to 1.
+            actions: Of all agents that wait for one, by lab and flow, from -1 to 1.
+            renew: Whether labs whose episodes are over begin another of their own accord.
         """
 
     def close(self) -> None:
         """End all episodes."""
 
 
-MakeLabs = Callable[[int, int], Labs]
-"""Makes some of a run's labs: the number of the first of them, and how many. To be pickled."""
+class MakeLabs(Protocol):
+    """Makes labs; to be pickled."""
+
+    def __call__(self, *, labs: int) -> Labs:
+        """Make so many."""
 
 
 @dataclass(frozen=True)
@@ -88,5 +107,3 @@ class Task:
     """What the policy's actions do; their limits are -1 and 1."""
     make_labs: MakeLabs
     """Makes labs."""
-    scaling: Scaling
-    """What the labs do to the named observations before the policy sees them."""

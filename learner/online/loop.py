@@ -74,24 +74,28 @@ def run(
     td3 = Td3(config, layout.observations, layout.states, seed)
     rounds = max(1, min(100, config.steps // config.round_steps // 20))
     journal = TrainingJournal(td3, logs, fingerprint, every=rounds * config.round_steps, metrics=METRICS)
-    begin = journal.restore()
-    with Actors(specs) as actors:
-        loop = _Loop(
-            config=config,
-            td3=td3,
-            actors=actors,
-            replay=Replay(actors.rings, layout, seed),
-            journal=journal,
-            saving=saving,
-            candidates=candidates,
-        )
-        begun = time.perf_counter()
-        loop.run(begin)
-        seconds = time.perf_counter() - begun - loop.evaluating_s
+    begin, begun = journal.restore(), time.perf_counter()
+    waited_s = evaluating_s = 0.0
+    if begin < config.steps or (candidates and config.steps not in journal.scores):
+        if gone := [spec.ring_path for spec in specs if begin and not spec.ring_path.exists()]:
+            raise SageccError(f"{gone[0]}, the replay of the run in {logs}, is gone: remove that folder and train again")
+        with Actors(specs) as actors:
+            loop = _Loop(
+                config=config,
+                td3=td3,
+                actors=actors,
+                replay=Replay(actors.rings, layout, seed),
+                journal=journal,
+                saving=saving,
+                candidates=candidates,
+            )
+            loop.run(begin)
+            waited_s, evaluating_s = loop.waited_s, loop.evaluating_s
+    seconds = time.perf_counter() - begun - evaluating_s
     if candidates and candidates.evaluation.best_by:
         step, weights = candidates.best(journal.scores)
     else:
-        step, weights = config.steps, loop.weights()
+        step, weights = config.steps, {name: variable.numpy() for name, variable in td3.exported().items()}
     return Result(
         weights=weights,
         step=step,
@@ -99,8 +103,8 @@ def run(
         scores=journal.scores,
         steps=config.steps - begin,
         seconds=seconds,
-        evaluating_s=loop.evaluating_s,
-        waiting=loop.waited_s / seconds,
+        evaluating_s=evaluating_s,
+        waiting=waited_s / seconds,
     )
 
 

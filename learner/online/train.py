@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
 """An online training run: from a task and a configuration to a policy artefact, whatever happens on the way.
 
 The run's folder is an offline run's (learner.train) and has, beside the rest, `replay/`: the replay rings and what the
@@ -62,6 +63,8 @@ def train(
     Raises:
         SageccError: A checkpoint is damaged, the run diverges, an actor fails, or the numbers do not fit together.
     """
+    if task.control.limits != (-1.0, 1.0):
+        raise SageccError(f"actions must have the limits -1 and 1, not {task.control.limits}: set the control's base")
     if not 1 <= actors <= config.labs:
         raise SageccError(f"{actors} actor processes cannot share {config.labs} labs: from 1 to that many")
     share = config.replay // actors
@@ -72,7 +75,7 @@ def train(
         )
     fingerprint = _fingerprint(config, task, seed, actors, evaluation)
     run_id = runs.run_id(fingerprint, __name__)
-    sizes = config.sizes(len(task.observations))
+    sizes, scaling = config.sizes(len(task.observations)), config.scaling(len(task.observations))
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None:
         return Outcome(
@@ -102,7 +105,7 @@ def train(
     def write_candidate(place: Path, weights: dict[str, Floats], step: int) -> None:
         about = {**provenance, "step": step}
         artefact.write(
-            place, weights, sizes, task.scaling, task.observations, about, control=task.control, source=task.source
+            place, weights, sizes, scaling, task.observations, about, control=task.control, source=task.source
         )
 
     result = run(
@@ -122,7 +125,7 @@ def train(
         out,
         result.weights,
         sizes,
-        task.scaling,
+        scaling,
         task.observations,
         {**provenance, "metrics": result.metrics, **kept},
         exported=export(sizes, result.weights, int8),
@@ -151,6 +154,7 @@ def _specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: in
         ActorSpec(
             make_labs=task.make_labs,
             network=config.sizes(len(task.observations)),
+            scaling=config.scaling(len(task.observations)),
             exploration=config.exploration,
             layout=Layout(config.window, len(task.observations), task.states),
             folder=folder,

@@ -3,108 +3,113 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sagecc.common.arrays import Floats
-from sagecc.learner.online.labs import Rows, Task
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
+from sagecc.learner.online.labs import Task
 from sagecc.policy.artefact import Control
-from sagecc.policy.scaling import Scaling
 
 NAMES = ("where", "noise", "bias")
 TICKS = (20, 60)
 """Fewest and most ticks of an episode, which its seed decides."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class FakeRows:
+    """Rows."""
+
+    labs: Ints
+    flows: Ints
+    observations: Floats
+    states: Floats
+    rewards: Doubles
+    first: Bools
+    over: Bools
+    terminal: Bools
+
+
 class FakeLabs:
     """Each agent is at a place from -1 to 1, and its reward is the nearer to 0 the nearer its action is to minus that.
 
     Where it is next is random. Flow f of a lab begins at tick 3 f and decides at every (f + 1)th tick; the global state
-    is the number of flows. With `remembered` an agent sees where it is only at its first tick, and stays there.
+    is the number of flows. With `terminal` episodes end in terminal states.
     """
 
-    labs: int
-    slots_per_lab: int = 1
-    remembered: bool = False
-    observations: int = len(NAMES)
-    states: int = 1
-    began: list[tuple[int, int]] = field(default_factory=list)
-    """Every episode's lab and seed, in the order in which they began."""
+    def __init__(self, labs: int, per_lab: int = 1, terminal: bool = False) -> None:
+        self.per_lab, self._terminal = per_lab, terminal
+        self.began: list[tuple[int, int]] = []
+        self._episodes: list[dict[str, Any] | None] = [None] * labs
+        self._places = np.zeros(labs * per_lab)
+        self._acting: list[int] = []
 
-    def __post_init__(self) -> None:
-        self._running: dict[int, dict[str, Any]] = {}
-        self._places = np.zeros(self.labs * self.slots_per_lab)
-        self._acting = np.zeros(0, np.int64)
+    @property
+    def running(self) -> Bools:
+        return np.array([episode is not None for episode in self._episodes])
 
-    def begin(self, lab: int, seed: int) -> None:
-        random = np.random.default_rng(seed)
-        self.began.append((lab, seed))
-        self._running[lab] = {"random": random, "tick": 0, "last": int(random.integers(*TICKS))}
+    def reset(self, seeds: Sequence[int | None], labs: Sequence[int]) -> FakeRows:
+        for lab, seed in zip(labs, seeds, strict=True):
+            random = np.random.default_rng(seed)
+            self.began.append((lab, int(seed or 0)))
+            self._episodes[lab] = {"random": random, "tick": 0, "last": int(random.integers(*TICKS))}
+        self._acting = [slot for slot in self._acting if slot // self.per_lab not in labs]
+        return self._run(labs, {})
 
-    def step(self, actions: Floats) -> Rows:
-        assert actions.shape == self._acting.shape
+    def step(self, actions: Floats, renew: bool = True) -> FakeRows:
+        assert not renew
+        assert actions.shape == (len(self._acting),)
         assert (abs(actions) <= 1).all()
-        taken = dict(zip(self._acting.tolist(), actions.tolist(), strict=True))
-        slots, observations, rewards, first, last, over = [], [], [], [], [], []
-        for lab, run in sorted(self._running.items()):
-            for flow in range(self.slots_per_lab):
+        taken = dict(zip(self._acting, actions.tolist(), strict=True))
+        self._acting = []
+        return self._run(np.flatnonzero(self.running).tolist(), taken)
+
+    def _run(self, labs: Sequence[int], taken: dict[int, float]) -> FakeRows:
+        found: list[tuple[Any, ...]] = []
+        for lab in labs:
+            run = self._episodes[lab]
+            assert run is not None
+            last = run["tick"] >= run["last"]
+            for flow in range(self.per_lab):
                 tick = run["tick"] - 3 * flow
-                if tick < 0 or (tick % (flow + 1) and run["tick"] < run["last"]):
+                if tick < 0 or (tick % (flow + 1) and not last):
                     continue
-                slot = lab * self.slots_per_lab + flow
+                slot = lab * self.per_lab + flow
                 reward = -((taken.get(slot, 0.0) + self._places[slot]) ** 2)
-                if tick == 0 or not self.remembered:
-                    self._places[slot] = run["random"].uniform(-0.8, 0.8)
-                seen = self._places[slot] if tick == 0 or not self.remembered else 0.0
-                slots.append(slot)
-                observations.append([seen, run["random"].normal(), 1.0])
-                rewards.append(reward)
-                first.append(tick == 0)
-                last.append(run["tick"] >= run["last"])
-            if run["tick"] >= run["last"]:
-                over.append(lab)
+                self._places[slot] = run["random"].uniform(-0.8, 0.8)
+                seen = [self._places[slot], run["random"].normal(), 1.0]
+                found.append((lab, flow, seen, reward, tick == 0, last))
+                if not last:
+                    self._acting.append(slot)
             run["tick"] += 1
-        for lab in over:
-            del self._running[lab]
-        rows = Rows(
-            np.array(slots, np.int64),
-            np.array(observations, np.float32).reshape(-1, self.observations),
-            np.full((len(slots), 1), self.slots_per_lab, np.float32),
-            np.array(rewards, np.float32),
+            if last:
+                self._episodes[lab] = None
+        self._acting.sort()
+        in_lab, flows, seen, rewards, first, over = zip(*found, strict=True) if found else [()] * 6
+        return FakeRows(
+            np.array(in_lab, np.int64),
+            np.array(flows, np.int64),
+            np.array(seen, np.float32).reshape(-1, len(NAMES)),
+            np.full((len(found), 1), self.per_lab, np.float32),
+            np.array(rewards, np.float64),
             np.array(first, bool),
-            np.array(last, bool),
-            np.zeros(len(slots), bool),
-            np.array(over, np.int64),
+            np.array(over, bool),
+            np.array(over, bool) & self._terminal,
         )
-        self._acting = rows.slots[~rows.last]
-        return rows
 
     def close(self) -> None:
-        self._running.clear()
+        self._episodes = [None] * len(self._episodes)
 
 
-@dataclass(frozen=True)
-class MakeFake:
-    """Makes FakeLabs in a process."""
-
-    slots_per_lab: int = 1
-    remembered: bool = False
-
-    def __call__(self, first: int, count: int) -> FakeLabs:
-        return FakeLabs(count, self.slots_per_lab, self.remembered)
-
-
-def fake_task(slots_per_lab: int = 1, remembered: bool = False) -> Task:
-    zeros, ones = np.zeros(len(NAMES), np.float32), np.ones(len(NAMES), np.float32)
+def fake_task(per_lab: int = 1) -> Task:
     return Task(
-        identity=f"fake {slots_per_lab} {remembered}",
+        identity=f"fake {per_lab}",
         observations=NAMES,
         states=1,
         source=("fake", "1.0"),
         control=Control(limits=(-1.0, 1.0)),
-        make_labs=MakeFake(slots_per_lab, remembered),
-        scaling=Scaling("none", zeros, ones, 0.0),
+        make_labs=partial(FakeLabs, per_lab=per_lab),
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from sagecc.common.arrays import Floats
 from sagecc.learner.online.actor import Actor, episode_seed
 from sagecc.learner.online.exploration import Exploration
-from sagecc.learner.online.labs import Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
-from tests.helpers.fake_labs import FakeLabs
+from sagecc.policy.scaling import Scaling
+from tests.helpers.fake_labs import NAMES, FakeLabs, FakeRows
 
+NO_ACTIONS = np.zeros(0, np.float32)
 NOISY = Exploration(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, warm_up=0)
 NETWORKS: dict[str, Any] = {"dense": Mlp(3, (8,), 0.2), "recurrent": Recurrent(3, 8, 6, 1)}
 
@@ -31,17 +33,24 @@ class Recorded(FakeLabs):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.log: list[tuple[Floats, Rows]] = []
+        self.log: list[tuple[Floats, FakeRows]] = []
 
-    def step(self, actions: Floats) -> Rows:
-        rows = super().step(actions)
+    def reset(self, seeds: Sequence[int | None], labs: Sequence[int]) -> FakeRows:
+        rows = super().reset(seeds, labs)
+        self.log.append((NO_ACTIONS, rows))
+        return rows
+
+    def step(self, actions: Floats, renew: bool = True) -> FakeRows:
+        rows = super().step(actions, renew)
         self.log.append((actions.copy(), rows))
         return rows
 
 
 def actor(path: Path, labs: FakeLabs, network: Any, rows: int, exploration: Exploration = NOISY) -> Actor:
-    layout = Layout(rows, labs.observations, labs.states)
-    made = Actor(labs, network, exploration, layout, Ring(path, layout.size, 5000), seed=7)
+    layout = Layout(rows, len(NAMES), 1)
+    scaling = Scaling("none", np.zeros(3, np.float32), np.ones(3, np.float32), 0.0)
+    ring, count = Ring(path, layout.size, 5000), len(labs.running)
+    made = Actor(labs, count, network, scaling, exploration, layout, ring, seed=7)
     made.weights = weights(network)
     return made
 
@@ -55,25 +64,26 @@ class History:
     ended: bool = False
 
 
-def histories(log: list[tuple[Floats, Rows]]) -> list[History]:
+def histories(log: list[tuple[Floats, FakeRows]]) -> list[History]:
     """Return what every agent saw and did, one by one."""
-    running: dict[int, History] = {}
+    running: dict[tuple[int, int], History] = {}
     found = []
-    waiting: list[list[float]] = []
+    waiting: dict[tuple[int, int], list[float]] = {}
     for actions, rows in log:
-        for row, action in zip(waiting, actions.tolist(), strict=True):
-            row[4] = action
-        waiting = []
-        for i, slot in enumerate(rows.slots.tolist()):
+        if len(actions):
+            for (_, row), action in zip(sorted(waiting.items()), actions.tolist(), strict=True):
+                row[4] = action
+            waiting = {}
+        for i, agent in enumerate(zip(rows.labs.tolist(), rows.flows.tolist(), strict=True)):
             if rows.first[i]:
-                running[slot] = History()
-                found.append(running[slot])
+                running[agent] = History()
+                found.append(running[agent])
             else:
-                running[slot].rows[-1][5:] = [rows.rewards[i], float(not rows.terminal[i])]
-            running[slot].rows.append([*rows.observations[i], *rows.states[i], 0, 0, 0])
-            running[slot].ended = bool(rows.last[i])
-            if not rows.last[i]:
-                waiting.append(running[slot].rows[-1])
+                running[agent].rows[-1][5:] = [rows.rewards[i], float(not rows.terminal[i])]
+            running[agent].rows.append([*rows.observations[i], *rows.states[i], 0, 0, 0])
+            running[agent].ended = bool(rows.over[i])
+            if not rows.over[i]:
+                waiting[agent] = running[agent].rows[-1]
     return found
 
 
@@ -104,12 +114,7 @@ def test_records_are_what_happened(tmp_path: Path, rows: int) -> None:
 
 
 def test_terminal_states_are_marked(tmp_path: Path) -> None:
-    class Ending(FakeLabs):
-        def step(self, actions: Floats) -> Rows:
-            rows = super().step(actions)
-            return rows._replace(terminal=rows.last)
-
-    played = actor(tmp_path / "ring", Ending(2), NETWORKS["dense"], 2)
+    played = actor(tmp_path / "ring", FakeLabs(2, 1, True), NETWORKS["dense"], 2)
     played.begin()
     played.play(500)
     records = played._ring.read(np.arange(played.written)).reshape(-1, 2, 7)

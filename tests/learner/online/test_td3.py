@@ -16,7 +16,7 @@ from sagecc.policy.inference import NumpyOps
 from tests.helpers.acme_td3 import AcmeTd3
 
 CONFIG = OnlineConfig(
-    task="fake",
+    task={},
     batch=6,
     actor_rate=1e-3,
     critic_rate=3e-3,
