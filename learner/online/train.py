@@ -110,7 +110,7 @@ def train(
 
     result = run(
         config,
-        _specs(config, task, folder, seed, actors),
+        actor_specs(config, task, folder, seed, actors),
         seed,
         logs=logs,
         fingerprint=run_id,
@@ -147,8 +147,16 @@ def train(
     )
 
 
-def _specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
-    """Return the actor processes, among which the labs are shared as equally as can be."""
+def actor_specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
+    """Return the actor processes, among which the labs are shared as equally as can be.
+
+    Args:
+        config: The configuration.
+        task: What is learned.
+        folder: Where the shared memory's files lie.
+        seed: The run's seed.
+        actors: Number of processes.
+    """
     bounds = [config.labs * i // actors for i in range(actors + 1)]
     return [
         ActorSpec(
