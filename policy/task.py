@@ -36,7 +36,7 @@ _CONTROLS = {"pool": Control(), "orca": orca.CONTROL, "astraea": astraea.CONTROL
 class LearningTask:
     """What a policy observes and does, what that earns, and on which networks."""
 
-    control: Control = Control()
+    control: Control = _CONTROLS["pool"]
     """What an action does, how often, on top of which scheme, within which bounds."""
     source: tuple[str, str] = OBSERVATIONS["pool"][0]
     """The definition of the observations and its version."""
@@ -105,8 +105,8 @@ def _control(choice: object) -> Control:
         if values["map"] not in MAPS:
             raise SageccError(f"task: map must be one of {', '.join(MAPS)}, not {values['map']!r}")
         values["map"] = MAPS[values["map"]]
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
-        return replace(_CONTROLS[like], **values)
+        return replace(_CONTROLS[like], **given)
     except (TypeError, ValueError) as error:
         raise SageccError(f"task: control: {error}") from None

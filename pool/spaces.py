@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
@@ -19,7 +17,7 @@ ENVIRONMENT = EnvSpec(
 """The environment that execution.environments registers with Gymnasium."""
 
 
-def observation_space() -> spaces.Space[Any]:
+def observation_space() -> spaces.Box:
     """Return the space of the 69 features, in the order of schemas.pool.FEATURES and with their bounds."""
     low = [-np.inf if column.low is None else column.low for column in FEATURES]
     high = [np.inf if column.high is None else column.high for column in FEATURES]

@@ -65,15 +65,15 @@ class Quantity:
         """
         if isinstance(plain, Quantity):
             return plain
-        kind, values = (
-            next(iter(plain.items())) if isinstance(plain, Mapping) and len(plain) == 1 else ("choice", plain)
-        )
-        listed = list(values) if isinstance(values, list | tuple) else [values]
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in listed):
+        single: dict[Any, Any] = plain if isinstance(plain, dict) and len(plain) == 1 else {"choice": plain}
+        kind, values = next(iter(single.items()))
+        listed: list[Any] = values if isinstance(values, list) else [values]
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in listed)
+        if kind not in get_args(Kind) or not numbers:
             raise SageccError(
                 f"networks: {plain!r} is no quantity: give a number, or one of {', '.join(get_args(Kind))} with values"
             )
-        return cls(kind, tuple(map(float, listed)))
+        return cls(kind, tuple(float(value) for value in listed))
 
     def plain(self) -> Any:
         """Return what `of` reads."""
@@ -127,7 +127,7 @@ class NetworkDistribution:
         counts = self.flows.values
         checks = (
             ((self.queue_bdp is None) != (self.queue_bytes is None), "give either queue_bdp or queue_bytes"),
-            (SHORTEST_S <= self.duration_s, f"duration_s must be at least {SHORTEST_S:g}"),
+            (self.duration_s >= SHORTEST_S, f"duration_s must be at least {SHORTEST_S:g}"),
             (
                 self.flows.kind == "choice" and all(n == int(n) and 1 <= n <= MAX_FLOWS for n in counts),
                 f"flows must be a whole number from 1 to {MAX_FLOWS}, or a choice of such",
@@ -154,7 +154,7 @@ class NetworkDistribution:
         values: dict[str, Any] = {}
         for name, value in plain.items():
             if "Quantity" in str(get_type_hints(cls)[name]):
-                values[name] = None if value is None else Quantity.of(value)
+                values[name] = None if value is None and known[name].default is None else Quantity.of(value)
             elif name == "duration_s" and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise SageccError(f"networks: duration_s must be a number, not {value!r}")
             else:

@@ -171,16 +171,26 @@ class Competition:
     def reward(self, lab: int) -> float:
         """Return the reward of a lab's flows now."""
         up = self._up(lab)
-        values = (v[up] for v in (self._throughput, self._lost, self._latency, self._pacing, self._base_rtt))
-        return reward(*values, capacity=float(self._capacity[lab]))
+        return reward(
+            throughput=self._throughput[up],
+            lost=self._lost[up],
+            latency=self._latency[up],
+            pacing=self._pacing[up],
+            base_rtt=self._base_rtt[up],
+            capacity=float(self._capacity[lab]),
+        )
 
     def state(self, lab: int) -> Floats:
         """Return the global state of a lab now [12]."""
         up, all_flows = self._up(lab), self._base_rtt[lab * self._flows : (lab + 1) * self._flows]
-        values = (v[up] for v in (self._throughput[:, -1], self._lost, self._latency, self._cwnd))
-        base_rtt = all_flows[~np.isnan(all_flows)]
         return global_state(
-            *values, base_rtt=base_rtt, buffer=float(self._buffer[lab]), capacity=float(self._capacity[lab])
+            throughput=self._throughput[up, -1],
+            lost=self._lost[up],
+            latency=self._latency[up],
+            cwnd=self._cwnd[up],
+            base_rtt=all_flows[~np.isnan(all_flows)],
+            buffer=float(self._buffer[lab]),
+            capacity=float(self._capacity[lab]),
         )
 
     def _up(self, lab: int) -> Ints:

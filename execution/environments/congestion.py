@@ -7,24 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Floats
-from sagecc.execution.environments.flows import Flows, action_space, checked_actions, counters, last_tick_ns
-from sagecc.execution.environments.lab import Lab, check_count, drive
-from sagecc.execution.environments.networks import DEFAULT, Networks, draw, networks, requested_networks
-from sagecc.pool.spaces import observation_space
-from sagecc.schemas import wire
+from sagecc.common.errors import SageccError
+from sagecc.execution.environments.flows import action_space, checked_actions, counters, observation_space
+from sagecc.execution.environments.lab import check_count
+from sagecc.execution.environments.networks import DEFAULT, Networks, requested_networks
+from sagecc.execution.environments.rollouts import Rollouts, Step
+from sagecc.policy.task import LearningTask
+
+DEFAULT_TASK = LearningTask()
 
 
 class CongestionEnv(gymnasium.Env[Floats, Any]):
-    """A TCP flow of a real kernel in virtual time; a step is a tick of 10 ms.
+    """A TCP flow of a real kernel in virtual time; a step is the time from one decision to the next.
 
+    By default, which a task (policy.task) replaces:
+
+    - a step is a tick of 10 ms;
     - observation [69]: the pool's features;
     - action [1]: log2 of what the window is multiplied by;
-    - reward: the pool's, of the kind that the network names, measured one tick after the action;
-    - info: the kernel's raw counters (schemas.raw).
+    - reward: the pool's, of the kind that the network names, measured one tick after the action.
+
+    With any task, info has the kernel's raw counters (schemas.raw), and `global_state` where the task has that.
 
     An episode ends by its clock, which is no state of the flow: it is truncated, and never terminated.
     Every method raises SageccError for bad input, and where the kernel fails.
@@ -38,28 +44,26 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_episode_steps: int | None = None,
+        task: LearningTask = DEFAULT_TASK,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
         Args:
-            environment: the network, or several to draw from; see networks.networks.
+            environment: the network, or several to draw from; see networks.candidates.
             kernel: path of the lab's kernel, by default the one that common.shipped finds.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_episode_steps: truncate episodes after so many steps; None leaves them their networks' duration.
+            task: what the flow observes, does and earns; its networks, where it names any, in place of `environment`.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
         """
         check_count("max_episode_steps", max_episode_steps)
-        self.observation_space, self.action_space = observation_space(), action_space()
-        self._networks, self._max_steps = networks(environment), max_episode_steps
-        self._lab = Lab(kernel, drive(latency_ms))
-        self._flows, self._slots = Flows(1), np.zeros(1, np.int64)
-        self._samples = np.zeros(1, wire.SAMPLE)
-        self._last_ns = self._steps = 0
+        self.observation_space, self.action_space = observation_space(task), action_space(task)
+        self._rollouts = Rollouts(task, environment, 1, (0,), kernel, latency_ms, max_episode_steps)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """Boot a kernel and run until the flow is up.
+        """Boot a kernel and run until the flow decides.
 
         Args:
             seed: the episode's seed, by default drawn.
@@ -72,16 +76,12 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
             SageccError: bad input, or the kernel fails.
         """
         super().reset(seed=seed)
-        environment, seed = draw(requested_networks(options) or self._networks, seed, self.np_random)
-        self._lab.start(environment, seed)
-        self._flows.begin(0, environment, environment.flow)
-        self._last_ns, self._steps = last_tick_ns(environment, environment.flow), 0
-        self._samples = self._lab.first_tick()
-        features, _ = self._flows.observe(self._samples, self._slots)
-        return features[0], {"environment_id": environment.id, "seed": seed, **counters(self._samples[0])}
+        step = self._rollouts.reset([seed], environment=requested_networks(options))
+        environment, seed = self._rollouts.episodes[0]
+        return step.observations[0], {"environment_id": environment.id, "seed": seed, **step_info(step, 0)}
 
     def step(self, action: npt.ArrayLike) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """Multiply the window by 2**action and run to the next tick.
+        """Do as the task's map says and run to the next decision; by default, multiply the window by 2**action.
 
         Args:
             action: one number [1]; beyond the action space it is clipped.
@@ -93,15 +93,17 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
             SageccError: bad input, no episode runs, or the kernel fails.
         """
         actions = checked_actions(action, (1,))
-        self._lab.act(*self._flows.windows(self._samples, self._slots, actions))
-        samples = self._samples = self._lab.next_tick()
-        self._steps += 1
-        features, rewards = self._flows.observe(samples, self._slots)
-        over = int(samples["t_ns"][0]) >= self._last_ns or self._steps == self._max_steps
-        if over:
-            self._lab.close()
-        return features[0], float(rewards[0]), False, over, counters(samples[0])
+        if not self._rollouts.running[0]:
+            raise SageccError("no episode runs: call reset() first")
+        step = self._rollouts.step(actions)
+        return step.observations[0], float(step.rewards[0]), False, bool(step.over[0]), step_info(step, 0)
 
     def close(self) -> None:
         """End the running episode, if any."""
-        self._lab.close()
+        self._rollouts.close()
+
+
+def step_info(step: Step, row: int) -> dict[str, Any]:
+    """Return what is known of a step's row beside its observation: the raw counters, and the global state if any."""
+    states = {"global_state": step.states[row]} if step.states.shape[1] else {}
+    return {**counters(step.samples[row]), **states}

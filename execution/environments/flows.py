@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows under an agent: their observations, their rewards, and the windows that its actions give them."""
+"""What environments share: the spaces of a task, and what is known of a flow."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sagecc.common.arrays import Doubles, Floats, Ints
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.window import CongestionWindows
-from sagecc.execution.environments.lab import Samples
-from sagecc.policy import exact
-from sagecc.policy.artefact import Control
-from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import friendliness, power
+from sagecc.policy.artefact import OBSERVATION_SOURCE
+from sagecc.policy.task import LearningTask
+from sagecc.pool.spaces import observation_space as features_space
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow
+from sagecc.schemas.pool import FEATURE_NAMES
 from sagecc.schemas.raw import COUNTERS, TICK_S
 
 COUNTER_NAMES = tuple(name for name, *_ in COUNTERS)
@@ -26,14 +24,22 @@ COUNTER_NAMES = tuple(name for name, *_ in COUNTERS)
 _FIELDS = wire.SAMPLE.names or ()
 _COUNTERS = itemgetter(*(_FIELDS.index(name) for name in COUNTER_NAMES))
 _T_NS = _FIELDS.index("t_ns")
-_CONTROL = Control()
 _TICK_NS = round(TICK_S * 1e9)
 
 
-def action_space() -> spaces.Space[Any]:
-    """Return the space of an action: log2 of what the window is multiplied by."""
-    low, high = _CONTROL.limits
+def action_space(task: LearningTask) -> spaces.Space[Any]:
+    """Return the space of a task's action: one number within its limits."""
+    low, high = task.control.limits
     return spaces.Box(low, high, (1,), np.float32)
+
+
+def observation_space(task: LearningTask) -> spaces.Space[Any]:
+    """Return the space of a task's observations: the pool's features within their bounds, others without any."""
+    if task.source[0] != OBSERVATION_SOURCE:
+        return spaces.Box(-np.inf, np.inf, (len(task.observations),), np.float32)
+    columns = [FEATURE_NAMES.index(name) for name in task.observations]
+    whole = features_space()
+    return spaces.Box(whole.low[columns], whole.high[columns], dtype=np.float32)
 
 
 def checked_actions(action: Any, shape: tuple[int, ...], subject: str = "an action") -> Doubles:
@@ -70,57 +76,3 @@ def counters(sample: np.void) -> dict[str, Any]:
 def last_tick_ns(environment: Environment, flow: Flow) -> int:
     """Return when `flow` is sampled for the last time (ns since the episode began)."""
     return round(environment.stop_of(flow) * 1e9) // _TICK_NS * _TICK_NS
-
-
-class Flows:
-    """Flows that an agent drives, one slot per flow."""
-
-    def __init__(self, slots: int) -> None:
-        self._tracker = FeatureTracker(flows=slots)
-        self._windows = CongestionWindows(_CONTROL.cwnd_packets, slots)
-        self._power = np.ones(slots, bool)
-        self._competitors = np.ones(slots)
-        self._all_power = True
-
-    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
-        """Put a flow of an environment into a slot."""
-        self._tracker.reset(slot)
-        self._windows.reset(slot)
-        bottleneck = environment.narrowest(flow)
-        self._power[slot] = environment.reward == "power"
-        self._all_power = bool(self._power.all())
-        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
-
-    def observe(self, samples: Samples, slots: Ints) -> tuple[Floats, Doubles]:
-        """Take the next sample of some flows.
-
-        Args:
-            samples: structured array [B] of wire.SAMPLE.
-            slots: the flows' slots [B].
-
-        Returns:
-            Features [B, 69] and rewards [B]. A reward is measured at the sample and so belongs to the action before
-            it, as in the pool.
-        """
-        features = self._tracker.update_flows(samples, slots)
-        rate, loss, capacity, rtt_rate = self._tracker.measured.T
-        if self._all_power:
-            return features, np.asarray(power(rate, loss, capacity, rtt_rate), np.float64)
-        friendly = friendliness(rate, capacity, self._competitors[slots])
-        return features, np.where(self._power[slots], power(rate, loss, capacity, rtt_rate), friendly)
-
-    def windows(self, samples: Samples, slots: Ints, actions: Doubles) -> tuple[list[int], list[int]]:
-        """Return the windows that actions give.
-
-        Args:
-            samples: the flows' latest samples [B].
-            slots: the flows' slots [B].
-            actions: log2 of what the windows are multiplied by [B], each clipped to the action space.
-
-        Returns:
-            Windows (packets) and pacing rates (bytes/s).
-        """
-        low, high = _CONTROL.limits
-        ratio = exact.power(_CONTROL.base, np.minimum(np.maximum(actions, low), high))
-        cwnd, pacing = self._windows.multiply(samples, slots, ratio)
-        return cwnd.tolist(), pacing.tolist()

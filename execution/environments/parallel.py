@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
 
 from sagecc.collector.run.grid import bottleneck
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.execution.environments.flows import Flows, action_space, checked_actions, counters, last_tick_ns
-from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
-from sagecc.execution.environments.networks import Networks, draw, networks
-from sagecc.pool.spaces import observation_space
-from sagecc.schemas import wire
-from sagecc.schemas.environment import CrossFlow, Environment, Flow, dumbbell
+from sagecc.execution.environments import rollouts
+from sagecc.execution.environments.congestion import DEFAULT_TASK, step_info
+from sagecc.execution.environments.flows import action_space, checked_actions, observation_space
+from sagecc.execution.environments.lab import check_count
+from sagecc.execution.environments.networks import Candidates, Networks, candidates, max_flows
+from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.policy.task import LearningTask
+from sagecc.schemas.environment import CrossFlow, Flow, dumbbell
+from sagecc.schemas.network_distribution import NetworkDistribution
 
 LATE_S = (3.0, 6.0)
 DURATION_S = 30.0
@@ -44,10 +46,10 @@ Step = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dic
 class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
     """TCP flows that share a network, one agent per flow: `flow_0` is the network's flow under test, `flow_1` another.
 
-    Spaces, rewards and infos are those of CongestionEnv for each of them; the reward counts the rate against the flow's
-    own bottleneck and all flows that cross it. `agents` are the flows that are up: an agent appears with its first
-    observation (its reward is 0 then) and is truncated when its flow stops. While no flow is up the lab runs on, so
-    that there are no agents only once the episode is over.
+    Spaces, rewards and infos are those of CongestionEnv for each of them; the pool's rewards count the rate against the
+    flow's own bottleneck and all flows that cross it. `agents` are the flows that decide now, by default all that are
+    up: an agent appears with its first observation (its reward is 0 then) and is truncated when its flow stops. While
+    no flow decides the lab runs on, so that there are no agents only once the episode is over.
 
     Every method raises SageccError for bad input, and where the kernel fails.
     """
@@ -61,41 +63,39 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_cycles: int | None = None,
+        task: LearningTask = DEFAULT_TASK,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
         Args:
-            environment: the network, or several to draw from; see networks.networks.
+            environment: the network, or several to draw from; see networks.candidates.
             flows: numbers of the flows that are agents, by default all; the others keep the schemes that the network
                 names.
             kernel: path of the lab's kernel, by default the one that common.shipped finds.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_cycles: truncate episodes after so many steps; None leaves them their networks' duration.
+            task: what flows observe, do and earn; its networks, where it names any, in place of `environment`.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
         """
         check_count("max_cycles", max_cycles)
-        self._networks = networks(environment)
-        self._driven = tuple(dict.fromkeys(range(self._networks[0].flow_count) if flows is None else flows))
+        choice = candidates(environment if task.networks is None else task.networks)
+        self._driven = tuple(dict.fromkeys(range(max_flows(choice)) if flows is None else flows))
         self._all_flows = flows is None
         if not self._driven:
             raise SageccError("flows: there is no agent")
-        for network in self._networks:
-            self._check(network)
+        self._check(choice)
         self.max_cycles = max_cycles
         self.possible_agents = [name(flow) for flow in self._driven]
         self.agents: list[str] = []
         self.observation_spaces: dict[str, spaces.Space[Any]] = {
-            agent: observation_space() for agent in self.possible_agents
+            agent: observation_space(task) for agent in self.possible_agents
         }
-        self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space() for agent in self.possible_agents}
-        self._lab = Lab(kernel, drive(latency_ms), sorted(self._driven))
-        self._flows = Flows(max(self._driven) + 1)
-        self._random: np.random.Generator | None = None
-        self._samples = np.zeros(0, wire.SAMPLE)
-        self._last_ns: dict[int, int] = {}
+        self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space(task) for agent in self.possible_agents}
+        self._rollouts = Rollouts(task, environment, 1, flows, kernel, latency_ms)
         self._cycles = 0
+        self._state = np.zeros(0, np.float32)
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Return the agent's space of observations, the same object every time."""
@@ -121,24 +121,17 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         Raises:
             SageccError: bad input, or the kernel fails.
         """
-        candidates = networks(options["environment"]) if options and "environment" in options else self._networks
-        if self._random is None or seed is not None:
-            self._random, _ = np_random(seed)
-        environment, seed = draw(candidates, seed, self._random)
-        self._check(environment)
-        self.agents = []
-        self._lab.start(environment, seed)
-        for flow in self._driven:
-            self._flows.begin(flow, environment, environment.all_flows[flow])
-        self._last_ns = {flow: last_tick_ns(environment, environment.all_flows[flow]) for flow in self._driven}
-        self._cycles = 0
-        observations, _, _, _, infos = self._run_to_agent(self._observe(self._lab.first_tick()))
+        choice = candidates(options["environment"]) if options and "environment" in options else ()
+        self._check(choice)
+        self.agents, self._cycles = [], 0
+        observations, _, _, _, infos = self._run_to_agent(self._rollouts.reset([seed], environment=choice))
+        environment, seed = self._rollouts.episodes[0]
         for info in infos.values():
             info |= {"environment_id": environment.id, "seed": seed}
         return observations, infos
 
     def step(self, actions: Mapping[str, npt.ArrayLike]) -> Step:
-        """Multiply the window of every agent's flow by 2**action and run to the next tick.
+        """Give every agent's flow its action and run to the next decision of a flow.
 
         Args:
             actions: one number [1] for each of `agents`; beyond the action space it is clipped.
@@ -149,69 +142,60 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         Raises:
             SageccError: bad input, no episode runs, or the kernel fails.
         """
-        if not self.agents or not self._lab.running:
+        if not self.agents or not self._rollouts.running[0]:
             raise SageccError("no episode runs: call reset() first")
         if set(actions) != set(self.agents):
             odd = min(set(actions) ^ set(self.agents))
             problem = "has no action" if odd in self.agents else "is no agent now"
             raise SageccError(f"{odd} {problem}: give an action for each of agents")
-        values = {agent: checked_actions(action, (1,), f"{agent}'s action")[0] for agent, action in actions.items()}
+        values = [checked_actions(actions[agent], (1,), f"{agent}'s action")[0] for agent in self.agents]
         self._cycles += 1
-        self._act(values)
-        return self._run_to_agent(self._observe(self._lab.next_tick()))
+        return self._run_to_agent(self._rollouts.step(values))
+
+    def state(self) -> Floats:
+        """Return the network's global state at the last step [12], or of no elements where the task has none."""
+        return self._state
 
     def close(self) -> None:
         """End the running episode, if any."""
         self.agents = []
-        self._lab.close()
+        self._rollouts.close()
 
-    def _act(self, actions: Mapping[str, float]) -> None:
-        """Set the windows of the flows last sampled; a flow without an action keeps its window."""
-        flows = self._samples["flow"].astype(np.int64)
-        values = np.array([actions.get(name(flow), 0.0) for flow in flows.tolist()])
-        self._lab.act(*self._flows.windows(self._samples, flows, values))
-
-    def _observe(self, samples: Samples) -> Step:
-        """Take the driven flows' samples of a tick; update `agents`."""
-        flows, now_ns = samples["flow"].astype(np.int64), int(samples["t_ns"][0])
-        features, values = self._flows.observe(samples, flows)
-        names = [name(flow) for flow in flows.tolist()]
-        at_limit = self._cycles == self.max_cycles
-        rewards = {
-            agent: float(reward) if agent in self.agents else 0.0 for agent, reward in zip(names, values, strict=True)
-        }
-        over = {
-            agent: at_limit or now_ns >= self._last_ns[flow] for agent, flow in zip(names, flows.tolist(), strict=True)
-        }
-        self.agents, self._samples = [agent for agent in names if not over[agent]], samples
-        if at_limit or now_ns >= max(self._last_ns.values()):
-            self._lab.close()
-        observations = dict(zip(names, features, strict=True))
-        infos = {agent: counters(sample) for agent, sample in zip(names, samples, strict=True)}
-        return observations, rewards, dict.fromkeys(names, False), over, infos
-
-    def _run_to_agent(self, step: Step) -> Step:
-        """Run on while there is no agent, until a flow begins or the episode is over; merge the ticks into `step`."""
-        while not self.agents and self._lab.running:
-            self._act({})
-            samples = self._lab.tick()
-            if samples is None:
-                self._lab.close()
-            else:
-                for merged, latest in zip(step, self._observe(samples), strict=True):
-                    merged.update(latest)
+    def _run_to_agent(self, first: rollouts.Step) -> Step:
+        """Return a step's rows by agent; while there is none that decides, run on and merge what follows."""
+        step = self._by_agent(first)
+        while not self.agents and self._rollouts.running[0]:
+            for merged, latest in zip(step, self._by_agent(self._rollouts.step(np.zeros(0))), strict=True):
+                merged.update(latest)
         return step
 
-    def _check(self, environment: Environment) -> None:
-        """Raise SageccError where the agents are not the network's flows."""
-        if self._all_flows and environment.flow_count != len(self._driven):
-            raise SageccError(
-                f"environment {environment.id} has {environment.flow_count} flows where another has "
-                f"{len(self._driven)}: the agents must be the same; name them with flows"
-            )
-        last = environment.flow_count - 1
-        if not all(isinstance(flow, int) and 0 <= flow <= last for flow in self._driven):
-            raise SageccError(f"environment {environment.id} has flows 0 to {last}, not {list(self._driven)}")
+    def _by_agent(self, step: rollouts.Step) -> Step:
+        """Return a step's rows by agent; update `agents`."""
+        at_limit = self._cycles == self.max_cycles
+        names = [name(flow) for flow in step.flows.tolist()]
+        over = {agent: at_limit or ended for agent, ended in zip(names, step.over.tolist(), strict=True)}
+        self.agents = [agent for agent in names if not over[agent]]
+        self._state = step.states[-1] if len(names) else self._state
+        if at_limit:
+            self._rollouts.close()
+        observations = dict(zip(names, step.observations, strict=True))
+        rewards = dict(zip(names, step.rewards.tolist(), strict=True))
+        infos = {agent: step_info(step, row) for row, agent in enumerate(names)}
+        return observations, rewards, dict.fromkeys(names, False), over, infos
+
+    def _check(self, choice: Candidates) -> None:
+        """Raise SageccError where the agents are not the flows of the networks to draw from."""
+        if isinstance(choice, NetworkDistribution):
+            return
+        for environment in choice:
+            if self._all_flows and environment.flow_count != len(self._driven):
+                raise SageccError(
+                    f"environment {environment.id} has {environment.flow_count} flows where another has "
+                    f"{len(self._driven)}: the agents must be the same; name them with flows"
+                )
+            last = environment.flow_count - 1
+            if not all(isinstance(flow, int) and 0 <= flow <= last for flow in self._driven):
+                raise SageccError(f"environment {environment.id} has flows 0 to {last}, not {list(self._driven)}")
 
 
 def name(flow: int) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +67,9 @@ class Step:
         if len(parts) == 1:
             return parts[0]
         order = np.lexsort((np.concatenate([p.flows for p in parts]), np.concatenate([p.labs for p in parts])))
-        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
-        whole = {name: joined(v) if name == "samples" else np.concatenate(v) for name, v in columns.items()}
-        return cls(**{name: values[order] for name, values in whole.items()})
+        columns = ((f.name, [getattr(part, f.name) for part in parts]) for f in fields(cls))
+        whole: list[Any] = [joined(values) if name == "samples" else np.concatenate(values) for name, values in columns]
+        return cls(*(values[order] for values in whole))
 
 
 class Rollouts:
@@ -244,7 +246,7 @@ class Rollouts:
         cwnd, pacing = (values.tolist() for values in self._decisions.act(observed, actions))
         labs = observed.slots // self.per_lab
         bounds = [0, *(np.flatnonzero(np.diff(labs)) + 1).tolist(), len(labs)]
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, end in pairwise(bounds):
             self._labs[int(labs[begin])].act(cwnd[begin:end], pacing[begin:end])
 
     def _run(self, labs: Sequence[int]) -> Step:

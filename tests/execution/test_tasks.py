@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tasks offer beside the pool's: observations, action maps, periods and rewards, by hand from the equations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from sagecc.common.errors import SageccError
+from sagecc.execution.agent.actions import action_map, ratios
+from sagecc.execution.agent.astraea import AstraeaReports
+from sagecc.execution.agent.decisions import period_ticks
+from sagecc.execution.environments import astraea
+from sagecc.execution.environments.rewards import orca, orca_paper
+from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
+from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
+from sagecc.policy.orca import CONTROL as ORCA
+from sagecc.policy.orca import OBSERVATIONS as ORCA_OBSERVATIONS
+from sagecc.policy.task import LearningTask
+from sagecc.schemas import wire
+from sagecc.schemas.pool import FEATURE_NAMES
+
+
+def row(tick: int, **changes: int) -> npt.NDArray[np.void]:
+    """A flow's row, 50 packets delivered in each tick."""
+    record = np.zeros(1, wire.SAMPLE)
+    values = {"t_ns": tick * 10_000_000, "mss_bytes": 1000, "delivered_pkts": 1 + 50 * tick, "cwnd_pkts": 100}
+    values |= {"srtt_us": 50_000, "min_rtt_us": 40_000, "unacked_pkts": 90}
+    for name, value in (values | changes).items():
+        record[name] = value
+    return cast("npt.NDArray[np.void]", record)
+
+
+def test_astraeas_state_is_what_its_section_3_3_says() -> None:
+    source, slot = AstraeaReports(OBSERVATIONS, 1), np.zeros(1, np.int64)
+    assert not source.update(row(0), slot).any()  # nothing behind it
+    for tick in (1, 2, 3):
+        assert source.update(row(tick), slot).all()
+    first = source.report(np.ones(1, np.bool_)).reshape(5, 10)
+    assert not first[:4].any()
+    # 5,000 packets of 1,000 bytes a second are 40 Mbps; a window of 100 packets an sRTT of 50 ms is 2 MB/s
+    expected = [1, 0.4, 1.25, 0.4, 100_000 / (5e6 * 0.04), 0, 0.9, 2e6 / 5e6, 1.25, 0]
+    np.testing.assert_allclose(first[4], expected, rtol=1e-6)
+
+    slow = {"cwnd_pkts": 200, "srtt_us": 80_000, "unacked_pkts": 180, "sacked_pkts": 12, "lost_pkts": 6}
+    source.update(row(4, delivered_pkts=161, srtt_us=60_000), slot)
+    source.update(row(5, delivered_pkts=161, srtt_us=70_000), slot)  # no acknowledgement: its sRTT does not count
+    source.update(row(6, delivered_pkts=181, lost_total_pkts=6, retrans_pkts=4, **slow), slot)
+    second = source.report(np.ones(1, np.bool_)).reshape(5, 10)
+    np.testing.assert_array_equal(second[3], first[4])
+    throughput, pacing = 30 * 1000 / 0.03, 200 * 1000 / 0.08
+    ratios_ = [throughput / 5e6, 0.4, 70 / 40, 0.4, 200_000 / (5e6 * 0.04), 6000 / 0.03 / 5e6]
+    expected = [*ratios_, (180 - 12 - 6 + 4) / 200, pacing / 5e6, 2, 4 / 200]
+    np.testing.assert_allclose(second[4], expected, rtol=1e-6)
+    source.reset(0)
+    source.update(row(0), slot)
+    source.update(row(1), slot)
+    assert not source.report(np.ones(1, np.bool_)).reshape(5, 10)[:4].any()
+
+
+def test_a_flow_without_a_sample_of_its_rtt_has_finite_numbers() -> None:
+    source, slot = AstraeaReports(OBSERVATIONS, 1), np.zeros(1, np.int64)
+    for tick in range(2):
+        source.update(row(tick, srtt_us=0, min_rtt_us=0xFFFFFFFF, delivered_pkts=1), slot)
+    assert np.isfinite(source.report(np.ones(1, np.bool_))).all()
+
+
+@pytest.mark.parametrize(
+    ("control", "actions", "expected"),
+    [
+        (Control(), (-2, -1, 0, 1, 2), (0.25, 0.5, 1, 2, 4)),
+        (ORCA, (-1, -0.5, 0, 0.5, 1), (0.25, 0.5, 1, 2, 4)),  # 2**alpha, |alpha| < 2
+        (CONTROL, (-1, -0.4, 0, 0.4, 1), (1 / 1.025, 1 / 1.01, 1, 1.01, 1.025)),
+    ],
+    ids=["sage", "orca", "astraea"],
+)
+def test_an_action_is_a_ratio(control: Control, actions: tuple[float, ...], expected: tuple[float, ...]) -> None:
+    np.testing.assert_allclose(ratios(control, np.array(actions, np.float64)), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "action", "given"),
+    [("power", 2, 0.5, 141), ("spread", 2, 0.5, 141), ("hundredths", 4, 0.3, 151), ("linear", 1.025, -0.8, 98)],
+)
+def test_a_map_makes_windows_paced_at_one_an_srtt(name: str, base: float, action: float, given: int) -> None:
+    windows = action_map(Control(base=base, map=MAPS[name], underlying_scheme="cubic"), 1)
+    cwnd, pacing = windows.step(row(0), np.zeros(1, np.int64), np.ones(1, np.bool_), np.array([action]))
+    assert (cwnd.tolist(), pacing.tolist()) == ([given], [given * 1000 * 20])
+
+
+def test_astraeas_small_steps_add_up() -> None:
+    """A window of 10 packets grows though 2.5 % of it is no packet."""
+    windows, cwnd = action_map(CONTROL, 1), 10
+    for _ in range(10):
+        (given,), _ = windows.step(row(0, cwnd_pkts=cwnd), np.zeros(1, np.int64), np.ones(1, np.bool_), np.ones(1))
+        cwnd = int(given)
+    assert cwnd == math.floor(10 * 1.025**10)
+
+
+def test_a_period_is_a_multiple_of_the_tick_or_a_share_of_the_minimum_rtt() -> None:
+    rows = np.concatenate([row(0, min_rtt_us=rtt) for rtt in (4_000, 24_900, 25_100, 200_000, 0xFFFFFFFF)])
+    assert period_ticks(Control(period_ms=30), rows).tolist() == [3] * 5
+    assert period_ticks(Control(period_min_rtts=1), rows).tolist() == [1, 2, 3, 20, 1]
+    assert period_ticks(Control(period_ms=20, period_min_rtts=0.5), rows).tolist() == [2, 2, 2, 10, 2]
+
+
+def test_orcas_rewards_by_its_code_and_by_its_paper() -> None:
+    """8 of 10 Mbps, 0.4 lost: net 0.6; RTTs at, within and beyond 1.25 times the lowest of 40 ms."""
+    rate, lost, highest, lowest = (np.full(4, value) for value in (8.0, 0.4, 10.0, 40.0))
+    srtt = np.array([40.0, 50, 51, 80])
+    np.testing.assert_allclose(orca(rate, lost, highest, lowest, srtt), 0.6 * np.array([1, 1, 50 / 51, 50 / 80]))
+    np.testing.assert_allclose(orca_paper(rate, lost, highest, lowest, srtt), 0.6 * np.array([1, 1, 40 / 51, 0.5]))
+    nothing = np.zeros(1)
+    assert orca(nothing, nothing, nothing, nothing, nothing) == orca_paper(*[nothing] * 5) == 0
+    assert orca(np.ones(1), np.ones(1), np.ones(1), lowest[:1], srtt[:1]) == -4  # losing costs five times
+
+
+def two_flows(**changes: Any) -> dict[str, Any]:
+    """Two flows with 6 and 4 of 10 MB/s, steady, at 1.2 times their base RTT, without loss."""
+    values: dict[str, Any] = {
+        "throughput": np.repeat([[6e6], [4e6]], 5, axis=1),
+        "lost": np.zeros(2),
+        "latency": np.array([48e3, 48e3]),
+        "pacing": np.array([6e6, 4e6]),
+        "base_rtt": np.array([40e3, 40e3]),
+        "capacity": 10e6,
+    }
+    return values | changes
+
+
+FAIRNESS = math.sqrt((1e6**2 + 1e6**2) / (2 * 10e6**2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0.1 - 0.02 * FAIRNESS),
+        ({"throughput": np.full((2, 5), 5e6)}, 0.1),  # nothing to wish for
+        ({"latency": np.array([40e3, 60e3])}, 0.1 - 0.02 * FAIRNESS),  # on average within 1.25
+        ({"latency": np.array([60e3, 60e3])}, 0.1 - 0.02 * (1.5 - 1.25) - 0.02 * FAIRNESS),
+        ({"lost": np.array([0.6e6, 0.0])}, 0.1 - 0.5 * 0.1 - 0.02 * FAIRNESS),
+        ({"lost": np.array([6e6, 4e6])}, -0.1),  # bounded
+        ({"throughput": np.zeros((2, 5)), "pacing": np.zeros(2)}, 0.0),
+    ],
+    ids=["unfair", "best", "dead-band", "late", "lossy", "bounded", "silent"],
+)
+def test_astraeas_reward_by_its_five_terms(changes: dict[str, Any], expected: float) -> None:
+    assert astraea.reward(**two_flows(**changes)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_astraeas_reward_wants_stable_throughputs_and_takes_young_flows_as_they_are() -> None:
+    wobbling = np.array([[4e6, 6e6, 4e6, 6e6, 5e6], [5e6] * 5])
+    deviation = math.sqrt(4 * 1e6**2 / (5 * 5e6**2))
+    assert astraea.reward(**two_flows(throughput=wobbling)) == pytest.approx(0.1 - 0.01 * deviation / 2, abs=1e-12)
+    young = np.array([[np.nan, np.nan, np.nan, np.nan, 5e6], [5e6] * 5])
+    assert astraea.reward(**two_flows(throughput=young)) == pytest.approx(0.1, abs=1e-12)
+    nobody = {name: value[:0] for name, value in two_flows().items() if name != "capacity"}
+    assert astraea.reward(**nobody, capacity=10e6) == 0
+
+
+def test_the_global_state_is_table_2s() -> None:
+    state = astraea.global_state(
+        throughput=np.array([6.25e6, 3.75e6]),
+        lost=np.array([0.625e6, 0.0]),
+        latency=np.array([40e3, 60e3]),
+        cwnd=np.array([300.0, 100.0]),
+        base_rtt=np.array([30e3, 50e3, 40e3]),
+        buffer=150_000,
+        capacity=12.5e6,
+    )
+    expected = [0.8, 0.3, 0.5, 0.5, 0.1, 0.3, 0.2, 0.05, 2, 0.4, 0.1, 1]
+    assert state.dtype == np.float32
+    assert dict(zip(GLOBAL_STATE, state.tolist(), strict=True)) == pytest.approx(
+        dict(zip(GLOBAL_STATE, expected, strict=True))
+    )
+
+
+def test_a_task_is_plain_data() -> None:
+    task = LearningTask.of({"observation": "orca", "control": "orca", "reward": "orca"})
+    assert (task.observations, task.control, task.networks) == (ORCA_OBSERVATIONS, ORCA, None)
+    fields = {"like": "astraea", "period_min_rtts": 0.5, "map": "spread", "limits": [-0.5, 0.5]}
+    task = LearningTask.of({"observation": ["srtt", "dr"], "control": fields, "global_state": True})
+    assert task.observations == ("srtt", "dr")
+    assert (task.control.period_min_rtts, task.control.map, task.control.base) == (0.5, SPREAD_MAP, 1.025)
+    assert LearningTask.of({}) == LearningTask()
+    assert LearningTask().observations == FEATURE_NAMES
+    assert (CONTROL.map, ORCA.map) == (LINEAR_MAP, HUNDREDTHS_MAP)
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ({"observations": "orca"}, "unknown field observations; known are observation, control"),
+        ({"observation": "aurora"}, "observation must be one of pool, orca, astraea or a list"),
+        ({"observation": ["srtt", "speed"]}, "'speed', which is no feature"),
+        ({"control": "aurora"}, "control must be one of pool, orca, astraea, or fields"),
+        ({"control": {"periode_ms": 20}}, "control has no field periode_ms; known are like, base"),
+        ({"control": {"map": "cwnd"}}, "map must be one of power, spread, hundredths, linear"),
+        ({"control": {"base": 0.5}}, "control: no action has base 0.5"),
+        ({"control": {"limits": 3}}, "control: "),
+        ({"reward": "aurora"}, "reward must be one of pool, power, friendliness, orca, orca-paper, astraea"),
+        ({"global_state": "yes"}, "global_state must be true or false"),
+        ({"networks": "small"}, "networks must have fields"),
+    ],
+)
+def test_what_is_no_task_is_refused(plain: dict[str, Any], message: str) -> None:
+    with pytest.raises(SageccError, match=f"task: .*{message}"):
+        LearningTask.of(plain)
