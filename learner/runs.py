@@ -33,11 +33,9 @@ def run_id(fingerprint: str, module: str) -> str:
     return hashlib.sha256(f"{fingerprint} {code.identity(module)}".encode()).hexdigest()
 
 
-def write_tables(
-    out: Path, curve: Sequence[Mapping[str, float]], scores: Mapping[int, Mapping[str, float]]
-) -> None:
+def write_tables(out: Path, curve: Sequence[Mapping[str, float]], scores: Mapping[int, Mapping[str, float]]) -> None:
     """Write a run's curve and, if there were evaluations, their scores into the artefact's folder; make it."""
-    _write_table(make_folder(out) / CURVES, thinned(curve))
+    _write_table(_make_folder(out) / CURVES, thinned(curve))
     if scores:
         _write_table(out / SCORES, [{"step": step, **found} for step, found in scores.items()])
 
@@ -93,13 +91,13 @@ def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
         identity: The run's (`run_id`).
         about: What else is written of it.
     """
-    run_file = make_folder(logs) / "run.json"
+    run_file = _make_folder(logs) / "run.json"
     for leftover in logs.glob(".tmp-*"):
         leftover.unlink()
     if earlier_id := recorded_run_id(logs):
         if earlier_id == identity:
             return
-        aside = make_folder(logs / f"earlier-{earlier_id[:12]}")
+        aside = _make_folder(logs / f"earlier-{earlier_id[:12]}")
         for path in list(logs.iterdir()):
             if path != run_file and not path.name.startswith("earlier-"):
                 shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
@@ -109,6 +107,6 @@ def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
         path.write_text(json.dumps({"fingerprint": identity, **about}, indent=2) + "\n")
 
 
-def make_folder(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagecc.common.arrays import Floats
-from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.learner import runs
 from sagecc.learner.compiled import compile_pool

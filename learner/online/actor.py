@@ -156,11 +156,12 @@ class Actor:
         """Begin each lab's episode at its step and repeat its actions, up to a step."""
         given = [0] * self._count
         actions = np.zeros(0, np.float32)
-        for self._tick in range(int(self._began.min()), tick + 1):
-            rows = [self._labs.step(actions, renew=False)] if self._labs.running.any() else []
-            for part in rows:
-                self._windows.take(part, self._observed(part))
-            if labs := np.flatnonzero(self._began == self._tick).tolist():
+        for now in range(int(self._began.min()), tick + 1):
+            rows: list[Rows] = []
+            if self._labs.running.any():
+                rows.append(self._labs.step(actions, renew=False))
+                self._windows.take(rows[0], self._observed(rows[0]))
+            if labs := np.flatnonzero(self._began == now).tolist():
                 rows.append(self._begin_episodes(labs))
             slots, _ = self._acting(rows)
             repeated = []
@@ -169,6 +170,7 @@ class Actor:
                 given[lab] += 1
             actions = np.array(repeated, np.float32)
             self._windows.act(slots, actions)
+        self._tick = tick
 
     def _begin_episodes(self, labs: list[int]) -> Rows:
         """Begin the labs' episodes of their present numbers; return the first rows."""

@@ -12,10 +12,11 @@ import mmap
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -55,6 +56,7 @@ COUNTERS = np.dtype(
 """What an actor says of itself, and `durable`: how many of its records the last checkpoint knows."""
 
 _VERSION_BYTES = 8
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -263,17 +265,15 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
         return mmap.mmap(file.fileno(), size)
 
 
-class _one_thread_each:  # noqa: N801 - used as a function
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
     """Keep the BLAS of processes started within to one thread: a second one would take the learner's core."""
-
-    _VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-    def __enter__(self) -> None:
-        self._before = {name: os.environ.get(name) for name in self._VARIABLES}
-        os.environ.update(dict.fromkeys(self._VARIABLES, "1"))
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self._before.items():
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -282,8 +282,6 @@ class _one_thread_each:  # noqa: N801 - used as a function
 
 def _serve(pickled: bytes, connection: Connection) -> None:
     """Be an actor process: obey orders until the learner ends or closes the pipe."""
-    import signal
-
     end_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to act on
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # labs end with this process, in order
@@ -296,7 +294,7 @@ def _serve(pickled: bytes, connection: Connection) -> None:
             labs.close()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
-    except Exception as error:  # noqa: BLE001 - the learner raises it
+    except Exception as error:
         with suppress(OSError):
             connection.send(error)
 
@@ -325,7 +323,7 @@ class _Server:
     def serve(self) -> None:
         while True:
             match self._connection.recv():
-                case "begin",:
+                case ("begin",):
                     self._refresh()
                     self._begin()
                     self._connection.send(None)
@@ -333,7 +331,7 @@ class _Server:
                     self._actor.restore(state)
                     self._report()
                     self._connection.send(None)
-                case "state",:
+                case ("state",):
                     self._connection.send(self._actor.state())
                 case "play", 0:
                     while not self._connection.poll():

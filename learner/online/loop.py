@@ -51,7 +51,7 @@ def run(
     *,
     logs: Path,
     fingerprint: str,
-    saving: Saving = Saving(),
+    saving: Saving,
     candidates: Candidates | None = None,
 ) -> Result:
     """Train from the last checkpoint (or from the start) to the configuration's last step.
@@ -78,7 +78,9 @@ def run(
     waited_s = evaluating_s = 0.0
     if begin < config.steps or (candidates and config.steps not in journal.scores):
         if gone := [spec.ring_path for spec in specs if begin and not spec.ring_path.exists()]:
-            raise SageccError(f"{gone[0]}, the replay of the run in {logs}, is gone: remove that folder and train again")
+            raise SageccError(
+                f"{gone[0]}, the replay of the run in {logs}, is gone: remove that folder and train again"
+            )
         with Actors(specs) as actors:
             loop = _Loop(
                 config=config,

@@ -15,7 +15,6 @@ from safetensors.numpy import load_file
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.runs import CURVE_ROWS, claim, thinned

@@ -163,7 +163,9 @@ def test_no_two_episodes_of_a_run_have_the_same_seed(tmp_path: Path) -> None:
 
 def test_exploration_by_hand() -> None:
     falling = Exploration(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
-    assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx([1, 1, 0.9905, 0.525, 0.05, 0.05])
+    assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx(
+        [1, 1, 0.9905, 0.525, 0.05, 0.05]
+    )
     random = np.random.default_rng(0)
     uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random)
     assert abs(uniform).max() <= 1

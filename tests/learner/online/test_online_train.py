@@ -188,9 +188,7 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
         ({"speed": 1}, {}, "unknown field speed"),
     ],
 )
-def test_what_does_not_fit_is_said(
-    tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], text: str
-) -> None:
+def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], text: str) -> None:
     with pytest.raises(SageccError, match=text):
         train(from_dict({**CONFIG, **changes}), fake_task(), tmp_path / "model", tmp_path / "logs", **options)
     assert not list(tmp_path.iterdir())

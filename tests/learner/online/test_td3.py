@@ -160,7 +160,9 @@ def test_huber_by_hand() -> None:
     errors = tf.constant([-3.0, -0.5, 0.0, 1.0, 2.0])
     np.testing.assert_allclose(error_loss(errors, 1.0), [2.5, 0.125, 0, 0.5, 1.5])
     np.testing.assert_allclose(error_loss(errors, 0.0), [9, 0.25, 0, 1, 4])
-    np.testing.assert_allclose(error_loss(errors, 2.0), tf.compat.v1.losses.huber_loss(errors, [0.0] * 5, 1, 2.0, reduction="none"))
+    np.testing.assert_allclose(
+        error_loss(errors, 2.0), tf.compat.v1.losses.huber_loss(errors, [0.0] * 5, 1, 2.0, reduction="none")
+    )
 
 
 def test_a_limit_on_gradients(eagerly: None) -> None:
