@@ -108,10 +108,9 @@ def updates(name: str) -> dict[str, Any]:
     seen, states = len(task.observations), 12 if task.global_state else 0
     td3, random = Td3(config, seen, states, 0), np.random.default_rng(0)
     shape = (config.round_steps, config.window, config.batch)
-    batch = Batch(
-        *(tf.constant(random.normal(size=s), tf.float32) for s in ((*shape, seen), (*shape, states), shape, shape)),
-        tf.ones(shape),
-    )
+    sizes = (*shape, seen), (*shape, states), shape, shape
+    observations, global_states, actions, rewards = (tf.constant(random.normal(size=s), tf.float32) for s in sizes)
+    batch = Batch(observations, global_states, actions, rewards, tf.ones(shape))
     td3.learn(batch)
     count, begun, spent = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begun + UPDATES_S:

@@ -190,22 +190,18 @@ def from_dict(values: dict[str, Any]) -> OnlineConfig:
         SageccError: A field is unknown, missing, of another type or out of range.
     """
     types = checked(OnlineConfig, values)
-    return OnlineConfig(
-        **{
-            name: convert(name, value) if (convert := _CONVERSIONS.get(name)) else simple(name, value, types[name])
-            for name, value in values.items()
-        }
-    )
+    return OnlineConfig(**{name: _convert(name, value, types[name]) for name, value in values.items()})
 
 
-def _mapping(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise SageccError(f"{WHERE}: {name} must have fields, not {value!r}")
-    return value
-
-
-_CONVERSIONS = {"hidden": whole_numbers, "task": _mapping}
-"""Fields of other than simple types."""
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Check one field."""
+    if name == "hidden":
+        return whole_numbers(name, value)
+    if name == "task":
+        if not isinstance(value, dict):
+            raise SageccError(f"{WHERE}: task must have fields, not {value!r}")
+        return value
+    return simple(name, value, kind)
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -184,7 +184,7 @@ class Td3:
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        networks = {"actor": self.actor, "target_actor": self.target_actor}
+        networks: dict[str, Actor | Critic] = {"actor": self.actor, "target_actor": self.target_actor}
         networks |= {f"critic{i}": critic for i, critic in enumerate(self.critics)}
         networks |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
         named = {f"{name}/{key}": v for name, network in networks.items() for key, v in network.weights().items()}

@@ -180,7 +180,6 @@ def command(
             logs=logs,
             jobs=jobs,
         )
-    saving = {"checkpoint_s": checkpoint_every, "checkpoint_steps": checkpoint_steps or 0}
     # What trains takes time to load: not for --help.
     if isinstance(config, Config):
         from sagecc.learner.train import train
@@ -196,7 +195,8 @@ def command(
             evaluation=evaluation,
             strategy=strategy,
             device=device,
-            **saving,
+            checkpoint_s=checkpoint_every,
+            checkpoint_steps=checkpoint_steps or 0,
         )
     else:
         from sagecc.learner.online.train import train as train_online
@@ -212,7 +212,8 @@ def command(
             replay=replay,
             int8=int8,
             evaluation=evaluation,
-            **saving,
+            checkpoint_s=checkpoint_every,
+            checkpoint_steps=checkpoint_steps or 0,
         )
     if outcome is None:
         click.echo("done: worker 0 has the policy and the logs")

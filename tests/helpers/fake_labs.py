@@ -88,16 +88,17 @@ class FakeLabs:
             if last:
                 self._episodes[lab] = None
         self._acting.sort()
-        in_lab, flows, seen, rewards, first, over = zip(*found, strict=True) if found else [()] * 6
+        columns = list(zip(*found, strict=True)) if found else [()] * 6
+        over = np.array(columns[5], bool)
         return FakeRows(
-            np.array(in_lab, np.int64),
-            np.array(flows, np.int64),
-            np.array(seen, np.float32).reshape(-1, len(NAMES)),
-            np.full((len(found), 1), self.per_lab, np.float32),
-            np.array(rewards, np.float64),
-            np.array(first, bool),
-            np.array(over, bool),
-            np.array(over, bool) & self._terminal,
+            labs=np.array(columns[0], np.int64),
+            flows=np.array(columns[1], np.int64),
+            observations=np.array(columns[2], np.float32).reshape(-1, len(NAMES)),
+            states=np.full((len(found), 1), self.per_lab, np.float32),
+            rewards=np.array(columns[3], np.float64),
+            first=np.array(columns[4], bool),
+            over=over,
+            terminal=over & self._terminal,
         )
 
     def close(self) -> None:

@@ -60,7 +60,8 @@ def learner(config: OnlineConfig, seed: int = 3) -> Td3:
     tf.random.set_seed(seed)
     td3 = Td3(config, SEEN, STATES, seed)
     random = np.random.default_rng(seed)
-    for network in (td3.actor, td3.target_actor, *td3.critics, *td3.target_critics):
+    networks: list[Any] = [td3.actor, td3.target_actor, *td3.critics, *td3.target_critics]
+    for network in networks:
         weights = network.weights()
         for name in ("answer.w", "answer.b"):
             weights[name].assign(random.normal(size=weights[name].shape) * 0.5)
@@ -125,7 +126,7 @@ def test_updates_are_acmes() -> None:
         seed = [td3.seed, number]
         noise = tf.random.stateless_normal([1, config.batch], seed) * config.target_noise
         expected.append(acme.update_step(transition(part(several, number)), noise[0][:, None]))
-    pairs = [
+    pairs: list[tuple[Any, Any]] = [
         (td3.actor, acme.policy),
         (td3.target_actor, acme.target_policy),
         *zip(td3.critics, (acme.critic, acme.twin), strict=True),
@@ -151,9 +152,9 @@ def test_target_by_hand() -> None:
     values = [critic.values(inputs[1:], tf.constant(actions), None) for critic in td3.target_critics]
     expected = batch.rewards[:1] + 0.9 * batch.continues[:1] * np.minimum(*values)
     np.testing.assert_allclose(found.targets, expected, rtol=1e-5)
-    ended = batch.continues[0].numpy() == 0
+    ended = np.asarray(batch.continues)[0] == 0
     assert ended.any()
-    np.testing.assert_array_equal(found.targets.numpy()[0, ended], batch.rewards.numpy()[0, ended])
+    np.testing.assert_array_equal(np.asarray(found.targets)[0, ended], np.asarray(batch.rewards)[0, ended])
 
 
 def test_huber_by_hand() -> None:
