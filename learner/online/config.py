@@ -32,6 +32,8 @@ class OnlineConfig:
     task: dict[str, Any]
     """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
     `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
+    hidden: tuple[int, ...]
+    """Units of the hidden layers of actor and critics, each followed by a leaky ReLU; [] for recurrent networks."""
     batch: int
     """Records per update: transitions, or sequences of a recurrent network."""
     actor_rate: float
@@ -52,8 +54,6 @@ class OnlineConfig:
     """Records that the replay holds; the oldest make room."""
     warm_up: int
     """Decisions before the first update, all uniform over the actions."""
-    hidden: tuple[int, ...] = ()
-    """Units of the hidden layers of actor and critics, each followed by a leaky ReLU; none for recurrent networks."""
     slope: float = 0.2
     """Slope of the leaky ReLU below 0; TensorFlow's default."""
     action_layer: int = 1
