@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sagecc.common.arrays import Floats
+from sagecc.common.arrays import Doubles, Floats
 from sagecc.policy.inference import Ops
 
 
@@ -66,3 +66,23 @@ class Mlp:
         action = ops.tanh(ops.linear(x, w["answer.w"], w["answer.b"]))
         zeros = ops.zeros_like(action)
         return zeros, action, zeros, hidden
+
+
+def fold_batch_norm(
+    w: Doubles, b: Doubles, mean: Doubles, variance: Doubles, offset: Doubles, scale: Doubles | float, epsilon: float
+) -> tuple[Doubles, Doubles]:
+    """Return the dense layer that does what one and a batch normalisation behind it do in inference, which is linear.
+
+    scale * (x w + b - mean) / sqrt(variance + epsilon) + offset, for every x.
+
+    Args:
+        w: weights of the dense layer [inputs, units].
+        b: its bias [units].
+        mean: moving mean [units].
+        variance: moving variance [units].
+        offset: beta [units].
+        scale: gamma [units]; 1 where there is none.
+        epsilon: added to the variance.
+    """
+    factor = scale / np.sqrt(variance + epsilon)
+    return w * factor, (b - mean) * factor + offset

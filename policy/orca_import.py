@@ -20,7 +20,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.mlp import Mlp
+from sagecc.policy.mlp import Mlp, fold_batch_norm
 from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
 from sagecc.policy.scaling import Scaling
 from sagecc.policy.tensorflow_checkpoint import prefix_of, read
@@ -143,9 +143,9 @@ def network(values: Mapping[str, npt.NDArray[Any]], checkpoint: object) -> tuple
         )
         if (variance < 0).any():
             raise SageccError(f"{checkpoint}: variable 'actor/{norm}/moving_variance' is below 0")
-        factor = 1 / np.sqrt(variance + BATCH_NORM_EPSILON)
-        weights[f"layer{i}.w"] = kernel * factor
-        weights[f"layer{i}.b"] = (bias - mean) * factor + beta
+        weights[f"layer{i}.w"], weights[f"layer{i}.b"] = fold_batch_norm(
+            kernel, bias, mean, variance, beta, 1.0, BATCH_NORM_EPSILON
+        )
     weights["answer.w"], weights["answer.b"] = value("dense/kernel", units, 1), value("dense/bias", 1)
     sizes = Mlp(len(weights["layer0.w"]), tuple(hidden), LEAKY_SLOPE)
     return sizes, {name: weight.astype(np.float32) for name, weight in weights.items()}

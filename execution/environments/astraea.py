@@ -7,13 +7,15 @@ an MTP behind them; a flow's throughput, latency and loss are those of its last 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.execution.agent.astraea import LATENCY_UNIT_US, THROUGHPUT_UNIT_BYTES_S, pacing_bytes_s
 from sagecc.execution.agent.intervals import Intervals
-from sagecc.policy.astraea import GLOBAL_STATE, HISTORY
+from sagecc.policy.astraea import HISTORY
 from sagecc.schemas.environment import MTU_BYTES, Environment, Flow
 
 WEIGHTS = (0.1, 0.02, 1.0, 0.02, 0.01)
@@ -29,10 +31,41 @@ WINDOW_UNIT_PACKETS = 1000.0
 """Unit of windows and of the buffer in the global state."""
 
 
-def reward(
-    throughput: Doubles, lost: Doubles, latency: Doubles, pacing: Doubles, base_rtt: Doubles, capacity: float
-) -> float:
-    """Return the reward of a network, the same for all of its flows (Eq. 4 to 8), within BOUND.
+@dataclass(frozen=True)
+class Flows:
+    """What the flows of several networks did in their last MTPs: L networks of up to n flows."""
+
+    up: Bools
+    """Which are up and have an MTP behind them [L, n]; of the others nothing is read."""
+    throughput: Doubles
+    """In their last w MTPs [L, n, w] (bytes/s), the newest last; NaN where a flow is younger."""
+    lost: Doubles
+    """Bytes lost per second in the last MTP [L, n]."""
+    latency: Doubles
+    """Mean RTT in it [L, n] (us)."""
+    pacing: Doubles
+    """Pacing rate [L, n] (bytes/s)."""
+    cwnd: Doubles
+    """Window [L, n] (packets)."""
+    base_rtt: Doubles
+    """Minimum RTT of the path [L, n] (us)."""
+
+    @property
+    def now(self) -> Doubles:
+        """Throughput in the last MTP [L, n]."""
+        return self.throughput[..., -1]
+
+    def sum(self, values: Doubles) -> Doubles:
+        """Return the sums over the flows that are up: [L, n] -> [L]."""
+        return np.asarray(np.where(self.up, values, 0.0).sum(axis=-1))
+
+    def mean(self, values: Doubles) -> Doubles:
+        """Return the means over the flows that are up, 0 without any: [L, n] -> [L]."""
+        return self.sum(values) / np.maximum(self.up.sum(axis=-1), 1)
+
+
+def reward(flows: Flows, capacity: Doubles) -> Doubles:
+    """Return the rewards of networks, each the same for all of its flows (Eq. 4 to 8), within BOUND [L].
 
     R = c0 R_thr - c1 R_lat - c2 R_loss - c3 R_fair - c4 R_stab, with thr_i flow i's throughput of the last MTP, a_i its
     mean over the last w MTPs, and
@@ -46,69 +79,65 @@ def reward(
     - R_stab = 1/n sum_i sqrt(sum_j (thr_i,t-j - a_i)^2 / (w a_i^2)).
 
     Args:
-        throughput: of n flows in their last w MTPs [n, w] (bytes/s), the newest last; NaN where a flow is younger.
-        lost: bytes lost per second in the last MTP [n].
-        latency: mean RTT in it [n] (us).
-        pacing: pacing rate [n] (bytes/s).
-        base_rtt: minimum RTT of each flow's path [n] (us).
-        capacity: the bottleneck's rate c (bytes/s).
+        flows: the networks' flows.
+        capacity: the bottlenecks' rates c [L] (bytes/s).
     """
-    flows = len(throughput)
-    if not flows or not capacity > 0:
-        return 0.0
-    now, mean = throughput[:, -1], np.nanmean(throughput, axis=1)
-    delay = latency.mean() / base_rtt.mean()
-    inflated = delay - (1 + LATENCY_DEAD_BAND)
-    terms = (
-        now.sum() / capacity,
-        inflated * pacing.sum() / capacity if inflated > 0 else 0.0,
-        _shares(lost, now).mean(),
-        float(_shares(np.sqrt(((mean - mean.mean()) ** 2).sum() / flows), mean.sum())),
-        _shares(np.sqrt(np.nanmean((throughput - mean[:, None]) ** 2, axis=1)), mean).mean(),
-    )
-    signs = (1, -1, -1, -1, -1)
-    total = sum(sign * weight * float(term) for sign, weight, term in zip(signs, WEIGHTS, terms, strict=True))
-    return min(max(total, -BOUND), BOUND)
+    known = ~np.isnan(flows.throughput)
+    count = np.maximum(known.sum(axis=-1), 1)
+    average = np.where(known, flows.throughput, 0.0).sum(axis=-1) / count
+    deviation = np.where(known, flows.throughput - average[..., None], 0.0)
+    unfair = flows.mean((average - flows.mean(average)[..., None]) ** 2)
+    inflated = _shares(flows.mean(flows.latency), flows.mean(flows.base_rtt)) - (1 + LATENCY_DEAD_BAND)
+    throughput_term = _shares(flows.sum(flows.now), capacity)
+    latency_term = np.maximum(inflated, 0.0) * _shares(flows.sum(flows.pacing), capacity)
+    loss_term = flows.mean(_shares(flows.lost, flows.now))
+    fairness_term = _shares(np.sqrt(unfair), flows.sum(average))
+    stability_term = flows.mean(_shares(np.sqrt((deviation**2).sum(axis=-1) / count), average))
+    c0, c1, c2, c3, c4 = WEIGHTS
+    total = c0 * throughput_term - c1 * latency_term - c2 * loss_term - c3 * fairness_term - c4 * stability_term
+    return np.asarray(np.clip(total, -BOUND, BOUND))
 
 
-def global_state(
-    throughput: Doubles,
-    lost: Doubles,
-    latency: Doubles,
-    cwnd: Doubles,
-    base_rtt: Doubles,
-    buffer: float,
-    capacity: float,
-) -> Floats:
-    """Return the global state of a network [12], in the order of policy.astraea.GLOBAL_STATE (Table 2).
+def global_state(flows: Flows, base_rtt: Doubles, buffer: Doubles, capacity: Doubles) -> Floats:
+    """Return the global states of networks [L, 12], in the order of policy.astraea.GLOBAL_STATE (Table 2).
 
     Sum, minimum and maximum of the throughputs; mean latency; minimum, maximum and mean window; mean loss ratio;
     number of flows; base RTT; buffer; capacity. Units, which the paper does not name: 100 Mbps, 100 ms, 1000 packets.
 
     Args:
-        throughput: of n flows in their last MTP [n] (bytes/s).
-        lost: bytes lost per second [n].
-        latency: mean RTT [n] (us).
-        cwnd: windows [n] (packets).
-        base_rtt: minimum RTTs of all flows of the network [m] (us).
-        buffer: queue limit of the bottleneck (bytes).
-        capacity: its rate (bytes/s).
+        flows: the networks' flows.
+        base_rtt: mean of the minimum RTTs of all flows of a network, those that are not up too [L] (us).
+        buffer: queue limits of the bottlenecks [L] (bytes).
+        capacity: their rates [L] (bytes/s).
     """
-    state = np.zeros(len(GLOBAL_STATE))
-    if flows := len(throughput):
-        state[:3] = np.array([throughput.sum(), throughput.min(), throughput.max()]) / THROUGHPUT_UNIT_BYTES_S
-        state[3] = latency.mean() / LATENCY_UNIT_US
-        state[4:7] = np.array([cwnd.min(), cwnd.max(), cwnd.mean()]) / WINDOW_UNIT_PACKETS
-        state[7] = _shares(lost, throughput).mean()
-        state[8] = flows
-    state[9] = base_rtt.mean() / LATENCY_UNIT_US
-    state[10] = buffer / MTU_BYTES / WINDOW_UNIT_PACKETS
-    state[11] = capacity / THROUGHPUT_UNIT_BYTES_S
-    return state.astype(np.float32)
+    some = flows.up.any(axis=-1)
+
+    def least(values: Doubles) -> Doubles:
+        return np.where(some, np.where(flows.up, values, np.inf).min(axis=-1), 0.0)
+
+    def most(values: Doubles) -> Doubles:
+        return np.where(some, np.where(flows.up, values, -np.inf).max(axis=-1), 0.0)
+
+    throughput, cwnd = flows.now / THROUGHPUT_UNIT_BYTES_S, flows.cwnd / WINDOW_UNIT_PACKETS
+    values = (
+        flows.sum(throughput),
+        least(throughput),
+        most(throughput),
+        flows.mean(flows.latency) / LATENCY_UNIT_US,
+        least(cwnd),
+        most(cwnd),
+        flows.mean(cwnd),
+        flows.mean(_shares(flows.lost, flows.now)),
+        flows.up.sum(axis=-1),
+        base_rtt / LATENCY_UNIT_US,
+        buffer / MTU_BYTES / WINDOW_UNIT_PACKETS,
+        capacity / THROUGHPUT_UNIT_BYTES_S,
+    )
+    return np.stack(values, axis=-1).astype(np.float32)
 
 
 def _shares(part: Doubles, whole: Doubles) -> Doubles:
-    """Return part / whole, 0 where the whole is 0."""
+    """Return part / whole, 0 where the whole is not above 0."""
     return np.asarray(part / np.where(whole > 0, whole, np.inf))
 
 
@@ -126,17 +155,19 @@ class Competition:
         self._flows, self._intervals = flows, Intervals(slots)
         self._throughput = np.full((slots, HISTORY), np.nan)
         self._lost, self._latency, self._pacing, self._cwnd = np.zeros((4, slots))
-        self._base_rtt, self._capacity, self._buffer = np.full(slots, np.nan), np.zeros(labs), np.zeros(labs)
+        self._base_rtt = np.zeros(slots)
+        self._mean_rtt, self._capacity, self._buffer = np.zeros((3, labs))
         self._ending = np.zeros(slots, np.bool_)
 
     def begin(self, lab: int, environment: Environment, driven: dict[int, Flow]) -> None:
         """Forget a lab's flows and take those of its next episode, by number."""
         within = slice(lab * self._flows, (lab + 1) * self._flows)
-        self._throughput[within] = self._base_rtt[within] = np.nan
+        self._throughput[within] = np.nan
         for number, flow in driven.items():
             slot = lab * self._flows + number
             self._intervals.reset(slot)
             self._base_rtt[slot] = environment.min_rtt_of(flow) * 1e3
+        self._mean_rtt[lab] = np.mean([environment.min_rtt_of(flow) * 1e3 for flow in driven.values()])
         bottleneck = environment.links[environment.narrowest(next(iter(driven.values())))]
         self._capacity[lab] = bottleneck.rate_mbps_at(0.0) * 1e6 / 8
         self._buffer[lab] = bottleneck.limit_bytes or 0
@@ -168,32 +199,23 @@ class Competition:
         self._capacity[at[known] // self._flows] = report.capacity_bytes_s[behind][known]
         self._ending[slots[ending]] = True
 
-    def reward(self, lab: int) -> float:
-        """Return the reward of a lab's flows now."""
-        up = self._up(lab)
-        return reward(
-            throughput=self._throughput[up],
-            lost=self._lost[up],
-            latency=self._latency[up],
-            pacing=self._pacing[up],
-            base_rtt=self._base_rtt[up],
-            capacity=float(self._capacity[lab]),
-        )
+    def rewards(self, labs: Ints) -> Doubles:
+        """Return the rewards of some labs' flows now [n]."""
+        return reward(self._of(labs), self._capacity[labs])
 
-    def state(self, lab: int) -> Floats:
-        """Return the global state of a lab now [12]."""
-        up, all_flows = self._up(lab), self._base_rtt[lab * self._flows : (lab + 1) * self._flows]
-        return global_state(
-            throughput=self._throughput[up, -1],
-            lost=self._lost[up],
-            latency=self._latency[up],
-            cwnd=self._cwnd[up],
-            base_rtt=all_flows[~np.isnan(all_flows)],
-            buffer=float(self._buffer[lab]),
-            capacity=float(self._capacity[lab]),
-        )
+    def states(self, labs: Ints) -> Floats:
+        """Return the global states of some labs now [n, 12]."""
+        return global_state(self._of(labs), self._mean_rtt[labs], self._buffer[labs], self._capacity[labs])
 
-    def _up(self, lab: int) -> Ints:
-        """Return the slots of the lab's flows that have an MTP behind them."""
-        first = lab * self._flows
-        return first + np.flatnonzero(~np.isnan(self._throughput[first : first + self._flows, -1]))
+    def _of(self, labs: Ints) -> Flows:
+        slots = labs[:, None] * self._flows + np.arange(self._flows)
+        throughput = self._throughput[slots]
+        return Flows(
+            up=~np.isnan(throughput[..., -1]),
+            throughput=throughput,
+            lost=self._lost[slots],
+            latency=self._latency[slots],
+            pacing=self._pacing[slots],
+            cwnd=self._cwnd[slots],
+            base_rtt=self._base_rtt[slots],
+        )

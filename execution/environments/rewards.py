@@ -169,4 +169,4 @@ class AstraeaEarnings:
     def earned(self, shown: Bools) -> Doubles:
         """Return the rewards."""
         labs, rows = np.unique(self._labs[shown], return_inverse=True)
-        return np.array([self._competition.reward(lab) for lab in labs.tolist()])[rows]
+        return self._competition.rewards(labs)[rows]

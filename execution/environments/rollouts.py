@@ -286,8 +286,7 @@ class Rollouts:
         limited = self._steps[of_lab] == self._max_steps
         states = np.zeros((len(rows), 0), np.float32)
         if self._competition and self.task.global_state:
-            state_of = {number: self._competition.state(number) for number in dict.fromkeys(of_lab[shown].tolist())}
-            states = np.stack([state_of[number] for number in of_lab[shown].tolist()])
+            states = self._competition.states(of_lab[shown])
         steps.append(
             Step(
                 labs=of_lab[shown],

@@ -25,8 +25,8 @@ class Watched:
         self.agent = agent
         self.features: list[npt.NDArray[np.float32]] = []
         self.given: list[tuple[int, int]] = []
-        assert isinstance(agent._source, PoolFeatures)
-        tracker = agent._source.tracker
+        assert isinstance(agent._decisions.source, PoolFeatures)
+        tracker = agent._decisions.source.tracker
         update = tracker.update_flows
 
         def keep(*args: Any) -> npt.NDArray[np.float32]:

@@ -26,7 +26,7 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "pettingzoo"])
+@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "task", "rollouts", "pettingzoo"])
 def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> None:
     """From any folder."""
     assert DEFAULT.id in PAGE

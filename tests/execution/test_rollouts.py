@@ -184,7 +184,7 @@ def test_gymnasiums_forms_take_a_task() -> None:
     assert over
     assert 1.17 < info["t_s"] <= 1.2
     for env in single, vector, parallel:
-        env.close()  # type: ignore[attr-defined]
+        env.close()
 
 
 def test_agents_of_several_flows_decide_each_in_its_own_time() -> None:

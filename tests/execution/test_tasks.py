@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from sagecc.execution.agent.actions import action_map, ratios
 from sagecc.execution.agent.astraea import AstraeaReports
 from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.environments import astraea
+from sagecc.execution.environments.astraea import Flows
 from sagecc.execution.environments.rewards import orca, orca_paper
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
 from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
@@ -119,17 +121,21 @@ def test_orcas_rewards_by_its_code_and_by_its_paper() -> None:
     assert orca(np.ones(1), np.ones(1), np.ones(1), lowest[:1], srtt[:1]) == -4  # losing costs five times
 
 
-def two_flows(**changes: Any) -> dict[str, Any]:
-    """Two flows with 6 and 4 of 10 MB/s, steady, at 1.2 times their base RTT, without loss."""
+def two_flows(**changes: Any) -> Flows:
+    """Two flows with 6 and 4 of 10 MB/s, steady, at 1.2 times their base RTT, without loss; and room for a third."""
     values: dict[str, Any] = {
         "throughput": np.repeat([[6e6], [4e6]], 5, axis=1),
         "lost": np.zeros(2),
         "latency": np.array([48e3, 48e3]),
         "pacing": np.array([6e6, 4e6]),
+        "cwnd": np.array([300.0, 100.0]),
         "base_rtt": np.array([40e3, 40e3]),
-        "capacity": 10e6,
     }
-    return values | changes
+    padded = {name: np.concatenate([value, value[:1] * np.nan])[None] for name, value in (values | changes).items()}
+    return Flows(up=np.array([[True, True, False]]), **padded)
+
+
+CAPACITY = np.array([10e6])
 
 
 FAIRNESS = math.sqrt((1e6**2 + 1e6**2) / (2 * 10e6**2))
@@ -149,34 +155,33 @@ FAIRNESS = math.sqrt((1e6**2 + 1e6**2) / (2 * 10e6**2))
     ids=["unfair", "best", "dead-band", "late", "lossy", "bounded", "silent"],
 )
 def test_astraeas_reward_by_its_five_terms(changes: dict[str, Any], expected: float) -> None:
-    assert astraea.reward(**two_flows(**changes)) == pytest.approx(expected, abs=1e-12)
+    assert astraea.reward(two_flows(**changes), CAPACITY) == pytest.approx(expected, abs=1e-12)
 
 
 def test_astraeas_reward_wants_stable_throughputs_and_takes_young_flows_as_they_are() -> None:
     wobbling = np.array([[4e6, 6e6, 4e6, 6e6, 5e6], [5e6] * 5])
     deviation = math.sqrt(4 * 1e6**2 / (5 * 5e6**2))
-    assert astraea.reward(**two_flows(throughput=wobbling)) == pytest.approx(0.1 - 0.01 * deviation / 2, abs=1e-12)
+    steady = 0.1 - 0.01 * deviation / 2
+    assert astraea.reward(two_flows(throughput=wobbling), CAPACITY) == pytest.approx(steady, abs=1e-12)
     young = np.array([[np.nan, np.nan, np.nan, np.nan, 5e6], [5e6] * 5])
-    assert astraea.reward(**two_flows(throughput=young)) == pytest.approx(0.1, abs=1e-12)
-    nobody = {name: value[:0] for name, value in two_flows().items() if name != "capacity"}
-    assert astraea.reward(**nobody, capacity=10e6) == 0
+    assert astraea.reward(two_flows(throughput=young), CAPACITY) == pytest.approx(0.1, abs=1e-12)
+    nobody = replace(two_flows(), up=np.zeros((1, 3), np.bool_))
+    assert astraea.reward(nobody, CAPACITY) == 0
 
 
 def test_the_global_state_is_table_2s() -> None:
-    state = astraea.global_state(
-        throughput=np.array([6.25e6, 3.75e6]),
-        lost=np.array([0.625e6, 0.0]),
-        latency=np.array([40e3, 60e3]),
-        cwnd=np.array([300.0, 100.0]),
-        base_rtt=np.array([30e3, 50e3, 40e3]),
-        buffer=150_000,
-        capacity=12.5e6,
+    flows = two_flows(
+        throughput=np.array([[6.25e6], [3.75e6]]), lost=np.array([0.625e6, 0.0]), latency=np.array([40e3, 60e3])
     )
+    link = {"base_rtt": np.array([40e3]), "buffer": np.array([150e3]), "capacity": np.array([12.5e6])}
+    (state,) = astraea.global_state(flows, **link)
     expected = [0.8, 0.3, 0.5, 0.5, 0.1, 0.3, 0.2, 0.05, 2, 0.4, 0.1, 1]
     assert state.dtype == np.float32
     assert dict(zip(GLOBAL_STATE, state.tolist(), strict=True)) == pytest.approx(
         dict(zip(GLOBAL_STATE, expected, strict=True))
     )
+    (empty,) = astraea.global_state(replace(flows, up=np.zeros((1, 3), np.bool_)), **link)
+    assert empty.tolist() == pytest.approx([0] * 9 + expected[9:])
 
 
 def test_a_task_is_plain_data() -> None:
