@@ -24,8 +24,9 @@ WHOLE = ("tiny", "small", "paper")
 
 HEAD = """# Configuration
 
-Written by `make pages` from `learner/config.py`, `learner/selection.py`, `learner/online/config.py` and their folders
-x
+Written by `make pages` from `learner/config.py`, `learner/selection.py`, `learner/online/config.py` and the files in
+`configs/` beside them. A configuration is a YAML file of fields: `sagecc train --config NAME` takes one that comes with
+sagecc, `--config FILE.yaml` your own.
 `base: NAME` takes what the file does not say from another; `paper+no-gru` is the variant `no-gru` of `paper`. An
 unknown field, a wrong type or a value out of range is an error. [Train](../guide/train.md) says how to use them,
 [the learner](../method/learner.md) why they are as they are. An empty cell is the default.
