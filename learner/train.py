@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,11 +127,14 @@ def train(
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
-    period_map = artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP
-    control = artefact.Control(period_ms=float(config.period_ms), map=period_map)
+    control = artefact.Control(
+        period_ms=float(config.period_ms),
+        map=artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP,
+        window_bound=config.window_bound,
+    )
     provenance = {
         "fingerprint": fingerprint,
-        "training": asdict(config),
+        "training": config.record(),
         "seed": seed,
         "value_range": list(value_range),
         "pool": {
@@ -139,6 +142,7 @@ def train(
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
             **({"windows": compiled.windows} if compiled.windows else {}),
+            **({"effective_windows": compiled.effective} if compiled.effective else {}),
         },
     }
 
@@ -151,7 +155,7 @@ def train(
             follow(config, sampler, value_range, seed, distribution)
             distribution.barrier()
             return None
-        runs.claim(logs, run_id, {"seed": seed, "pool": compiled.identity, "training": asdict(config)})
+        runs.claim(logs, run_id, {"seed": seed, "pool": compiled.identity, "training": config.record()})
         saving = Saving(checkpoint_s, checkpoint_steps)
         result = run(
             config,
@@ -204,5 +208,5 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
 def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([asdict(config), seed, pool_identity, *evaluations], sort_keys=True)
+    text = json.dumps([config.record(), seed, pool_identity, *evaluations], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -36,7 +36,7 @@ from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-FORMAT_VERSION = "2.1"
+FORMAT_VERSION = "2.2"
 """Major.minor: a reader refuses another major version and reads any minor one."""
 
 WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
@@ -52,6 +52,9 @@ LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
 
 MAPS = {"power": ACTION_MAP, "spread": SPREAD_MAP, "hundredths": HUNDREDTHS_MAP, "linear": LINEAR_MAP}
 """By its short name, what the card says that an action does."""
+
+MAX_WINDOW_BOUND = 100
+"""Largest factor of a bound on windows."""
 
 _REMEDY = "train it again with 'sagecc train' or fetch it again"
 
@@ -80,12 +83,16 @@ class Control:
     """Factor of the slow start: as long as a flow's ssthresh is not below its window the policy does not decide, and
     the window is multiplied by this and cut to whole packets at each tick with an acknowledgement. None: the policy
     decides from the start."""
+    window_bound: float | None = None
+    """No window is above this times what the path was seen to deliver in an RTT, and 3 packets
+    (execution.agent.bound). None: no such bound."""
 
     def __post_init__(self) -> None:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
+        optional = (self.slow_start or 1, 1 if self.window_bound is None else self.window_bound)
         periods = (self.period_ms, self.period_min_rtts)
-        numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, self.slow_start or 1)
+        numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
@@ -94,6 +101,10 @@ class Control:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
         if not 0 <= self.period_min_rtts <= 100:
             raise ValueError(f"no policy decides every {self.period_min_rtts} minimum RTTs")
+        if self.window_bound is not None and not 1 <= self.window_bound <= MAX_WINDOW_BOUND:
+            raise ValueError(
+                f"a window's bound is 1 to {MAX_WINDOW_BOUND} times what is delivered, not {self.window_bound}"
+            )
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
@@ -119,11 +130,12 @@ class Control:
             underlying_scheme=card["underlying_scheme"],
             map=action["map"],
             slow_start=action.get("slow_start"),
+            window_bound=action.get("window_bound"),
         )
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        slow_start = {"slow_start": self.slow_start} if self.slow_start else {}
+        optional = {"slow_start": self.slow_start, "window_bound": self.window_bound}
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {
@@ -131,7 +143,7 @@ class Control:
                 "base": self.base,
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
-                **slow_start,
+                **{name: value for name, value in optional.items() if value is not None},
             },
             "period_ms": self.period_ms,
             **min_rtts,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, SlowStart, action_map
+from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.agent.intervals import min_rtts_us
 from sagecc.execution.agent.sources import ObservationSource
 from sagecc.policy.artefact import SPREAD_MAP, Control
@@ -53,6 +54,8 @@ class Observed:
     @classmethod
     def join(cls, parts: Sequence[Observed]) -> Observed:
         """Return the flows of several, in the order of their slots."""
+        if len(parts) == 1:
+            return parts[0]
         order = np.argsort(np.concatenate([part.slots for part in parts]))
         samples = joined([part.samples for part in parts])
         rest = (np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)[1:])
@@ -93,6 +96,7 @@ class Decisions:
         """What is observed."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = SlowStart(control.slow_start, control, flows) if control.slow_start else None
+        self._bound = WindowBound(control.window_bound, flows) if control.window_bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
         self._action = np.zeros(flows)
@@ -128,7 +132,7 @@ class Decisions:
         return Observed(samples, slots, due, shown, starting, ready), observation
 
     def act(self, observed: Observed, actions: Doubles) -> tuple[Ints, Ints]:
-        """Return what to set in the kernel.
+        """Return what to set in the kernel, once for each tick of a flow.
 
         Args:
             observed: the flows of a tick [B].
@@ -146,7 +150,20 @@ class Decisions:
         if self._slow_start and observed.starting.any():
             started = self._slow_start.step(observed.samples, observed.acked)
             cwnd, pacing = np.where(observed.starting, started, (cwnd, pacing))
-        return cwnd, pacing
+        return self._bound.apply(observed.samples, slots, cwnd, pacing) if self._bound else (cwnd, pacing)
+
+    def bounding_rates(self, slots: Ints) -> Ints:
+        """Return what bounds the windows of flows in the kernel until their next step.
+
+        Args:
+            slots: the flows' slots [B].
+
+        Returns:
+            Rates [B] (thousandths of packets per second) whose products with sRTT bound the windows
+            (execution.agent.bound); 0 for none.
+        """
+        # a rate of 0 bounds as well
+        return np.maximum(self._bound.rates(slots), 1) if self._bound else np.zeros(len(slots), np.int64)
 
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
@@ -154,6 +171,8 @@ class Decisions:
         self._action_map.reset(slot)
         if self._slow_start:
             self._slow_start.reset(slot)
+        if self._bound:
+            self._bound.reset(slot)
         self._wait[slot] = self._action[slot] = 0
 
 

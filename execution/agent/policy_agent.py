@@ -107,6 +107,10 @@ class PolicyAgent:
         actions = self._decide(observation, deciding) if len(deciding) else np.zeros(0)
         return self._decisions.act(observed, actions)
 
+    def bounding_rates(self, slots: Ints) -> Ints:
+        """Return what bounds the windows of flows in the kernel until their next step; see Decisions.bounding_rates."""
+        return self._decisions.bounding_rates(slots)
+
     def reset(self, slot: int = 0, stream: int | None = None) -> None:
         """Forget a flow, so that its slot can serve another.
 

@@ -61,7 +61,7 @@ class Flows:
 
     def mean(self, values: Doubles) -> Doubles:
         """Return the means over the flows that are up, 0 without any: [L, n] -> [L]."""
-        return self.sum(values) / np.maximum(self.up.sum(axis=-1), 1)
+        return np.asarray(self.sum(values) / np.maximum(self.up.sum(axis=-1), 1))
 
 
 def reward(flows: Flows, capacity: Doubles) -> Doubles:

@@ -253,6 +253,9 @@ class Rollouts:
         """Run labs on, each to the next tick at which a flow of its is shown, or to its end."""
         steps, waiting, numbers = [self._nothing()], [self._waiting], list(labs)
         while numbers and (observed := self._tick(numbers, steps)) is not None:
+            if observed.shown.all() and not steps[-1].over.any():  # nothing to part: most ticks are so
+                waiting.append(observed)
+                break
             of_lab = observed.slots // self.per_lab
             stopped = np.isin(of_lab, steps[-1].labs)
             waiting.append(observed.take(stopped & self.running[of_lab]))
@@ -264,7 +267,8 @@ class Rollouts:
 
     def _tick(self, labs: Sequence[int], steps: list[Step]) -> Observed | None:
         """Run labs to their next ticks and add what is shown there to `steps`; None where all of them are over."""
-        read = [(number, samples) for number in labs if (samples := self._read(number)) is not None]
+        up = np.asarray(self._up.reshape(-1, self.per_lab).any(axis=1))
+        read = [(number, samples) for number in labs if (samples := self._read(number, bool(up[number]))) is not None]
         if not read:
             return None
         samples = joined([rows for _, rows in read])
@@ -283,7 +287,7 @@ class Rollouts:
         rows = slots[shown]
         first = ~self._seen[rows]
         self._seen[rows] = True
-        limited = self._steps[of_lab] == self._max_steps
+        limited = self._steps[of_lab] == (self._max_steps or -1)
         states = np.zeros((len(rows), 0), np.float32)
         if self._competition and self.task.global_state:
             states = self._competition.states(of_lab[shown])
@@ -300,17 +304,18 @@ class Rollouts:
                 states=states,
             )
         )
-        for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
-            self._labs[number].close()
+        if steps[-1].over.any():
+            for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
+                self._labs[number].close()
         return observed
 
-    def _read(self, number: int) -> Samples | None:
-        """Run a lab to its next tick; None where it is over without one."""
-        lab, first = self._labs[number], number * self.per_lab
+    def _read(self, number: int, up: bool) -> Samples | None:
+        """Run a lab to its next tick, which it must have while a flow is up; None where it is over without one."""
+        lab = self._labs[number]
         if self._fresh[number]:
             self._fresh[number] = False
             return lab.first_tick()
-        if self._up[first : first + self.per_lab].any():
+        if up:
             return lab.next_tick()
         samples = lab.tick()
         if samples is None:

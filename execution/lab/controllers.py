@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.collector.lab.boot import Controller
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive, policy_flows
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.giving_up import GiveUp, LossWatch, watched
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -76,9 +78,21 @@ def policy_controller(environment: Environment, scheme: str) -> PolicyController
     return PolicyController(policy_flows(environment, scheme))
 
 
-def sampling_controller(environment: Environment, scheme: str, seed: int) -> PolicyController:
-    """Return the controller of an episode's policies, which draws from their mixtures."""
-    return PolicyController(policy_flows(environment, scheme), episode_id(environment.id, scheme, seed))
+def playing_controller(
+    environment: Environment, scheme: str, seed: int, *, sample: bool = False, give_up: GiveUp | None = None
+) -> Controller:
+    """Return the controller of an episode's policies.
+
+    Args:
+        environment: the network and its flows.
+        scheme: the scheme under test.
+        seed: of the episode.
+        sample: draw actions from the policies' mixtures, instead of taking the means.
+        give_up: when the controller gives the episode up, by GivenUpError.
+    """
+    episode = episode_id(environment.id, scheme, seed)
+    controller = PolicyController(policy_flows(environment, scheme), episode if sample else None)
+    return watched(controller, LossWatch(episode, give_up)) if give_up else controller
 
 
 def play_episode(

@@ -35,14 +35,21 @@ from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import load_agent, policy_controller, random_stream, sampling_controller
+from sagecc.execution.lab.controllers import load_agent, playing_controller, random_stream
+from sagecc.execution.lab.giving_up import GiveUp, LossWatch
 from sagecc.schemas import wire
 
 BATCH = 16
 """Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
 
 
-def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:
+def lockstep(
+    jobs: int,
+    batch: int = BATCH,
+    sample: bool = False,
+    watchdog_s: float = WATCHDOG_S,
+    give_up: GiveUp | None = None,
+) -> Engine:
     """Return the engine of policies on this machine.
 
     A process and its guests keep about one core busy. Fewer guests run where there is no room for their memory.
@@ -52,6 +59,7 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
         batch: the most guests in step per process.
         sample: draw actions from the policies' mixtures, instead of taking the mean.
         watchdog_s: how long a guest may be silent, real time.
+        give_up: when an episode is given up; its result is a GivenUpError then. None plays all to their end.
     """
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
@@ -59,7 +67,7 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
         # One policy after another, and the longest first: batches stay full.
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
         guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
-        runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s)
+        runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s, give_up)
         if workers == 1:
             results = runner.run(iter(range(len(ordered))))
         else:
@@ -81,6 +89,8 @@ class _Running:
     guest: Guest
     places: Mapping[int, tuple[str, int]]
     """The policy of each driven flow, and its slot in the policy's agent."""
+    watch: LossWatch | None
+    """Gives the episode up."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,8 @@ class BatchRunner:
     """Draw actions from the policies' mixtures, instead of taking the mean."""
     watchdog_s: float = WATCHDOG_S
     """How long a guest may be silent, real time."""
+    give_up: GiveUp | None = None
+    """When an episode is given up."""
 
     def run(self, numbers: Iterator[int]) -> NumberedResults:
         """Run tasks; closing the generator ends those under way.
@@ -143,7 +155,8 @@ class BatchRunner:
         task, spec = self.tasks[number], self.tasks[number].spec
         places = agents.take(policy_flows(task.environment, task.scheme), task.id)
         try:
-            return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places)
+            watch = LossWatch(task.id, self.give_up) if self.give_up else None
+            return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places, watch)
         except BaseException:
             agents.release(places.values())
             raise
@@ -162,6 +175,8 @@ class BatchRunner:
                 if samples is None:
                     over[number] = self._finish(task)
                     continue
+                if task.watch:
+                    task.watch.check(samples)
                 places = (task.places[int(flow)] for flow in samples["flow"])
                 waiting += [(name, slot, number, samples[row : row + 1]) for row, (name, slot) in enumerate(places)]
             except SageccError as error:
@@ -198,7 +213,7 @@ class BatchRunner:
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
         task = self.tasks[number]
-        factory = partial(sampling_controller, seed=task.seed) if self.sample else policy_controller
+        factory = partial(playing_controller, seed=task.seed, sample=self.sample, give_up=self.give_up)
         return attempt(self.kernel, replace(task, factory=factory), self.watchdog_s)
 
 

@@ -28,8 +28,9 @@ from tests.helpers.policies import save_policy, save_still_policy
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two whose windows grow without flooding: a flooded guest takes seconds of CPU per virtual second."""
     folder = tmp_path_factory.mktemp("policies")
-    return f"policy:{save_policy(folder / 'one', seed=4)}", f"policy:{save_policy(folder / 'two', seed=5)}"
+    return f"policy:{save_policy(folder / 'one', seed=17)}", f"policy:{save_policy(folder / 'two', seed=36)}"
 
 
 def among(*cross: str, start_s: float = 0.0) -> Environment:
@@ -55,9 +56,9 @@ def test_a_policy_competes_with_itself_with_another_and_with_the_kernels_schemes
 
 
 def test_another_policy_at_the_same_place_is_another_competitor(kernel: Path, tmp_path: Path) -> None:
-    tested, path = f"policy:{save_policy(tmp_path / 'tested', seed=1)}", tmp_path / "rival"
-    before = play_episode(kernel, among(f"policy:{save_policy(path, seed=2)}"), tested)
-    after = play_episode(kernel, among(f"policy:{save_policy(path, seed=3)}"), tested)
+    tested, path = f"policy:{save_policy(tmp_path / 'tested', seed=17)}", tmp_path / "rival"
+    before = play_episode(kernel, among(f"policy:{save_policy(path, seed=36)}"), tested)
+    after = play_episode(kernel, among(f"policy:{save_policy(path, seed=17)}"), tested)
     assert before.spec_sha256 != after.spec_sha256
     assert before.sha256 != after.sha256
 

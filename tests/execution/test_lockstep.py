@@ -25,7 +25,7 @@ from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
-from sagecc.execution.lab.controllers import policy_controller, policy_drives, sampling_controller
+from sagecc.execution.lab.controllers import playing_controller, policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BatchRunner, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
 from tests.helpers.files import hashes
@@ -232,7 +232,7 @@ def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alo
     ]
     assert drawn[0] == drawn[1]
     assert not any(drawn[0][name] == alone[name] for name in drawn[0])
-    single = replace(tasks[0], factory=partial(sampling_controller, seed=tasks[0].seed))
+    single = replace(tasks[0], factory=partial(playing_controller, seed=tasks[0].seed, sample=True))
     assert attempt(kernel, single) == drawn[0][tasks[0].id]
     other = replace(tasks[0], seed=8)  # the network has no randomness of its own
     assert next(iter(lockstep(1, 1, sample=True)(kernel, [other])))[1] != drawn[0][tasks[0].id]

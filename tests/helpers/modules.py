@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -27,24 +27,30 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports, wherever in the file it does."""
+@cache
+def imported(file: Path) -> frozenset[str]:
+    """Return the dotted names that a file imports, wherever in the file it does."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
+
+
+@cache
+def imported_modules(file: Path) -> frozenset[Path]:
+    """Return the project's own modules that a file imports."""
+    return frozenset(target for name in imported(file) if (target := source(name)).exists())
 
 
 def code_behind(file: Path, seen: set[Path]) -> set[Path]:
     """Return the project's own modules that a module reaches, itself included."""
     if file not in seen:
         seen.add(file)
-        for name in imported(file):
-            target = source(name)
-            if target.exists():
-                code_behind(target, seen)
+        for target in imported_modules(file):
+            code_behind(target, seen)
     return seen
 
 

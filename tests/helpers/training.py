@@ -29,7 +29,7 @@ CONFIG = {
 }
 
 
-def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 0, **changes: Any) -> list[str]:
+def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 60, **changes: Any) -> list[str]:
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump({**CONFIG, **changes}))
     places = {"pool": pool, "out": folder / "models" / name, "logs": folder / "logs" / name, "cache": folder / "cache"}

@@ -42,7 +42,7 @@ ONE_STEP = Config(
 
 
 def smaller(folder: Path, pool: Path) -> list[str]:
-    return command(folder, pool, checkpoint_every=60, **SMALLER)
+    return command(folder, pool, **SMALLER)
 
 
 def free_ports(count: int) -> list[int]:

@@ -48,7 +48,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(whole: Path, tmp_path: Path) -> None:
     pool, killed = whole / "pool", tmp_path
-    process = subprocess.Popen(command(killed, pool), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    each_step = command(killed, pool, checkpoint_every=0)
+    process = subprocess.Popen(each_step, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 200
     while steps_logged(killed) < 6 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -164,7 +165,7 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     pool = make_pool((2000, 2000))
     for name in ("exp", "identity"):
         changes = {"filter": name, "steps": 600, "batch": 32, "discount": 0.5, "min_scale": 0.05}
-        done = run(command(tmp_path, pool, name, checkpoint_every=60, **changes))
+        done = run(command(tmp_path, pool, name, **changes))
         assert done.returncode == 0, done.stderr
     low, high = preferred(tmp_path, "exp")
     assert low > 0.6 * GOOD
@@ -172,12 +173,13 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     assert max(map(abs, preferred(tmp_path, "identity"))) < 0.5 * GOOD
 
 
-def test_the_card_says_how_often_a_policy_decides(whole: Path, tmp_path: Path) -> None:
+def test_the_card_says_how_often_a_policy_decides_and_what_bounds_it(whole: Path, tmp_path: Path) -> None:
     """Five ticks a decision: five times the action, and what acts on it in parts."""
-    done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5))
+    done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5, window_bound=1.5))
     assert done.returncode == 0, done.stderr
     assert PolicyArtefact.load(whole / "models" / "a").control == Control()
-    assert PolicyArtefact.load(tmp_path / "models" / "a").control == Control(period_ms=50, map=SPREAD_MAP)
+    control = Control(period_ms=50, map=SPREAD_MAP, window_bound=1.5)
+    assert PolicyArtefact.load(tmp_path / "models" / "a").control == control
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:

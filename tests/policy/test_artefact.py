@@ -162,15 +162,17 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
-    control = dataclasses.replace(control, map=artefact.LINEAR_MAP, period_min_rtts=0.5, slow_start=1.1)
+    choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1, "window_bound": 2}
+    control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
-    for choices, message in (
-        ({"map": "cwnd += a"}, "action map 'cwnd \\+= a' is not known"),
-        ({"period_min_rtts": -1.0}, "every -1.0 minimum RTTs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Control(**choices)
+    with pytest.raises(ValueError, match="action map 'cwnd \\+= a' is not known"):
+        Control(map="cwnd += a")
+    with pytest.raises(ValueError, match=r"every -1\.0 minimum RTTs"):
+        Control(period_min_rtts=-1.0)
+    for factor in (0.5, 101, float("nan")):
+        with pytest.raises(ValueError, match=r"bound|numbers"):
+            Control(window_bound=factor)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
