@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
+from sagecc.learner.fields import checked, simple
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.sage import NetworkSizes
@@ -314,19 +314,12 @@ def from_dict(values: dict[str, Any]) -> Config:
     Raises:
         SageccError: A field is unknown, missing, of another type or out of range.
     """
-    types = get_type_hints(Config)
-    known = fields(Config)
-    unknown = sorted(str(name) for name in values.keys() - types.keys())
-    missing = [f.name for f in known if f.default is MISSING and f.name not in values]
-    if unknown:
-        raise SageccError(f"training configuration: unknown field {', '.join(unknown)}; known are {', '.join(types)}")
-    if missing:
-        raise SageccError(f"training configuration: field {', '.join(missing)} is missing")
+    types = checked(Config, values)
     return Config(**{name: _convert(name, value, types[name]) for name, value in values.items()})
 
 
 def _convert(name: str, value: Any, kind: Any) -> Any:
-    """Check one field; an integer serves where a float is asked for, and YAML reads 1e-4 as text."""
+    """Check one field."""
     if name == "data":
         return Selection.of(value)
     if name == "window_bound":
@@ -343,17 +336,4 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, str):
             return value
         raise SageccError(f"training configuration: inputs must be a group's name or a list of names, not {value!r}")
-    if choices := get_args(kind):
-        if value not in choices:
-            raise SageccError(f"training configuration: {name} must be one of {', '.join(choices)}, not {value!r}")
-        return value
-    if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            return number
-    elif type(value) is kind:
-        return value
-    raise SageccError(f"training configuration: {name} must be of type {kind.__name__}, not {value!r}")
+    return simple(name, value, kind)

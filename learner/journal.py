@@ -8,9 +8,11 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
@@ -18,51 +20,75 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
-from sagecc.learner.crr import METRICS, Crr
+from sagecc.learner.crr import METRICS
 
 EVALUATION = "evaluation/"
 """Prefix of a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
+
+SPEED = ("steps_per_s", "waiting_share")
+"""What a line of metrics says of the machine."""
+
+_SUMS = "metric_sums"
+
+
+class Learner(Protocol):
+    """What learns."""
+
+    def state(self) -> dict[str, Any]:
+        """Return every TensorFlow variable that a continued run needs, by name; `steps` is among them."""
 
 
 class TrainingJournal:
     """What a run writes while it trains, and from which a killed one continues.
 
     Args:
-        crr: The learner, whose state the checkpoint holds.
+        learner: Its state is the checkpoint's.
         folder: The run's folder.
         fingerprint: What only this run has; a checkpoint of another is refused.
         every: Steps over which metrics are averaged.
+        metrics: Names of the metrics of a step.
     """
 
-    def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int) -> None:
+    def __init__(
+        self, learner: Learner, folder: Path, fingerprint: str, every: int, metrics: tuple[str, ...] = METRICS
+    ) -> None:
         self.folder, self.every = folder, every
         self.scores: dict[int, dict[str, float]] = {}
         """Scores of the evaluations so far, by step and name."""
-        self._crr, self._fingerprint = crr, fingerprint
+        self.extra: dict[str, npt.NDArray[Any]] = {}
+        """What the checkpoint that was restored holds beside the learner's state."""
+        self._learner, self._fingerprint, self._metrics = learner, fingerprint, metrics
         self._checkpoint = folder / "checkpoint.safetensors"
         self._lines = folder / "metrics.jsonl"
-        self._sums = np.zeros(len(METRICS))
+        self._sums = np.zeros(len(metrics))
         self._events = tf.summary.create_file_writer(str(folder))
         self._since, self._waited = time.perf_counter(), 0.0
 
-    def add(self, step: int, values: Any, waited_s: float) -> None:
-        """Add one step's metrics; every `every` steps write their averages.
+    def add(
+        self,
+        step: int,
+        values: Any,
+        waited_s: float,
+        steps: int = 1,
+        latest: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Add the metrics of some steps; every `every` steps write their averages.
 
         Args:
-            step: The step.
-            values: The values of METRICS.
+            step: The last of the steps; every `every`-th is the last of some.
+            values: The metrics, averaged over the steps.
             waited_s: Time that the run has waited for data so far.
+            steps: Number of the steps.
+            latest: What is written as it is, and not averaged.
         """
-        self._sums += values
+        self._sums += values * steps
         if step % self.every:
             return
-        means = dict(zip(METRICS, (self._sums / self.every).tolist(), strict=True))
+        means = {**dict(zip(self._metrics, (self._sums / self.every).tolist(), strict=True)), **latest}
         self._sums[:] = 0
         now = time.perf_counter()
-        speed = {
-            "steps_per_s": self.every / (now - self._since),
-            "waiting_share": (waited_s - self._waited) / (now - self._since),
-        }
+        seconds = now - self._since
+        speed = dict(zip(SPEED, (self.every / seconds, (waited_s - self._waited) / seconds), strict=True))
         self._since, self._waited = now, waited_s
         self._write(step, {**means, **speed})
 
@@ -82,13 +108,21 @@ class TrainingJournal:
     def curve(self) -> list[dict[str, float]]:
         """Return the lines of metrics without what depends on the machine's speed."""
         lines = [json.loads(line) for line in self._read()]
-        return [{name: line[name] for name in ("step", *METRICS)} for line in lines if METRICS[0] in line]
+        return [
+            {name: value for name, value in line.items() if name not in SPEED}
+            for line in lines
+            if self._metrics[0] in line
+        ]
 
-    def save(self) -> None:
-        """Write the checkpoint: after a kill the run continues from here."""
+    def save(self, extra: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})) -> None:
+        """Write the checkpoint: after a kill the run continues from here.
+
+        Args:
+            extra: What it is to hold beside the learner's state, by names that no variable has.
+        """
         self._sync()
-        tensors = {name: np.asarray(variable.numpy()) for name, variable in self._crr.state().items()}
-        data = save_tensors({**tensors, "metric_sums": self._sums}, {"fingerprint": self._fingerprint})
+        tensors = {name: np.asarray(variable.numpy()) for name, variable in self._learner.state().items()}
+        data = save_tensors({**tensors, **extra, _SUMS: self._sums}, {"fingerprint": self._fingerprint})
         with write_atomically(self._checkpoint) as path:
             path.write_bytes(data)
         self._events.flush()
@@ -105,14 +139,16 @@ class TrainingJournal:
         if not self._checkpoint.exists():
             self._lines.unlink(missing_ok=True)
             return 0
-        state = self._crr.state()
+        state = self._learner.state()
         try:
             with safe_open(self._checkpoint, "numpy") as file:
                 if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
                     raise ValueError("it belongs to another run")
-                self._sums = file.get_tensor("metric_sums")
+                self._sums = file.get_tensor(_SUMS)
                 for name, variable in state.items():
                     variable.assign(file.get_tensor(name))
+                others = set(file.keys()) - state.keys() - {_SUMS}
+                self.extra = {name: file.get_tensor(name) for name in sorted(others)}
             step = int(state["steps"].numpy())
             lines = {text: json.loads(text) for text in self._read()}
             lines = {text: line for text, line in lines.items() if line["step"] <= step}

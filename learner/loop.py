@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from sagecc.common.arrays import Floats
+from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner import histograms
 from sagecc.learner.config import Config
@@ -169,7 +169,7 @@ def follow(
         held.obey()
 
 
-def diverged(metrics: Floats) -> bool:
+def diverged(metrics: Floats | Doubles) -> bool:
     """Tell from a step's metrics whether the run has diverged: one is not finite, or a loss is beyond DIVERGED."""
     return bool(not np.isfinite(metrics).all() or (np.abs(metrics[:2]) > DIVERGED).any())
 

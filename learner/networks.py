@@ -10,13 +10,37 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner.acme_compat import continuous as acme
 from sagecc.learner.acme_compat import uniform_initializer
 from sagecc.learner.config import Config
 from sagecc.learner.gru import Gru, Memoryless, lowered, product
+
+
+class TrunkSizes(Protocol):
+    """What a trunk's layers follow from; see learner.config.Config."""
+
+    @property
+    def width(self) -> int:
+        """Neurons of the encoders, the fully connected layer and the residual blocks."""
+
+    @property
+    def gru(self) -> int:
+        """Size of the recurrent state; 0 for no GRU."""
+
+    @property
+    def residual_blocks(self) -> int:
+        """Residual blocks after the fully connected layer."""
+
+    @property
+    def second_encoder(self) -> bool:
+        """Whether there is an encoder between the GRU and the fully connected layer."""
+
+    @property
+    def precision(self) -> str:
+        """Precision of the matrix products."""
 
 
 class Trunk(snt.Module):  # type: ignore[misc]
@@ -27,7 +51,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
         config: The configuration.
     """
 
-    def __init__(self, inputs: int, config: Config) -> None:
+    def __init__(self, inputs: int, config: TrunkSizes) -> None:
         super().__init__(name="trunk")
         width = config.width
         self.encoder = acme.LayerNormMLP([width])
@@ -44,7 +68,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
 
     def before_gru(self, inputs: Any) -> Any:
         """Return the GRU's inputs: [..., F] -> [..., width]."""
-        return _rowwise(self.encoder, inputs)
+        return rowwise(self.encoder, inputs)
 
     def after_gru(self, states: Any) -> Any:
         """Return the last hidden layer: states [..., H] -> [..., width]."""
@@ -55,19 +79,19 @@ class Trunk(snt.Module):  # type: ignore[misc]
                 rows = block(rows)
             return rows
 
-        return _rowwise(layers, states)
+        return rowwise(layers, states)
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by the name it has in checkpoints and in the artefact."""
-        named = _parts("encoder", self.encoder)
+        named = parts("encoder", self.encoder)
         if isinstance(self.gru, Gru):
             core = self.gru.core
             named |= {"gru.w_i": core.input_to_hidden, "gru.w_h": core.hidden_to_hidden, "gru.b": core.b}
         if self.encoder2 is not None:
-            named |= _parts("encoder2", self.encoder2)
-        named |= _parts("fc", self.fc)
+            named |= parts("encoder2", self.encoder2)
+        named |= parts("fc", self.fc)
         for i, block in enumerate(self.blocks):
-            named |= _parts(f"residual{i}", block)
+            named |= parts(f"residual{i}", block)
         return named
 
 
@@ -150,9 +174,9 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
     def __call__(self, hidden: Any) -> Mixture:
         """Return the mixture: [..., width] -> Mixture of [..., K]."""
         return Mixture(
-            _rowwise(self.logits, hidden),
-            _rowwise(self.loc, hidden),
-            tf.nn.softplus(_rowwise(self.scale, hidden)) + self.min_scale,
+            rowwise(self.logits, hidden),
+            rowwise(self.loc, hidden),
+            tf.nn.softplus(rowwise(self.scale, hidden)) + self.min_scale,
         )
 
 
@@ -180,7 +204,7 @@ class PolicyNetwork(snt.Module):  # type: ignore[misc]
     def weights(self) -> dict[str, Any]:
         """Return every variable by name."""
         head = {"head.logits": self.head.logits, "head.loc": self.head.loc, "head.scale": self.head.scale}
-        return self.trunk.weights() | {k: v for name, layer in head.items() for k, v in _parts(name, layer).items()}
+        return self.trunk.weights() | {k: v for name, layer in head.items() for k, v in parts(name, layer).items()}
 
 
 class CriticNetwork(snt.Module):  # type: ignore[misc]
@@ -209,7 +233,7 @@ class CriticNetwork(snt.Module):  # type: ignore[misc]
 
     def logits(self, states: Any) -> Any:
         """Return the logits of the return's distribution: states after (s, a) [..., H] -> [..., atoms]."""
-        return _rowwise(self.head, self.trunk.after_gru(states))
+        return rowwise(self.head, self.trunk.after_gru(states))
 
     def alternatives(self, observation: Any, actions: Any, before: Any) -> Any:
         """Return the logits of M other actions at each row.
@@ -231,7 +255,7 @@ class CriticNetwork(snt.Module):  # type: ignore[misc]
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by name."""
-        return self.trunk.weights() | _parts("head", self.head)
+        return self.trunk.weights() | parts("head", self.head)
 
     def _encode(self, observation: Any, action: Any) -> Any:
         if self.action_scale:
@@ -250,7 +274,7 @@ class LowLinear(snt.Linear):  # type: ignore[misc]
         return product(inputs, lowered(self.w, self.precision)) + self.b
 
 
-def _lower(module: Any, config: Config) -> None:
+def _lower(module: Any, config: TrunkSizes) -> None:
     """Give every linear layer in a built module, including those that Acme made, the configuration's precision."""
     if config.precision != "float32":
         for layer in module.submodules:
@@ -258,7 +282,7 @@ def _lower(module: Any, config: Config) -> None:
                 layer.__class__, layer.precision = LowLinear, config.precision
 
 
-def _rowwise(module: Any, inputs: Any) -> Any:
+def rowwise(module: Any, inputs: Any) -> Any:
     """Apply a module of [N, F] to [..., F]: Acme's LayerNormMLP normalises over every axis but the first."""
     leading = tf.shape(inputs)[:-1]
     outputs = module(tf.reshape(inputs, [-1, inputs.shape[-1]]))
@@ -267,7 +291,7 @@ def _rowwise(module: Any, inputs: Any) -> Any:
     return shaped
 
 
-def _parts(prefix: str, module: Any) -> dict[str, Any]:
+def parts(prefix: str, module: Any) -> dict[str, Any]:
     """Name the variables of a module's linear and normalisation layers, in the order they are applied."""
     layers = [module, *module.submodules]
     linear = [m for m in layers if isinstance(m, snt.Linear)]

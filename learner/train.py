@@ -8,20 +8,17 @@ optimiser state, targets, step and half-filled averages are in it, and batches a
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagecc.common import code
 from sagecc.common.arrays import Floats
-from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner import runs
+from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
@@ -30,12 +27,6 @@ from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
     from sagecc.learner.strategy import Device, Kind
-
-CURVES, SCORES = "curves.csv", "scores.csv"
-"""Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
-
-CURVE_ROWS = 1000
-"""A longer curve is thinned to this many rows."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +96,8 @@ def train(
     compiled = compile_pool(pool, cache).select(config.data)
     scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
     fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
-    run_id = _run_id(fingerprint)
-    finished = _finished(out, fingerprint, int8) if _recorded_run_id(logs) in (None, run_id) else None
+    run_id = runs.run_id(fingerprint, __name__)
+    finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
         return _outcome(finished, out, logs, config)
 
@@ -164,7 +155,7 @@ def train(
             follow(config, sampler, value_range, seed, distribution)
             distribution.barrier()
             return None
-        _claim(logs, run_id, config, seed, compiled)
+        runs.claim(logs, run_id, {"seed": seed, "pool": compiled.identity, "training": config.record()})
         saving = Saving(checkpoint_s, checkpoint_steps)
         result = run(
             config,
@@ -179,9 +170,7 @@ def train(
         )
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
-    _write_table(_make_folder(out) / CURVES, thinned(result.curve))
-    if evaluation:
-        _write_table(out / SCORES, [{"step": step, **scores} for step, scores in result.scores.items()])
+    runs.write_tables(out, result.curve, result.scores)
     with write_atomically(out / "metrics.json") as path:
         path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
     exported = export(sizes, result.weights, int8)
@@ -221,75 +210,3 @@ def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Eval
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
     text = json.dumps([config.record(), seed, pool_identity, *evaluations], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _run_id(fingerprint: str) -> str:
-    """Return a digest of a run's fingerprint and its code's identity: a run with both can continue bit for bit."""
-    return hashlib.sha256(f"{fingerprint} {code.identity('sagecc.learner.train')}".encode()).hexdigest()
-
-
-def thinned(curve: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
-    """Return at most CURVE_ROWS rows at even distances, the last among them."""
-    every = -(-len(curve) // CURVE_ROWS)
-    return curve[::-1][::every][::-1]
-
-
-def _write_table(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Write rows as CSV, numbers to six digits."""
-    with write_atomically(path) as beside, beside.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(rows[0])
-        table.writerows(
-            [f"{value:.6g}" if isinstance(value, float) else value for value in row.values()] for row in rows
-        )
-
-
-def _finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
-    """Return the artefact in `out` if this very run has already written all of it."""
-    try:
-        policy = artefact.PolicyArtefact.load(out)
-    except SageccError:
-        return None
-    formats = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
-    whole = formats <= policy.intact_files() and (out / "metrics.json").exists()
-    whole = whole and all(isinstance(policy.card.get(name, {}), dict) for name in ("metrics", "kept"))
-    return policy if whole and policy.card.get("fingerprint") == fingerprint else None
-
-
-def _recorded_run_id(logs: Path) -> str | None:
-    """Return the id of the run whose folder this is; None if it is no run's.
-
-    Raises:
-        SageccError: Its run.json is damaged.
-    """
-    run_file = logs / "run.json"
-    try:
-        return str(json.loads(run_file.read_text())["fingerprint"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise SageccError(f"{run_file} is damaged ({error}): remove the folder {logs} and train again") from error
-
-
-def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPool) -> None:
-    """Make the run's folder; an older run of the same name moves aside into `earlier-<its id>/`."""
-    run_file = _make_folder(logs) / "run.json"
-    for leftover in logs.glob(".tmp-*"):
-        leftover.unlink()
-    if earlier_id := _recorded_run_id(logs):
-        if earlier_id == run_id:
-            return
-        aside = _make_folder(logs / f"earlier-{earlier_id[:12]}")
-        for path in list(logs.iterdir()):
-            if path != run_file and not path.name.startswith("earlier-"):
-                shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
-                path.replace(aside / path.name)
-        run_file.replace(aside / run_file.name)
-    with write_atomically(run_file) as path:
-        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": config.record()}
-        path.write_text(json.dumps(text, indent=2) + "\n")
-
-
-def _make_folder(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

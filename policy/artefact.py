@@ -30,6 +30,7 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.versions import same_major
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
+from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
@@ -150,7 +151,7 @@ class Control:
         }
 
 
-NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp)}
+NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent)}
 """Kinds of networks by their name in a card; called with the card's other fields of the network."""
 
 

@@ -46,6 +46,13 @@ class NetworkSizes:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every weight by name."""
+        shapes = self.trunk_shapes()
+        for part in ("logits", "loc", "scale"):
+            shapes |= {f"head.{part}.w": (self.width, self.mixture), f"head.{part}.b": (self.mixture,)}
+        return shapes
+
+    def trunk_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every weight but the head's by name."""
         width, gru = self.width, self.gru
         shapes: dict[str, tuple[int, ...]] = {}
 
@@ -67,8 +74,6 @@ class NetworkSizes:
             linear(f"residual{i}.linear0", width, width)
             linear(f"residual{i}.linear1", width, width)
             norm(f"residual{i}")
-        for part in ("logits", "loc", "scale"):
-            linear(f"head.{part}", width, self.mixture)
         return shapes
 
     @property
@@ -78,6 +83,16 @@ class NetworkSizes:
 
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
         """Run the network for one tick; see policy.inference.Architecture.forward."""
+        x, hidden = self.trunk(w, ops, x, hidden)
+
+        def head(part: str) -> Any:
+            return ops.linear(x, w[f"head.{part}.w"], w[f"head.{part}.b"])
+
+        scale = ops.softplus(head("scale"), self.min_scale)
+        return head("logits"), head("loc"), scale, hidden
+
+    def trunk(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any]:
+        """Run the layers before the head for one tick; return the last one's outputs and the next hidden state."""
 
         def linear(x: Any, name: str) -> Any:
             return ops.linear(x, w[f"{name}.w"], w[f"{name}.b"])
@@ -93,5 +108,4 @@ class NetworkSizes:
         for i in range(self.residual_blocks):
             inner = linear(ops.relu(linear(x, f"residual{i}.linear0")), f"residual{i}.linear1")
             x = norm(ops.add(x, inner), f"residual{i}")
-        scale = ops.softplus(linear(x, "head.scale"), self.min_scale)
-        return linear(x, "head.logits"), linear(x, "head.loc"), scale, hidden
+        return x, hidden

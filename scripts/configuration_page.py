@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from sagecc.learner import config
+from sagecc.learner.online import config as online
 from sagecc.learner.selection import Selection
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configuration.md"
@@ -23,8 +24,9 @@ WHOLE = ("tiny", "small", "paper")
 
 HEAD = """# Configuration
 
-Written by `make pages` from `learner/config.py`, `learner/selection.py` and `learner/configs/`. A configuration
-is a YAML file of fields: `sagecc train --config NAME` takes one that comes with sagecc, `--config FILE.yaml` your own.
+Written by `make pages` from `learner/config.py`, `learner/selection.py`, `learner/online/config.py` and the files in
+`configs/` beside them. A configuration is a YAML file of fields: `sagecc train --config NAME` takes one that comes with
+sagecc, `--config FILE.yaml` your own.
 `base: NAME` takes what the file does not say from another; `paper+no-gru` is the variant `no-gru` of `paper`. An
 unknown field, a wrong type or a value out of range is an error. [Train](../guide/train.md) says how to use them,
 [the learner](../method/learner.md) why they are as they are. An empty cell is the default.
@@ -47,9 +49,9 @@ def documented(kind: type[Any]) -> dict[str, str]:
     return texts
 
 
-def shipped(name: str) -> dict[str, Any]:
+def shipped(name: str, package: str = "sagecc.learner") -> dict[str, Any]:
     """Return the fields that a configuration's own file names."""
-    text = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (resources.files(package) / "configs" / f"{name}.yaml").read_text(encoding="utf-8")
     values: dict[str, Any] = yaml.safe_load(text)
     return values
 
@@ -98,6 +100,8 @@ def page() -> str:
         *table(config.Config, {name: shipped(name) for name in WHOLE}),
         "## Fields of `data`\n",
         *table(Selection, {}),
+        "## Fields of online training\n",
+        *table(online.OnlineConfig, {name: shipped(name, "sagecc.learner.online") for name in online.shipped()}),
         "## Variants\n",
         "| name | base | what it changes |\n|---|---|---|",
         *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),

@@ -53,7 +53,9 @@ class Step:
     first: Bools
     """Whether it is the flow's first row [R]: no action came before it."""
     over: Bools
-    """Whether it is the flow's last [R]: it takes no action. It is truncated: the clock that ends it is no state."""
+    """Whether it is the flow's last [R]: it takes no action."""
+    terminal: Bools
+    """Whether nothing follows its last [R]. Never yet: the clock that ends a flow is no state of it."""
     samples: Samples
     """The kernel's raw counters, wire.SAMPLE [R]."""
     states: Floats
@@ -168,12 +170,13 @@ class Rollouts:
             self.close()
             raise
 
-    def step(self, actions: npt.ArrayLike) -> Step:
+    def step(self, actions: npt.ArrayLike, renew: bool = True) -> Step:
         """Give the flows that decide their actions and run each lab on; begin an episode where one was over.
 
         Args:
             actions: one for each row of the last steps that is not over, by lab and flow; beyond the task's limits they
                 are clipped.
+            renew: begin another episode where one was over; False leaves those labs to `reset`.
 
         Returns:
             The next rows.
@@ -189,8 +192,9 @@ class Rollouts:
             self._act(waiting, values)
             self._waiting = _NOBODY
             self._steps[running] += 1
-            self._begin(dict.fromkeys(np.flatnonzero(~running).tolist()), self._candidates)
-            return self._run(range(len(self._labs)))
+            if renew:
+                self._begin(dict.fromkeys(np.flatnonzero(~running).tolist()), self._candidates)
+            return self._run(np.flatnonzero(self.running).tolist())
         except BaseException:
             self.close()
             raise
@@ -295,6 +299,7 @@ class Rollouts:
                 rewards=np.where(first, 0.0, self._earnings.earned(shown)),
                 first=first,
                 over=(ending | limited)[shown],
+                terminal=np.zeros(len(rows), np.bool_),
                 samples=samples[shown],
                 states=states,
             )
@@ -327,6 +332,7 @@ class Rollouts:
             rewards=np.zeros(0),
             first=_NO_FLAGS,
             over=_NO_FLAGS,
+            terminal=_NO_FLAGS,
             samples=_NOBODY.samples,
             states=np.zeros((0, states), np.float32),
         )

@@ -10,8 +10,10 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.learner.config import load, shipped
+from sagecc.learner.config import Config, load, shipped
+from sagecc.learner.online import config as online_config
 from sagecc.options import environments_option, kernel_option, parse_schemes, refuse_both
+from sagecc.policy.task import LearningTask
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
@@ -28,7 +30,8 @@ LEAGUES = Path(".cache/league")
     default="small",
     show_default=True,
     help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), a YAML file of your own, or a variant: "
-    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper.",
+    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper. "
+    f"Online: {', '.join(online_config.shipped())}, or a file with the field `task`.",
 )
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
 @click.option(
@@ -102,6 +105,18 @@ LEAGUES = Path(".cache/league")
     help="Of matrix products, in place of the configuration's; bfloat16 is for GPUs.",
 )
 @click.option("--xla", is_flag=True, help="Compile the losses and gradients with XLA, as `xla: true` does; for GPUs.")
+@click.option(
+    "--actors",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Online: processes that play in the labs. One gives the same bytes each time; several never wait.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    help="Online: folder of the replay; one in /dev/shm keeps it in memory.  [default: replay/ in --logs]",
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
 @kernel_option()
 @click.option(
@@ -127,29 +142,33 @@ def command(
     device: Device,
     precision: str | None,
     xla: bool,
+    actors: int,
+    replay: Path | None,
     jobs: int,
     kernel: Path,
     int8: bool,
     count_parameters: bool,
 ) -> None:
-    """Train a policy from the pool alone, with Critic-Regularized Regression; no packet is sent.
+    """Train a policy: from the pool alone, with Critic-Regularized Regression, no packet is sent; or online, with TD3.
 
     A run that was stopped goes on from its last checkpoint, bit for bit; a run that is done is not
     repeated. Ctrl-C and SIGTERM write a checkpoint first (exit code 130 and 143). Watch it with
     'tensorboard --logdir logs'.
     """
+    online = online_config.is_online(name)
+    if online and (precision or xla or strategy != "one"):
+        raise SageccError(f"{name} is trained online, in one process: leave out --precision, --xla and --strategy")
     overrides = {"steps": steps, "precision": precision, "xla": xla or None}
-    config = load(name, **{field: value for field, value in overrides.items() if value is not None})
+    given = {field: value for field, value in overrides.items() if value is not None}
+    config = online_config.load(name, **given) if online else load(name, **given)
     if count_parameters:
-        click.echo(config.sizes(len(config.observations)).parameters)
+        observations = config.observations if isinstance(config, Config) else LearningTask.of(config.task).observations
+        click.echo(config.sizes(len(observations)).parameters)
         return
     if keep == "best" and evaluate_every is None:
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")
     if strategy == "workers" and evaluate_every is not None:
         raise SageccError("--evaluate-every goes with one machine, not with --strategy workers: leave it out there")
-    # numpy and more take time to load: not for --help.
-    from sagecc.learner.train import train
-
     out = out or Path("models") / Path(name).stem
     logs = logs or Path("logs") / out.name
     evaluation = None
@@ -164,20 +183,41 @@ def command(
             logs=logs,
             jobs=jobs,
         )
-    outcome = train(
-        config,
-        pool,
-        out=out,
-        logs=logs,
-        cache=cache,
-        seed=seed,
-        checkpoint_s=checkpoint_every,
-        int8=int8,
-        checkpoint_steps=checkpoint_steps or 0,
-        evaluation=evaluation,
-        strategy=strategy,
-        device=device,
-    )
+    # What trains takes time to load: not for --help.
+    if isinstance(config, Config):
+        from sagecc.learner.train import train
+
+        outcome = train(
+            config,
+            pool,
+            out=out,
+            logs=logs,
+            cache=cache,
+            seed=seed,
+            int8=int8,
+            evaluation=evaluation,
+            strategy=strategy,
+            device=device,
+            checkpoint_s=checkpoint_every,
+            checkpoint_steps=checkpoint_steps or 0,
+        )
+    else:
+        from sagecc.learner.online.train import train as train_online
+        from sagecc.online import online_task
+
+        outcome = train_online(
+            config,
+            online_task(config, kernel),
+            out=out,
+            logs=logs,
+            seed=seed,
+            actors=actors,
+            replay=replay,
+            int8=int8,
+            evaluation=evaluation,
+            checkpoint_s=checkpoint_every,
+            checkpoint_steps=checkpoint_steps or 0,
+        )
     if outcome is None:
         click.echo("done: worker 0 has the policy and the logs")
         return

@@ -15,10 +15,10 @@ from safetensors.numpy import load_file
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
 from sagecc.learner.evaluation import Candidates, Evaluation
-from sagecc.learner.train import CURVE_ROWS, _claim, thinned, train
+from sagecc.learner.runs import CURVE_ROWS, claim, thinned
+from sagecc.learner.train import train
 from sagecc.policy.artefact import PolicyArtefact, write
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
@@ -90,10 +90,10 @@ def test_a_curve_is_thinned_and_keeps_its_end() -> None:
     assert thinned(curve[:7]) == curve[:7]
 
 
-def test_another_run_sets_the_candidates_aside_too(make_pool: PoolMaker, tmp_path: Path) -> None:
-    pool, logs = compile_pool(make_pool(), tmp_path / "cache"), tmp_path / "logs"
+def test_another_run_sets_the_candidates_aside_too(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
     for turn in ("first", "second", "first", "second"):
-        _claim(logs, turn, CONFIG, 0, pool)
+        claim(logs, turn, {"seed": 0})
         (logs / "candidates" / "step-1").mkdir(parents=True)
         (logs / "candidates" / "step-1" / "card.json").write_text(turn)
         (logs / "metrics.jsonl").write_text(turn)

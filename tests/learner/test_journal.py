@@ -28,7 +28,7 @@ class Steps:
 
 def journal(folder: Path) -> tuple[Steps, TrainingJournal]:
     steps = Steps()
-    return steps, TrainingJournal(steps, folder, "this run", every=2)  # type: ignore[arg-type]
+    return steps, TrainingJournal(steps, folder, "this run", every=2)
 
 
 def train(steps: Steps, to: TrainingJournal, last: int) -> None:

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of online training: a frozen value, read from YAML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sagecc.common.document import parse
+from sagecc.common.errors import SageccError
+from sagecc.learner.fields import checked, simple, whole_numbers
+from sagecc.learner.online.exploration import Exploration
+from sagecc.policy.inference import Architecture
+from sagecc.policy.mlp import Mlp
+from sagecc.policy.recurrent import Recurrent
+from sagecc.policy.scaling import InputTransform, Scaling
+
+WHERE = "training configuration"
+
+
+@dataclass(frozen=True)
+class OnlineConfig:
+    """Every choice of an online run but its seed, the machine's processes and its place on disk.
+
+    The algorithm is TD3 (Fujimoto et al., ICML 2018). Updates and decisions take turns in rounds.
+    """
+
+    task: dict[str, Any]
+    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
+    `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
+    hidden: tuple[int, ...]
+    """Units of the hidden layers of actor and critics, each followed by a leaky ReLU; [] for recurrent networks."""
+    batch: int
+    """Records per update: transitions, or sequences of a recurrent network."""
+    actor_rate: float
+    """Learning rate of the actor's Adam."""
+    critic_rate: float
+    """Learning rate of the critics' Adam."""
+    discount: float
+    """Discount per decision."""
+    steps: int
+    """Updates of the critics in all."""
+    round_steps: int
+    """Updates of a round."""
+    round_decisions: int
+    """Decisions of a round, of all labs together; the actors use the weights after the round before."""
+    labs: int
+    """Labs in step, shared among the actor processes."""
+    replay: int
+    """Records that the replay holds; the oldest make room."""
+    warm_up: int
+    """Decisions before the first update, all uniform over the actions."""
+    slope: float = 0.2
+    """Slope of the leaky ReLU below 0; TensorFlow's default."""
+    action_layer: int = 1
+    """The critics' hidden layer that the action enters: 1 with the observation, 2 after the first layer."""
+    width: int = 0
+    """Neurons of recurrent networks' encoders, fully connected layer and residual blocks; their layers are Sage's."""
+    gru: int = 0
+    """Size of recurrent networks' state."""
+    residual_blocks: int = 2
+    """Residual blocks of recurrent networks."""
+    second_encoder: bool = True
+    """Whether recurrent networks have an encoder after the GRU."""
+    input_transform: InputTransform = "none"
+    """`symlog`: the networks see sign(x)*log(1+|x|) of an observation x; `none`: the observation itself."""
+    input_limit: float = 0.0
+    """What they see is clipped to plus or minus this; 0 for no limit."""
+    window: int = 2
+    """Decisions in a record; T hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
+    burn_in: int = 0
+    """First transitions of a record that only warm up recurrent networks' memory, without loss."""
+    tau: float = 0.005
+    """Share of the weights that a target network takes over at each of its updates."""
+    policy_delay: int = 2
+    """Updates of the critics per update of the actor and of its target."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target policy's actions; actions reach from -1 to 1."""
+    target_noise_clip: float = 0.5
+    """Most that this noise moves an action."""
+    huber: float = 0.0
+    """Temporal-difference error from which the critics' loss is linear (Huber's loss); 0 for the mean square."""
+    gradient_clip: float = 0.0
+    """Largest global norm of the actor's and of each critic's gradient; 0 for no limit."""
+    noise: float = 0.1
+    """Standard deviation of the noise on the actors' actions."""
+    uniform_first: float = 0.0
+    """Probability of an action that is uniform over all, at the first decision."""
+    uniform_last: float = 0.0
+    """The same after `uniform_decisions`; in between it falls linearly."""
+    uniform_decisions: int = 0
+    """Decisions over which it falls."""
+
+    def __post_init__(self) -> None:
+        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
+        positive = ("actor_rate", "critic_rate", "tau")
+        at_least_0 = ("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit")
+        checks = [
+            *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
+            *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),
+            *((getattr(self, name) >= 0, f"{name} cannot be negative") for name in at_least_0),
+            (self.tau <= 1, "tau must be at most 1"),
+            (0 <= self.discount < 1, "discount must be from 0 to below 1"),
+            (0 <= self.slope < 1, "slope must be from 0 to below 1"),
+            (all(0 <= p <= 1 for p in (self.uniform_first, self.uniform_last)), "uniform_* must be from 0 to 1"),
+            (self.replay >= self.batch, "replay must hold a batch at least"),
+            (bool(self.hidden) != bool(self.gru), "give either hidden (layers) or gru (a recurrent network's state)"),
+            (all(n >= 1 for n in self.hidden), "hidden layers must have at least 1 unit"),
+            (not self.gru or self.width >= 1, "a recurrent network needs a width"),
+            (1 <= self.action_layer <= max(1, len(self.hidden)), "action_layer must be one of the hidden layers"),
+            (self.window >= 2, "window must be at least 2"),
+            (bool(self.gru) or self.window == 2, "window is for recurrent networks"),
+            (0 <= self.burn_in < self.window - 1, f"burn_in must leave a transition of the window's {self.window - 1}"),
+            (self.steps % self.round_steps == 0, f"steps must be a multiple of round_steps, {self.round_steps}"),
+        ]
+        for holds, text in checks:
+            if not holds:
+                raise SageccError(f"{WHERE}: {text}")
+
+    def scaling(self, observations: int) -> Scaling:
+        """Return what is done to so many observations before the networks see them."""
+        shift, scale = np.zeros(observations, np.float32), np.ones(observations, np.float32)
+        return Scaling(self.input_transform, shift, scale, self.input_limit)
+
+    def sizes(self, observations: int) -> Architecture:
+        """Return the kind of the actor's network and its sizes, for so many observations."""
+        if self.hidden:
+            return Mlp(observations, self.hidden, self.slope)
+        return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
+
+    @property
+    def precision(self) -> str:
+        """Precision of the matrix products (learner.networks.TrunkSizes)."""
+        return "float32"
+
+    @property
+    def exploration(self) -> Exploration:
+        """How the actors explore."""
+        return Exploration(
+            self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
+        )
+
+
+def shipped() -> tuple[str, ...]:
+    """Return the names of the configurations of online training that come with the package."""
+    folder = resources.files("sagecc.learner.online") / "configs"
+    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def is_online(name: str) -> bool:
+    """Tell whether a configuration is one of online training: a shipped one, or a file with a `task` or such a base."""
+    if name in shipped() or not Path(name).is_file():
+        return name in shipped()
+    values = _read(name)
+    return "task" in values or values.get("base") in shipped()
+
+
+def load(name: str, **overrides: Any) -> OnlineConfig:
+    """Read a configuration.
+
+    A file with `base: NAME` takes every field that it does not name itself from that shipped configuration.
+
+    Args:
+        name: A shipped configuration, or the path of a YAML file.
+        overrides: Fields that replace the file's.
+
+    Raises:
+        SageccError: The file is missing or not YAML, or a field is unknown, missing, of another type or out of range.
+    """
+    values = _read(name)
+    base = values.pop("base", None)
+    if base is not None:
+        if base not in shipped():
+            raise SageccError(f"{name}: no training configuration '{base}' to be its base: {', '.join(shipped())}")
+        values = {**_read(str(base)), **values}
+    try:
+        return from_dict({**values, **overrides})
+    except SageccError as error:
+        raise SageccError(f"{name}: {error}") from error
+
+
+def from_dict(values: dict[str, Any]) -> OnlineConfig:
+    """Build a configuration from its fields.
+
+    Raises:
+        SageccError: A field is unknown, missing, of another type or out of range.
+    """
+    types = checked(OnlineConfig, values)
+    return OnlineConfig(**{name: _convert(name, value, types[name]) for name, value in values.items()})
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Check one field."""
+    if name == "hidden":
+        return whole_numbers(name, value)
+    if name == "task":
+        if not isinstance(value, dict):
+            raise SageccError(f"{WHERE}: task must have fields, not {value!r}")
+        return value
+    return simple(name, value, kind)
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Return the fields that one file names."""
+    if name in shipped():
+        data = (resources.files("sagecc.learner.online") / "configs" / f"{name}.yaml").read_bytes()
+    elif Path(name).is_file():
+        data = Path(name).read_bytes()
+    else:
+        raise SageccError(f"no {WHERE} '{name}': give a file or one of {', '.join(shipped())}")
+    values = parse(data, f"{WHERE} {name}")
+    if not isinstance(values, dict):
+        raise SageccError(f"{WHERE} {name}: expected 'field: value' lines")
+    return values

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How actors leave the policy's own way, to learn what else there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sagecc.common.arrays import Floats
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Gaussian noise on every action, and now and then an action that is uniform over all."""
+
+    noise: float
+    """Standard deviation of the noise; actions reach from -1 to 1. 0 for none."""
+    uniform_first: float
+    """Probability of a uniform action at the first decision; 0 for never."""
+    uniform_last: float
+    """The same after `uniform_decisions` decisions; in between it falls linearly."""
+    uniform_decisions: int
+    """Decisions over which it falls, of all actors together."""
+    warm_up: int
+    """First decisions, of all actors together, that are all uniform."""
+
+    def probability(self, decisions: int) -> float:
+        """Return the probability of a uniform action after so many decisions."""
+        if decisions < self.warm_up:
+            return 1.0
+        passed = min(decisions / self.uniform_decisions, 1.0) if self.uniform_decisions else 1.0
+        return self.uniform_first + (self.uniform_last - self.uniform_first) * passed
+
+    def explore(self, actions: Floats, decisions: int, random: np.random.Generator) -> Floats:
+        """Return what to do in place of the policy's actions [B], within -1 and 1.
+
+        Args:
+            actions: The policy's.
+            decisions: Those taken so far.
+            random: Source of random numbers.
+        """
+        count, probability = len(actions), self.probability(decisions)
+        if self.noise:
+            actions = actions + self.noise * random.standard_normal(count, np.float32)
+        if probability:
+            uniform = random.uniform(-1, 1, count)
+            actions = np.where(random.random(count) < probability, uniform, actions)
+        return np.clip(actions, -1, 1).astype(np.float32)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actors and critics of both kinds, dense and recurrent, behind one interface.
+
+Time comes first: observations are [T, B, D], actions [T, B]. A network's memory after a row is [B, H]; dense networks
+have one of no elements. Variables are named as the artefact's weights are (policy.mlp, policy.recurrent).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sagecc.common.tensorflow_runtime import snt, tf
+from sagecc.learner.networks import Trunk, parts, rowwise
+from sagecc.learner.online.config import OnlineConfig
+
+LAST_LAYER = 1e-4
+"""Scale of the actor's last layer at the start: its first actions are near 0 (Acme's NearZeroInitializedLinear)."""
+
+
+class Actor(Protocol):
+    """A deterministic policy."""
+
+    memory: int
+    """Size H of its memory."""
+
+    def unroll(self, observations: Any, before: Any) -> tuple[Any, Any]:
+        """Run the policy over windows.
+
+        Args:
+            observations: Observations [T, B, D].
+            before: Memory before the first [B, H].
+
+        Returns:
+            Actions from -1 to 1 [T, B], and the memory after each row [T, B, H].
+        """
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+
+
+class Critic(Protocol):
+    """Q(s, a)."""
+
+    memory: int
+    """Size H of its memory."""
+
+    def remember(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return the memory after each row [T, B, H].
+
+        Args:
+            inputs: Observations and global states [T, B, D + G].
+            actions: The actions taken [T, B].
+            before: Memory before the first row [B, H].
+        """
+
+    def values(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return Q of any actions at each row [T, B].
+
+        Args:
+            inputs: Observations and global states [T, B, D + G].
+            actions: The actions to be judged [T, B].
+            before: Memory before each row [T, B, H].
+        """
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+
+
+def make_actor(config: OnlineConfig, observations: int) -> Actor:
+    """Return an actor of the configuration's kind."""
+    return DenseActor(config, observations) if config.hidden else RecurrentActor(config, observations)
+
+
+def make_critic(config: OnlineConfig, inputs: int) -> Critic:
+    """Return a critic of the configuration's kind, for so many numbers of observation and global state."""
+    return DenseCritic(config, inputs) if config.hidden else RecurrentCritic(config, inputs)
+
+
+class DenseActor(snt.Module):  # type: ignore[misc]
+    """Layers, each followed by a leaky ReLU, and a last one of one unit followed by tanh."""
+
+    memory = 0
+
+    def __init__(self, config: OnlineConfig, observations: int) -> None:
+        super().__init__(name="actor")
+        self._slope = config.slope
+        self._layers = [snt.Linear(size) for size in config.hidden]
+        self._answer = _answer()
+        self._apply(tf.zeros([1, observations]))
+
+    def unroll(self, observations: Any, before: Any) -> tuple[Any, Any]:
+        """Return the actions; see Actor."""
+        return _flat(self._apply, observations), _nothing(observations)
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        layers = {**{f"layer{i}": layer for i, layer in enumerate(self._layers)}, "answer": self._answer}
+        return {f"{name}.{part}": v for name, layer in layers.items() for part, v in (("w", layer.w), ("b", layer.b))}
+
+    def _apply(self, x: Any) -> Any:
+        for layer in self._layers:
+            x = tf.nn.leaky_relu(layer(x), self._slope)
+        return tf.tanh(self._answer(x))
+
+
+class DenseCritic(snt.Module):  # type: ignore[misc]
+    """Layers, each followed by a leaky ReLU, one of which gets the action too, and a last linear one of one unit."""
+
+    memory = 0
+
+    def __init__(self, config: OnlineConfig, inputs: int) -> None:
+        super().__init__(name="critic")
+        self._slope, self._action_layer = config.slope, config.action_layer
+        self._layers = [snt.Linear(size) for size in config.hidden]
+        self._answer = snt.Linear(1)
+        self._apply(tf.zeros([1, inputs + 1]))
+
+    def remember(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return nothing; see Critic."""
+        return _nothing(inputs)
+
+    def values(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return the values; see Critic."""
+        return _flat(self._apply, tf.concat([inputs, actions[..., None]], axis=-1))
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        layers = {**{f"layer{i}": layer for i, layer in enumerate(self._layers)}, "answer": self._answer}
+        return {f"{name}.{part}": v for name, layer in layers.items() for part, v in (("w", layer.w), ("b", layer.b))}
+
+    def _apply(self, x: Any) -> Any:
+        x, action = x[:, :-1], x[:, -1:]
+        for number, layer in enumerate(self._layers, start=1):
+            x = tf.concat([x, action], axis=-1) if number == self._action_layer else x
+            x = tf.nn.leaky_relu(layer(x), self._slope)
+        return self._answer(x)
+
+
+class RecurrentActor(snt.Module):  # type: ignore[misc]
+    """Sage's layers around a GRU, and a last one of one unit followed by tanh."""
+
+    def __init__(self, config: OnlineConfig, observations: int) -> None:
+        super().__init__(name="actor")
+        self.memory = config.gru
+        self._trunk = Trunk(observations, config)
+        self._answer = _answer()
+        self._answer(tf.zeros([1, config.width]))
+
+    def unroll(self, observations: Any, before: Any) -> tuple[Any, Any]:
+        """Return the actions and the memory; see Actor."""
+        states = self._trunk.gru.unroll(self._trunk.before_gru(observations), before)
+        return tf.tanh(rowwise(self._answer, self._trunk.after_gru(states)))[..., 0], states
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        return self._trunk.weights() | parts("answer", self._answer)
+
+
+class RecurrentCritic(snt.Module):  # type: ignore[misc]
+    """Sage's layers around a GRU on observation, global state and action, and a last linear one of one unit."""
+
+    def __init__(self, config: OnlineConfig, inputs: int) -> None:
+        super().__init__(name="critic")
+        self.memory = config.gru
+        self._trunk = Trunk(inputs + 1, config)
+        self._answer = snt.Linear(1)
+        self._answer(tf.zeros([1, config.width]))
+
+    def remember(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return the memory; see Critic."""
+        return self._trunk.gru.unroll(self._encode(inputs, actions), before)
+
+    def values(self, inputs: Any, actions: Any, before: Any) -> Any:
+        """Return the values: one step of the GRU from the memory before each row; see Critic."""
+        encoded = self._encode(inputs, actions)
+        shape, width = tf.shape(encoded), encoded.shape[-1]
+        states = self._trunk.gru.step(
+            tf.reshape(encoded, [1, -1, width]), tf.reshape(before, [-1, self._trunk.gru.size])
+        )
+        answers = self._answer(self._trunk.after_gru(states[0]))
+        return tf.reshape(answers, shape[:-1])
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        return self._trunk.weights() | parts("answer", self._answer)
+
+    def _encode(self, inputs: Any, actions: Any) -> Any:
+        return self._trunk.before_gru(tf.concat([inputs, actions[..., None]], axis=-1))
+
+
+def _answer() -> Any:
+    return snt.Linear(1, w_init=snt.initializers.VarianceScaling(LAST_LAYER))
+
+
+def _nothing(rows: Any) -> Any:
+    """Return a memory of no elements for rows [T, B, ...]."""
+    return tf.zeros(tf.concat([tf.shape(rows)[:2], [0]], axis=0))
+
+
+def _flat(layers: Any, rows: Any) -> Any:
+    """Apply layers of [N, F] -> [N, 1] to rows [T, B, F]; returns [T, B]."""
+    return tf.reshape(layers(tf.reshape(rows, [-1, rows.shape[-1]])), tf.shape(rows)[:-1])

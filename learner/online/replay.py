@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay: fixed-size records in a preallocated file, a ring, written by one process and sampled by another.
+
+The file is mapped into memory, so it is as fast as memory where it fits there; in a folder of a memory file system it
+is nothing but memory. A ring has more places than records that count: what is written after a checkpoint goes to the
+spare ones, so that all records of the checkpoint's ring are still there when a killed run goes on from it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sagecc.common.arrays import Floats, Ints
+from sagecc.common.errors import SageccError
+
+SPARE_SHARE = 0.25
+"""Spare places, as a share of the records that count."""
+
+
+class Layout(NamedTuple):
+    """What a record holds: `rows` consecutive decisions of one agent."""
+
+    rows: int
+    """Decisions T; a record holds T - 1 transitions."""
+    observations: int
+    """Numbers D in an observation."""
+    states: int
+    """Numbers G in a global state."""
+
+    @property
+    def row(self) -> int:
+        """Numbers of one decision: observation, state, action, the reward after it, and whether more may follow."""
+        return self.observations + self.states + 3
+
+    @property
+    def size(self) -> int:
+        """Numbers of a record."""
+        return self.rows * self.row
+
+
+class Batch(NamedTuple):
+    """Records, time first."""
+
+    observations: Floats
+    """Observations [T, B, D]."""
+    states: Floats
+    """Global states [T, B, G]."""
+    actions: Floats
+    """Actions [T, B]; the last row's is unknown, and 0."""
+    rewards: Floats
+    """Reward of each action [T, B]; the last row's is 0."""
+    continues: Floats
+    """1 where more may follow the transition, 0 where it ended in a terminal state [T, B]."""
+
+    @classmethod
+    def of(cls, records: Floats, layout: Layout) -> Batch:
+        """Take records [..., B, size] apart; what leads stays in front of T."""
+        shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
+        x = np.moveaxis(shaped, -2, -3)
+        d, g = layout.observations, layout.states
+        return cls(x[..., :d], x[..., d : d + g], x[..., d + g], x[..., d + g + 1], x[..., d + g + 2])
+
+
+class Ring:
+    """The last `capacity` records written.
+
+    Positions count all records ever written; record p is at place p % places.
+    """
+
+    def __init__(self, path: Path, record: int, capacity: int) -> None:
+        """Open the file, or make it, zeros.
+
+        Args:
+            path: The file.
+            record: Numbers in a record.
+            capacity: Records that count.
+
+        Raises:
+            SageccError: There is a file of another size.
+        """
+        self.capacity, self.spare = capacity, max(1, int(capacity * SPARE_SHARE))
+        self.places, self._record = capacity + self.spare, record
+        size = self.places * record * 4
+        path.touch()
+        with path.open("r+b") as file:
+            found = file.seek(0, 2)
+            if found not in (0, size):
+                raise SageccError(f"{path} is no replay of this run ({found} bytes, not {size}): remove it")
+            file.truncate(size)
+            self._map = mmap.mmap(file.fileno(), size)
+        self._data = np.frombuffer(self._map, np.float32).reshape(self.places, record)
+
+    def write(self, position: int, records: Floats) -> None:
+        """Write records [N, record] from a position on; N is at most the number of places."""
+        places = (position + np.arange(len(records))) % self.places
+        self._data[places] = records
+
+    def read(self, positions: Ints) -> Floats:
+        """Return the records [..., record] at positions [...], which have been written and still count."""
+        records: Floats = self._data[positions % self.places]
+        return records
+
+    def count(self, written: int) -> int:
+        """Return how many records count after so many were written."""
+        return min(written, self.capacity)
+
+    def sync(self) -> None:
+        """Flush what was written to the disk."""
+        self._map.flush()
+
+
+class Replay:
+    """The rings of all actors, as the learner samples them.
+
+    Args:
+        rings: One for each actor process.
+        layout: What a record holds.
+        seed: Seed of the sampling.
+    """
+
+    def __init__(self, rings: Sequence[Ring], layout: Layout, seed: int) -> None:
+        self.rings, self.layout = tuple(rings), layout
+        self.written = np.zeros(len(rings), np.int64)
+        """Records that each ring has got, as far as the learner knows: what it samples from."""
+        self.random = np.random.default_rng(seed)
+        """The source of the samples; its state is a checkpoint's."""
+
+    def __len__(self) -> int:
+        """Return the number of records that count."""
+        return sum(ring.count(int(n)) for ring, n in zip(self.rings, self.written, strict=True))
+
+    def sample(self, batches: int, size: int) -> Batch:
+        """Draw records, each with the same probability at each draw.
+
+        Args:
+            batches: Number of batches K.
+            size: Records in each.
+
+        Returns:
+            K batches, in front of T: observations [K, T, B, D] and so on.
+        """
+        counts = np.array([ring.count(int(n)) for ring, n in zip(self.rings, self.written, strict=True)])
+        drawn = self.random.integers(counts.sum(), size=(batches, size))
+        records = np.empty((batches, size, self.layout.size), np.float32)
+        first = 0
+        for ring, written, count in zip(self.rings, self.written, counts, strict=True):
+            mine = (drawn >= first) & (drawn < first + count)
+            records[mine] = ring.read(written - count + drawn[mine] - first)
+            first += count
+        return Batch.of(records, self.layout)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
+"""An online training run: from a task and a configuration to a policy artefact, whatever happens on the way.
+
+The run's folder is an offline run's (learner.train) and has, beside the rest, `replay/`: the replay rings and what the
+processes share. With one actor process a killed run continues bit for bit; with several it goes on with the same
+weights, optimiser state and replay, and new episodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from sagecc.common.arrays import Floats
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.learner import runs
+from sagecc.learner.evaluation import Candidates, Evaluation
+from sagecc.learner.online.actors import ActorSpec
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.labs import Task
+from sagecc.learner.online.replay import SPARE_SHARE, Layout
+from sagecc.learner.train import Outcome
+from sagecc.policy import artefact
+
+REPLAY = "replay"
+"""Folder within the run's."""
+
+
+def train(
+    config: OnlineConfig,
+    task: Task,
+    out: Path,
+    logs: Path,
+    seed: int = 0,
+    *,
+    actors: int = 1,
+    replay: Path | None = None,
+    checkpoint_s: float = 30.0,
+    checkpoint_steps: int = 0,
+    int8: bool = False,
+    evaluation: Evaluation | None = None,
+) -> Outcome:
+    """Train a policy, or continue a run that was stopped, or do nothing if `out` holds its policy already.
+
+    Args:
+        config: The configuration.
+        task: What is learned.
+        out: The artefact's folder.
+        logs: The run's folder.
+        seed: Seed of the run.
+        actors: Number of actor processes, each with its share of the labs.
+        replay: Folder of the replay, by default in the run's; one in a memory file system keeps it in memory.
+        checkpoint_s: Seconds between checkpoints.
+        checkpoint_steps: Updates between checkpoints, in addition; 0 for by time alone.
+        int8: Also export the network with weights of 8 bits.
+        evaluation: When and how to evaluate the policy; never by default.
+
+    Raises:
+        SageccError: A checkpoint is damaged, the run diverges, an actor fails, or the numbers do not fit together.
+    """
+    if task.control.limits != (-1.0, 1.0):
+        raise SageccError(f"actions must have the limits -1 and 1, not {task.control.limits}: set the control's base")
+    if not 1 <= actors <= config.labs:
+        raise SageccError(f"{actors} actor processes cannot share {config.labs} labs: from 1 to that many")
+    share = config.replay // actors
+    if config.round_decisions + config.labs > SPARE_SHARE / 2 * share:
+        raise SageccError(
+            f"a replay of {share:,} records in each actor is too small for rounds of {config.round_decisions:,} "
+            "decisions: it takes eight times as many and more"
+        )
+    fingerprint = _fingerprint(config, task, seed, actors, evaluation)
+    run_id = runs.run_id(fingerprint, __name__)
+    sizes, scaling = config.sizes(len(task.observations)), config.scaling(len(task.observations))
+    finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
+    if finished is not None:
+        return Outcome(
+            artefact=out,
+            logs=logs,
+            parameters=sizes.parameters,
+            trained_steps=0,
+            seconds=0.0,
+            waiting=0.0,
+            metrics=finished.card.get("metrics", {}),
+            step=finished.card.get("kept", {}).get("step", config.steps),
+        )
+
+    # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
+    from sagecc.common.tensorflow_runtime import configure
+    from sagecc.learner.loop import Saving
+    from sagecc.learner.online.loop import run
+    from sagecc.policy.export import export
+
+    configure(seed)
+    runs.claim(logs, run_id, {"seed": seed, "task": task.identity, "training": asdict(config)})
+    folder = replay or logs / REPLAY
+    if not (logs / "checkpoint.safetensors").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
+
+    def write_candidate(place: Path, weights: dict[str, Floats], step: int) -> None:
+        about = {**provenance, "step": step}
+        artefact.write(
+            place, weights, sizes, scaling, task.observations, about, control=task.control, source=task.source
+        )
+
+    result = run(
+        config,
+        actor_specs(config, task, folder, seed, actors),
+        seed,
+        logs=logs,
+        fingerprint=run_id,
+        saving=Saving(checkpoint_s, checkpoint_steps),
+        candidates=Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None,
+    )
+    kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
+    runs.write_tables(out, result.curve, result.scores)
+    with write_atomically(out / "metrics.json") as path:
+        path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
+    artefact.write(
+        out,
+        result.weights,
+        sizes,
+        scaling,
+        task.observations,
+        {**provenance, "metrics": result.metrics, **kept},
+        exported=export(sizes, result.weights, int8),
+        control=task.control,
+        source=task.source,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(
+        artefact=out,
+        logs=logs,
+        parameters=sizes.parameters,
+        trained_steps=result.steps,
+        seconds=result.seconds,
+        waiting=result.waiting,
+        metrics=result.metrics,
+        step=result.step,
+        evaluating_s=result.evaluating_s,
+        scores=result.scores,
+    )
+
+
+def actor_specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
+    """Return the actor processes, among which the labs are shared as equally as can be.
+
+    Args:
+        config: The configuration.
+        task: What is learned.
+        folder: Where the shared memory's files lie.
+        seed: The run's seed.
+        actors: Number of processes.
+    """
+    bounds = [config.labs * i // actors for i in range(actors + 1)]
+    return [
+        ActorSpec(
+            make_labs=task.make_labs,
+            network=config.sizes(len(task.observations)),
+            scaling=config.scaling(len(task.observations)),
+            exploration=config.exploration,
+            layout=Layout(config.window, len(task.observations), task.states),
+            folder=folder,
+            index=i,
+            processes=actors,
+            first_lab=bounds[i],
+            labs=bounds[i + 1] - bounds[i],
+            all_labs=config.labs,
+            replay=config.replay // actors,
+            seed=seed,
+        )
+        for i in range(actors)
+    ]
+
+
+def _fingerprint(config: OnlineConfig, task: Task, seed: int, actors: int, evaluation: Evaluation | None) -> str:
+    """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
+    evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
+    text = json.dumps([asdict(config), task.identity, seed, actors, *evaluations], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

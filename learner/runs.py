@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's folder and what it leaves beside its policy: which run's they are, tables, whether all of it is there."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sagecc.common import code
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.policy import artefact
+
+CURVES, SCORES = "curves.csv", "scores.csv"
+"""Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
+
+CURVE_ROWS = 1000
+"""A longer curve is thinned to this many rows."""
+
+
+def run_id(fingerprint: str, module: str) -> str:
+    """Return a digest of a run's fingerprint and its code's identity: a run with both can continue bit for bit.
+
+    Args:
+        fingerprint: What two runs share if and only if the same code trains the same policy.
+        module: The module that trains.
+    """
+    return hashlib.sha256(f"{fingerprint} {code.identity(module)}".encode()).hexdigest()
+
+
+def write_tables(out: Path, curve: Sequence[Mapping[str, float]], scores: Mapping[int, Mapping[str, float]]) -> None:
+    """Write a run's curve and, if there were evaluations, their scores into the artefact's folder; make it."""
+    _write_table(_make_folder(out) / CURVES, thinned(curve))
+    if scores:
+        _write_table(out / SCORES, [{"step": step, **found} for step, found in scores.items()])
+
+
+def thinned(curve: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
+    """Return at most CURVE_ROWS rows at even distances, the last among them."""
+    every = -(-len(curve) // CURVE_ROWS)
+    return curve[::-1][::every][::-1]
+
+
+def _write_table(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
+    """Write rows as CSV, numbers to six digits."""
+    with write_atomically(path) as beside, beside.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(rows[0])
+        table.writerows(
+            [f"{value:.6g}" if isinstance(value, float) else value for value in row.values()] for row in rows
+        )
+
+
+def finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
+    """Return the artefact in `out` if this very run has already written all of it."""
+    try:
+        policy = artefact.PolicyArtefact.load(out)
+    except SageccError:
+        return None
+    formats = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
+    whole = formats <= policy.intact_files() and (out / "metrics.json").exists()
+    whole = whole and all(isinstance(policy.card.get(name, {}), dict) for name in ("metrics", "kept"))
+    return policy if whole and policy.card.get("fingerprint") == fingerprint else None
+
+
+def recorded_run_id(logs: Path) -> str | None:
+    """Return the id of the run whose folder this is; None if it is no run's.
+
+    Raises:
+        SageccError: Its run.json is damaged.
+    """
+    run_file = logs / "run.json"
+    try:
+        return str(json.loads(run_file.read_text())["fingerprint"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SageccError(f"{run_file} is damaged ({error}): remove the folder {logs} and train again") from error
+
+
+def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
+    """Make the run's folder; an older run of the same name moves aside into `earlier-<its id>/`.
+
+    Args:
+        logs: The folder.
+        identity: The run's (`run_id`).
+        about: What else is written of it.
+    """
+    run_file = _make_folder(logs) / "run.json"
+    for leftover in logs.glob(".tmp-*"):
+        leftover.unlink()
+    if earlier_id := recorded_run_id(logs):
+        if earlier_id == identity:
+            return
+        aside = _make_folder(logs / f"earlier-{earlier_id[:12]}")
+        for path in list(logs.iterdir()):
+            if path != run_file and not path.name.startswith("earlier-"):
+                shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
+                path.replace(aside / path.name)
+        run_file.replace(aside / run_file.name)
+    with write_atomically(run_file) as path:
+        path.write_text(json.dumps({"fingerprint": identity, **about}, indent=2) + "\n")
+
+
+def _make_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

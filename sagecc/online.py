@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
+"""What an online run learns, from its configuration: labs for a learner that knows none."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+from sagecc.collector.kernel.identity import kernel_identity
+from sagecc.common import code
+from sagecc.common.errors import SageccError
+from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.labs import Task
+from sagecc.policy.astraea import GLOBAL_STATE
+from sagecc.policy.task import LearningTask
+from sagecc.schemas.schemes import POLICY_PREFIX
+
+
+def online_task(config: OnlineConfig, kernel: Path) -> Task:
+    """Return what a configuration says is to be learned.
+
+    Args:
+        config: The configuration.
+        kernel: The lab's kernel.
+
+    Raises:
+        SageccError: The task is none, names no networks, or there is no kernel.
+    """
+    task = LearningTask.of(config.task)
+    if task.networks is None:
+        raise SageccError("training configuration: task: name the networks to learn on")
+    lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme})
+    labs_code = code.identity("sagecc.execution.environments.rollouts")
+    return Task(
+        identity=f"{json.dumps(config.task, sort_keys=True)} {lab} {labs_code}",
+        observations=task.observations,
+        states=len(GLOBAL_STATE) if task.global_state else 0,
+        source=task.source,
+        control=task.control,
+        make_labs=partial(Rollouts, task, kernel=kernel),
+    )

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Online learners in real labs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from sagecc.learner.online.actor import Actor
+from sagecc.learner.online.config import from_dict, load, shipped
+from sagecc.learner.online.replay import Layout, Ring
+from sagecc.online import online_task
+from sagecc.policy.artefact import PolicyArtefact
+from tests.conftest import ROOT
+
+NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
+SMALL = {"labs": 2, "batch": 8, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30, "steps": 4}
+
+
+def changed(name: str, **changes: Any) -> dict[str, Any]:
+    """A shipped configuration on small, short networks."""
+    task = load(name).task
+    networks = {**NETWORKS, **({"flows": 2, "gap_s": 0.3} if name == "astraea" else {})}
+    return {"base": name, **SMALL, "task": {**task, "networks": networks}, **changes}
+
+
+def test_shipped() -> None:
+    assert shipped() == ("astraea", "orca")
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, name: str) -> None:
+    """A lab cannot be saved: the episodes under way are played again."""
+    values = changed(name)
+    base = load(values.pop("base"))
+    config = from_dict({**base.__dict__, **values})
+    task = online_task(config, kernel)
+    layout, sizes = Layout(2, len(task.observations), task.states), config.sizes(len(task.observations))
+    random = np.random.default_rng(0)
+    weights = {key: random.normal(0, 0.1, shape).astype(np.float32) for key, shape in sizes.shapes().items()}
+
+    def actor(path: Path) -> tuple[Actor, Any, Ring]:
+        labs, ring = task.make_labs(labs=2), Ring(path, layout.size, 2000)
+        scaling = config.scaling(len(task.observations))
+        made = Actor(labs, 2, sizes, scaling, config.exploration, layout, ring, seed=1)
+        made.weights = weights
+        return made, labs, ring
+
+    whole, its_labs, kept = actor(tmp_path / "whole")
+    whole.begin()
+    whole.play(250)
+    state = whole.state()
+    whole.play(150)
+    its_labs.close()
+    again, labs, ring = actor(tmp_path / "again")
+    again.restore(state)
+    ring.write(0, kept.read(np.arange(again.written)))
+    again.play(150)
+    labs.close()
+    assert again.written == whole.written > 300
+    assert again.episodes == whole.episodes > 0
+    positions = np.arange(whole.written)
+    assert ring.read(positions).tobytes() == kept.read(positions).tobytes()
+    records = kept.read(positions).reshape(-1, 2, layout.row)
+    assert np.isfinite(records).all()
+    assert len(np.unique(records[:, 0, layout.observations + layout.states + 1])) > 10  # rewards
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_policy_trained_in_labs_says_how_it_is_run(kernel: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(changed(name)))
+    words = ["train", "--config", "small.yaml", "--out", "policy", "--logs", "logs", "--kernel", str(kernel)]
+    call = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); from sagecc.cli import main; main()"]
+    done = subprocess.run([*call, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4 steps in")
+    policy = PolicyArtefact.load(tmp_path / "policy")
+    task = online_task(load(name), kernel)
+    assert (policy.source, policy.observations, policy.control) == (task.source, task.observations, task.control)
+    assert policy.sizes.kind == "mlp"
+    assert policy.card["training"]["steps"] == 4

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sagecc.common.arrays import Floats
+from sagecc.learner.online.actor import Actor, episode_seed
+from sagecc.learner.online.exploration import Exploration
+from sagecc.learner.online.replay import Layout, Ring
+from sagecc.policy.mlp import Mlp
+from sagecc.policy.recurrent import Recurrent
+from sagecc.policy.scaling import Scaling
+from tests.helpers.fake_labs import NAMES, FakeLabs, FakeRows
+
+NO_ACTIONS = np.zeros(0, np.float32)
+NOISY = Exploration(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, warm_up=0)
+NETWORKS: dict[str, Any] = {"dense": Mlp(3, (8,), 0.2), "recurrent": Recurrent(3, 8, 6, 1)}
+
+
+def weights(network: Any) -> dict[str, Floats]:
+    random = np.random.default_rng(0)
+    return {k: random.normal(size=s).astype(np.float32) * np.float32(0.5) for k, s in network.shapes().items()}
+
+
+class Recorded(FakeLabs):
+    """Remembers what went in and out."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.log: list[tuple[Floats, FakeRows]] = []
+
+    def reset(self, seeds: Sequence[int | None], labs: Sequence[int]) -> FakeRows:
+        rows = super().reset(seeds, labs)
+        self.log.append((NO_ACTIONS, rows))
+        return rows
+
+    def step(self, actions: Floats, renew: bool = True) -> FakeRows:
+        rows = super().step(actions, renew)
+        self.log.append((actions.copy(), rows))
+        return rows
+
+
+def actor(path: Path, labs: FakeLabs, network: Any, rows: int, exploration: Exploration = NOISY) -> Actor:
+    layout = Layout(rows, len(NAMES), 1)
+    scaling = Scaling("none", np.zeros(3, np.float32), np.ones(3, np.float32), 0.0)
+    ring, count = Ring(path, layout.size, 5000), len(labs.running)
+    made = Actor(labs, count, network, scaling, exploration, layout, ring, seed=7)
+    made.weights = weights(network)
+    return made
+
+
+@dataclass
+class History:
+    """An agent's life."""
+
+    rows: list[list[float]] = field(default_factory=list)
+    """Observation, state, action, reward after it, whether more may follow."""
+    ended: bool = False
+
+
+def histories(log: list[tuple[Floats, FakeRows]]) -> list[History]:
+    """Return what every agent saw and did, one by one."""
+    running: dict[tuple[int, int], History] = {}
+    found = []
+    waiting: dict[tuple[int, int], list[float]] = {}
+    for actions, rows in log:
+        if len(actions):
+            for (_, row), action in zip(sorted(waiting.items()), actions.tolist(), strict=True):
+                row[4] = action
+            waiting = {}
+        for i, agent in enumerate(zip(rows.labs.tolist(), rows.flows.tolist(), strict=True)):
+            if rows.first[i]:
+                running[agent] = History()
+                found.append(running[agent])
+            else:
+                running[agent].rows[-1][5:] = [rows.rewards[i], float(not rows.terminal[i])]
+            running[agent].rows.append([*rows.observations[i], *rows.states[i], 0, 0, 0])
+            running[agent].ended = bool(rows.over[i])
+            if not rows.over[i]:
+                waiting[agent] = running[agent].rows[-1]
+    return found
+
+
+def records_of(history: History, rows: int) -> list[bytes]:
+    """Cut an agent's rows into records: each shares a row with the next, the last is of the last rows."""
+    count = len(history.rows)
+    starts = list(range(0, count - rows + 1, rows - 1))
+    if history.ended and starts and starts[-1] + rows < count:
+        starts.append(count - rows)
+    cut = []
+    for start in starts:
+        part = np.array(history.rows[start : start + rows], np.float32)
+        part[-1, 4:] = 0
+        cut.append(part.tobytes())
+    return cut
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_records_are_what_happened(tmp_path: Path, rows: int) -> None:
+    labs = Recorded(3, 2)
+    played = actor(tmp_path / "ring", labs, NETWORKS["dense"], rows)
+    played.begin()
+    played.play(900)
+    kept = [record.tobytes() for record in played._ring.read(np.arange(played.written))]
+    found = histories(labs.log)
+    assert sum(history.ended for history in found) > 10
+    assert sorted(kept) == sorted(record for history in found for record in records_of(history, rows))
+
+
+def test_terminal_states_are_marked(tmp_path: Path) -> None:
+    played = actor(tmp_path / "ring", FakeLabs(2, 1, True), NETWORKS["dense"], 2)
+    played.begin()
+    played.play(500)
+    records = played._ring.read(np.arange(played.written)).reshape(-1, 2, 7)
+    assert played.episodes > 3
+    assert (records[:, 0, 6] == 0).sum() == played.episodes
+    assert (records[:, 0, 6] == 1).sum() == len(records) - played.episodes
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_restored_actor_goes_on_bit_for_bit(tmp_path: Path, kind: str, slots: int) -> None:
+    network, rows = NETWORKS[kind], 2 if kind == "dense" else 4
+    whole = actor(tmp_path / "whole", FakeLabs(3, slots), network, rows)
+    whole.begin()
+    killed = actor(tmp_path / "killed", FakeLabs(3, slots), network, rows)
+    killed.begin()
+    for part in (37, 200, 41):
+        whole.play(part)
+        killed.play(part)
+        state = killed.state()
+        killed.play(150)  # lost
+        killed = actor(tmp_path / "killed", FakeLabs(3, slots), network, rows)
+        killed.restore(state)
+    whole.play(300)
+    killed.play(300)
+    assert whole.written == killed.written > 0
+    positions = np.arange(whole.written)
+    assert whole._ring.read(positions).tobytes() == killed._ring.read(positions).tobytes()
+    assert (whole.decisions, whole.episodes, whole.reward_sum) == (killed.decisions, killed.episodes, killed.reward_sum)
+    assert all(np.array_equal(a, killed.state()[name]) for name, a in whole.state().items())
+
+
+def test_no_two_episodes_of_a_run_have_the_same_seed(tmp_path: Path) -> None:
+    seeds = [episode_seed(seed, lab, number) for seed in (0, 1) for lab in range(20) for number in range(50)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    labs = FakeLabs(2)
+    played = actor(tmp_path / "ring", labs, NETWORKS["dense"], 2)
+    played.begin()
+    played.play(300)
+    numbers = {0: 0, 1: 0}
+    for lab, seed in labs.began:
+        assert seed == episode_seed(7, lab, numbers[lab])
+        numbers[lab] += 1
+
+
+def test_exploration_by_hand() -> None:
+    falling = Exploration(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
+    assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx(
+        [1, 1, 0.9905, 0.525, 0.05, 0.05]
+    )
+    random = np.random.default_rng(0)
+    uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random)
+    assert abs(uniform).max() <= 1
+    assert abs(uniform.mean()) < 0.02
+    assert abs(uniform.std() - 1 / np.sqrt(3)) < 0.01
+    still = Exploration(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
+    assert still.explore(np.array([0.25, -3], np.float32), 5, random).tolist() == [0.25, -1]
+    noisy = Exploration(noise=0.1, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
+    drawn = noisy.explore(np.zeros(20_000, np.float32), 5, random)
+    assert drawn.dtype == np.float32
+    assert abs(drawn.std() - 0.1) < 0.005

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.networks import RecurrentActor, RecurrentCritic
+from sagecc.learner.online.replay import Batch
+from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, error_loss
+from sagecc.policy.inference import NumpyOps
+from tests.helpers.acme_td3 import AcmeTd3
+
+CONFIG = OnlineConfig(
+    task={},
+    batch=6,
+    actor_rate=1e-3,
+    critic_rate=3e-3,
+    discount=0.9,
+    steps=10,
+    round_steps=5,
+    round_decisions=10,
+    labs=1,
+    replay=100,
+    warm_up=0,
+    hidden=(12, 8),
+    action_layer=2,
+)
+RECURRENT = replace(CONFIG, hidden=(), action_layer=1, gru=7, width=8, residual_blocks=1, window=6)
+SEEN, STATES = 4, 3
+
+
+@pytest.fixture
+def eagerly() -> Iterator[None]:
+    """Without graphs, which take seconds to build."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def batches(config: OnlineConfig, count: int = 1, seed: int = 0) -> Batch:
+    random = np.random.default_rng(seed)
+    shape = (count, config.window, config.batch)
+    return Batch(
+        tf.constant(random.normal(size=(*shape, SEEN)), tf.float32),
+        tf.constant(random.normal(size=(*shape, STATES)), tf.float32),
+        tf.constant(random.uniform(-1, 1, size=shape), tf.float32),
+        tf.constant(random.normal(size=shape), tf.float32),
+        tf.constant(random.random(size=shape) < 0.7, tf.float32),
+    )
+
+
+def learner(config: OnlineConfig, seed: int = 3) -> Td3:
+    """With last layers that matter from the start."""
+    tf.random.set_seed(seed)
+    td3 = Td3(config, SEEN, STATES, seed)
+    random = np.random.default_rng(seed)
+    networks: list[Any] = [td3.actor, td3.target_actor, *td3.critics, *td3.target_critics]
+    for network in networks:
+        weights = network.weights()
+        for name in ("answer.w", "answer.b"):
+            weights[name].assign(random.normal(size=weights[name].shape) * 0.5)
+    for source, target in td3._pairs():
+        for a, b in zip(source.weights().values(), target.weights().values(), strict=True):
+            b.assign(a)
+    return td3
+
+
+def params(network: Any) -> dict[str, Any]:
+    return {name: tf.constant(variable.numpy()) for name, variable in network.weights().items()}
+
+
+def reference(td3: Td3) -> AcmeTd3:
+    return AcmeTd3(td3.config, SEEN, params(td3.actor), params(td3.critics[0]), params(td3.critics[1]))
+
+
+def transition(batch: Batch) -> dict[str, Any]:
+    inputs = critic_inputs(batch)
+    return {
+        "observation": inputs[0],
+        "action": batch.actions[0][:, None],
+        "reward": batch.rewards[0],
+        "discount": batch.continues[0],
+        "next_observation": inputs[1],
+    }
+
+
+def part(several: Batch, number: int) -> Batch:
+    return Batch(*(x[number] for x in several))
+
+
+@pytest.mark.parametrize("action_layer", [1, 2])
+def test_losses_and_gradients_are_acmes(action_layer: int) -> None:
+    td3 = learner(replace(CONFIG, action_layer=action_layer))
+    acme, batch = reference(td3), part(batches(CONFIG), 0)
+    noise = tf.constant(np.random.default_rng(1).normal(size=(1, CONFIG.batch)), tf.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        ours = td3.critic_losses(batch, noise)
+    for number, weights in enumerate((acme.critic, acme.twin)):
+        loss, gradients = acme.critic_loss(weights, transition(batch), noise[0][:, None])
+        np.testing.assert_allclose(ours.losses[number], loss, rtol=1e-4)
+        for name, variable in td3.critics[number].weights().items():
+            found = tape.gradient(ours.losses[number], variable)
+            np.testing.assert_allclose(found, gradients[name], rtol=1e-4, atol=1e-6)
+    loss, gradients = acme.policy_loss(transition(batch)["next_observation"])
+    found = td3.actor_loss(batch)
+    np.testing.assert_allclose(found.loss, loss, rtol=1e-4)
+    for name, gradient in zip(td3.actor.weights(), found.gradients, strict=True):
+        assert np.abs(gradient).max() > 1e-6
+        np.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-7)
+
+
+def test_updates_are_acmes() -> None:
+    """Seven of them, in two calls: optimisers, targets and the delay too."""
+    config = replace(CONFIG, policy_delay=3)
+    td3 = learner(config)
+    acme, several = reference(td3), batches(config, 7)
+    metrics = [td3.learn(Batch(*(x[:3] for x in several))), td3.learn(Batch(*(x[3:] for x in several)))]
+    expected = []
+    for number in range(7):
+        seed = [td3.seed, number]
+        noise = tf.random.stateless_normal([1, config.batch], seed) * config.target_noise
+        expected.append(acme.update_step(transition(part(several, number)), noise[0][:, None]))
+    pairs: list[tuple[Any, Any]] = [
+        (td3.actor, acme.policy),
+        (td3.target_actor, acme.target_policy),
+        *zip(td3.critics, (acme.critic, acme.twin), strict=True),
+        *zip(td3.target_critics, (acme.target_critic, acme.target_twin), strict=True),
+    ]
+    for ours, theirs in pairs:
+        for name, variable in ours.weights().items():
+            np.testing.assert_allclose(variable, theirs[name], rtol=1e-4, atol=1e-5)
+    for values, part_of in zip(metrics, (expected[:3], expected[3:]), strict=True):
+        mean = np.mean([step["critic_loss"] for step in part_of])
+        np.testing.assert_allclose(values[METRICS.index("critic_loss")], mean, rtol=1e-4)
+    assert int(td3.steps) == 7
+
+
+def test_target_by_hand() -> None:
+    """Of a transition that ends in a terminal state nothing but the reward; else the lower of two targets."""
+    td3 = learner(CONFIG)
+    batch = part(batches(CONFIG), 0)
+    found = td3.critic_losses(batch, tf.fill([1, CONFIG.batch], 100.0))  # clipped to 0.5
+    actions, _ = td3.target_actor.unroll(batch.observations[1:], None)
+    actions = np.clip(actions + 0.5, -1, 1)
+    inputs = critic_inputs(batch)
+    values = [critic.values(inputs[1:], tf.constant(actions), None) for critic in td3.target_critics]
+    expected = batch.rewards[:1] + 0.9 * batch.continues[:1] * np.minimum(*values)
+    np.testing.assert_allclose(found.targets, expected, rtol=1e-5)
+    ended = np.asarray(batch.continues)[0] == 0
+    assert ended.any()
+    np.testing.assert_array_equal(np.asarray(found.targets)[0, ended], np.asarray(batch.rewards)[0, ended])
+
+
+def test_huber_by_hand() -> None:
+    errors = tf.constant([-3.0, -0.5, 0.0, 1.0, 2.0])
+    np.testing.assert_allclose(error_loss(errors, 1.0), [2.5, 0.125, 0, 0.5, 1.5])
+    np.testing.assert_allclose(error_loss(errors, 0.0), [9, 0.25, 0, 1, 4])
+    np.testing.assert_allclose(
+        error_loss(errors, 2.0), tf.compat.v1.losses.huber_loss(errors, [0.0] * 5, 1, 2.0, reduction="none")
+    )
+
+
+def test_a_limit_on_gradients(eagerly: None) -> None:
+    before = learner(replace(CONFIG, gradient_clip=1e-9))
+    weights = params(before.actor)
+    before.learn(batches(CONFIG, 1))
+    free = learner(CONFIG)
+    free.learn(batches(CONFIG, 1))
+    moved = [np.abs(a - b).max() for a, b in zip(params(before.actor).values(), weights.values(), strict=True)]
+    assert max(moved) < 1e-3
+    norm = METRICS.index("critic_gradient_norm")
+    assert before.learn(batches(CONFIG, 1))[norm] > 1e-3  # what it was, not what it became
+
+
+def test_a_recurrent_actor_is_its_artefacts_network() -> None:
+    actor = RecurrentActor(RECURRENT, SEEN)
+    weights = {name: variable.numpy() for name, variable in actor.weights().items()}
+    weights["answer.w"] = np.random.default_rng(0).normal(size=(8, 1)).astype(np.float32)
+    actor.weights()["answer.w"].assign(weights["answer.w"])
+    sizes = RECURRENT.sizes(SEEN)
+    assert {name: w.shape for name, w in weights.items()} == sizes.shapes()
+    observations = part(batches(RECURRENT), 0).observations
+    actions, states = actor.unroll(observations, tf.zeros([RECURRENT.batch, 7]))
+    hidden = np.zeros((RECURRENT.batch, 7), np.float32)
+    for t in range(RECURRENT.window):
+        _, loc, scale, hidden = sizes.forward(weights, NumpyOps(), observations[t].numpy(), hidden)
+        np.testing.assert_allclose(loc[:, 0], actions[t], atol=1e-5)
+        np.testing.assert_allclose(hidden, states[t], atol=1e-5)
+        assert not scale.any()
+
+
+def test_a_recurrent_critic_values_the_actions_taken_as_it_remembers_them() -> None:
+    critic, batch = RecurrentCritic(RECURRENT, SEEN + STATES), part(batches(RECURRENT), 0)
+    inputs, zeros = critic_inputs(batch), tf.zeros([RECURRENT.batch, 7])
+    states = critic.remember(inputs, batch.actions, zeros)
+    before = tf.concat([zeros[None], states[:-1]], axis=0)
+    values = critic.values(inputs, batch.actions, before)
+    flat = critic._answer(critic._trunk.after_gru(tf.reshape(states, [-1, 7])))
+    np.testing.assert_allclose(values, tf.reshape(flat, values.shape), atol=1e-5)
+
+
+def test_recurrent_learners_see_the_past_and_no_future() -> None:
+    """A reward's gradient reaches what came before it; a target does not depend on what came after its transition."""
+    td3 = learner(RECURRENT)
+    batch = part(batches(RECURRENT), 0)
+    noise = tf.zeros([RECURRENT.window - 1, RECURRENT.batch])
+    first = td3.critic_losses(batch, noise)
+    later = Batch(*(tf.concat([x[:3], 5 + x[3:]], axis=0) for x in batch))
+    second = td3.critic_losses(later, noise)
+    np.testing.assert_allclose(first.values[:3], second.values[:3], atol=1e-6)
+    np.testing.assert_allclose(first.targets[:2], second.targets[:2], atol=1e-6)
+    assert (np.abs(first.targets[2:] - second.targets[2:]).max(axis=1) > 1e-3).all()
+    earlier = Batch(batch.observations + tf.one_hot([0], RECURRENT.window)[0][:, None, None], *batch[1:])
+    assert np.abs(td3.critic_losses(earlier, noise).values[-1] - first.values[-1]).max() > 1e-6
+
+
+def test_burn_in_only_warms_up() -> None:
+    """The losses are those of the rest of the window, from a memory that is not empty."""
+    whole, warmed = learner(RECURRENT), learner(replace(RECURRENT, burn_in=2))
+    batch = part(batches(RECURRENT), 0)
+    noise = tf.constant(np.random.default_rng(1).normal(size=(RECURRENT.window - 1, RECURRENT.batch)), tf.float32)
+    all_of_it, rest = whole.critic_losses(batch, noise), warmed.critic_losses(batch, noise)
+    np.testing.assert_allclose(rest.values, all_of_it.values[2:], atol=1e-5)
+    np.testing.assert_allclose(rest.targets, all_of_it.targets[2:], atol=1e-5)
+    np.testing.assert_allclose(warmed.actor_loss(batch).actions, whole.actor_loss(batch).actions[2:], atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0)])
+def test_a_step_changes_every_weight(eagerly: None, config: OnlineConfig) -> None:
+    td3 = learner(config)
+    before = {name: variable.numpy() for name, variable in td3.state().items()}
+    values = td3.learn(batches(config, 2)).numpy()
+    assert np.isfinite(values).all()
+    unchanged = [name for name, v in td3.state().items() if np.array_equal(before[name], v.numpy())]
+    assert unchanged == []
