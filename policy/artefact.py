@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from safetensors import SafetensorError
@@ -58,6 +58,9 @@ MAX_WINDOW_BOUND = 100
 
 _REMEDY = "train it again with 'sagecc train' or fetch it again"
 
+ACKED: Literal["acked"] = "acked"
+"""The slow start by which a window grows by what was acknowledged."""
+
 
 @dataclass(frozen=True)
 class Control:
@@ -79,10 +82,12 @@ class Control:
     """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
     the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
     and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a."""
-    slow_start: float | None = None
-    """Factor of the slow start: as long as a flow's ssthresh is not below its window the policy does not decide, and
-    the window is multiplied by this and cut to whole packets at each tick with an acknowledgement. None: the policy
-    decides from the start."""
+    slow_start: float | Literal["acked"] | None = None
+    """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
+
+    A factor: at each tick with an acknowledgement the window is multiplied by it and cut to whole packets. `acked`: it
+    grows by what was acknowledged, as TCP's does, and the first loss or an sRTT above 1.25 lowest RTTs halves it
+    and ends it too, so that it serves `pure`, which knows no ssthresh. None: the policy decides from the start."""
     window_bound: float | None = None
     """No window is above this times what the path was seen to deliver in an RTT, and 3 packets
     (execution.agent.bound). None: no such bound."""
@@ -90,14 +95,15 @@ class Control:
     def __post_init__(self) -> None:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
-        optional = (self.slow_start or 1, 1 if self.window_bound is None else self.window_bound)
+        factor = 1 if self.slow_start in (None, ACKED) else self.slow_start
+        optional = (factor, 1 if self.window_bound is None else self.window_bound)
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
             raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
-        if self.slow_start is not None and not 1 <= self.slow_start <= 2:
+        if not 1 <= factor <= 2:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
         if not 0 <= self.period_min_rtts <= 100:
             raise ValueError(f"no policy decides every {self.period_min_rtts} minimum RTTs")

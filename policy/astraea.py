@@ -8,7 +8,7 @@ execution.environments.astraea the reward and the global state.
 
 from __future__ import annotations
 
-from sagecc.policy.artefact import LINEAR_MAP, Control
+from sagecc.policy.artefact import ACKED, LINEAR_MAP, Control
 
 SOURCE = ("astraea.tcp", "1.0")
 """The definition of the observations (execution.agent.astraea) and its version."""
@@ -55,4 +55,5 @@ CONTROL = Control(
     period_ms=30.0,  # Table 4: the monitoring time period
     underlying_scheme="pure",  # section 4: a block of their own in the kernel bypasses TCP's congestion avoidance
     map=LINEAR_MAP,
+    slow_start=ACKED,  # the paper says nothing of a flow's first RTTs; by Eq. 3 alone a tenfold window takes 3 s
 )

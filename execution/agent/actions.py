@@ -11,12 +11,15 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.execution.agent.window import CongestionWindows, pacing_rates
 from sagecc.policy import exact
-from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, SPREAD_MAP, Control
+from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, SPREAD_MAP, Control
 
 Bools = npt.NDArray[np.bool_]
 
 PURE_SCHEME = "pure"
 """The kernel scheme that adds nothing of its own, so that it must be given a window at every tick."""
+
+ACKED_MARGIN = 1.25
+"""Lowest RTTs that an sRTT may be before it ends a slow start by acknowledgements; Orca's and Astraea's dead-band."""
 
 LEAVE = 0
 """For a window and a pacing rate: the underlying scheme keeps the one it has."""
@@ -107,29 +110,49 @@ def action_map(control: Control, flows: int) -> ActionMap:
     return MultiplyInHundredths(control, flows) if control.map == HUNDREDTHS_MAP else Multiply(control, flows)
 
 
-class SlowStart:
-    """The slow starts of flows, one slot per flow: over for good once a flow's ssthresh is below its window."""
+class SlowStart(Protocol):
+    """The slow starts of flows, one slot per flow: once over, over for good."""
+
+    def active(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Return which flows are in slow start at this tick [B]; called once a tick.
+
+        Args:
+            samples: structured array [B] with the counters of schemas.raw by name.
+            slots: the flows' slots [B].
+        """
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, acked: Bools) -> tuple[Ints, Ints]:
+        """Return what to set for flows in slow start.
+
+        Args:
+            samples: structured array [B] with the counters of schemas.raw by name.
+            slots: the flows' slots [B].
+            acked: for which flows something was acknowledged [B].
+
+        Returns:
+            The windows (packets) and the pacing rates (bytes/s) [B], or LEAVE.
+        """
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+
+
+class MultiplyingStart:
+    """Multiply a window at each tick with an acknowledgement, until a flow's ssthresh is below it."""
 
     def __init__(self, factor: float, control: Control, flows: int) -> None:
         self._factor, self._max_cwnd = factor, control.cwnd_packets[1]
         self._over = np.zeros(flows, np.bool_)
 
     def active(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
-        """Return which flows are in slow start at this tick [B]."""
+        """Return which flows are in slow start; see SlowStart."""
         self._over[slots] |= samples["ssthresh_pkts"] < samples["cwnd_pkts"]
         return ~self._over[slots]
 
-    def step(self, samples: npt.NDArray[np.void], acked: Bools) -> tuple[Ints, Ints]:
-        """Return what to set for flows in slow start.
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, acked: Bools) -> tuple[Ints, Ints]:
+        """Return windows, LEAVE where nothing was acknowledged, and no pacing rates; see SlowStart.
 
-        They are not paced: Linux's HyStart is twice as patient with flows that are.
-
-        Args:
-            samples: structured array [B] with the counters of schemas.raw by name.
-            acked: for which flows something was acknowledged [B].
-
-        Returns:
-            The windows (packets) [B], LEAVE where nothing was acknowledged, and LEAVE for every pacing rate [B].
+        Flows are not paced: Linux's HyStart is twice as patient with flows that are.
         """
         grown = np.floor(samples["cwnd_pkts"] * self._factor).astype(np.int64)
         return np.where(acked, np.minimum(grown, self._max_cwnd), LEAVE), np.full(len(samples), LEAVE)
@@ -137,3 +160,49 @@ class SlowStart:
     def reset(self, slot: int) -> None:
         """Forget a flow."""
         self._over[slot] = False
+
+
+class AckedStart:
+    """Grow a window by what was acknowledged (RFC 5681, section 3.1), until a loss or a delay or an ssthresh ends it.
+
+    A loss or a delay halves the window: it was the window of an RTT ago, half of this one, that caused it. Flows are
+    paced at two windows per sRTT, as Linux paces its slow start (tcp_update_pacing_rate).
+    """
+
+    def __init__(self, control: Control, flows: int) -> None:
+        self._cwnd_packets = control.cwnd_packets
+        self._over = np.zeros(flows, np.bool_)
+        self._delivered = np.zeros(flows, np.int64)  # at the last tick
+        self._grown = np.zeros(flows, np.int64)  # packets, at this tick
+        self._halved = np.zeros(flows, np.bool_)  # at this tick
+
+    def active(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
+        """Return which flows are in slow start; see SlowStart."""
+        delayed = samples["srtt_us"] > ACKED_MARGIN * samples["min_rtt_us"]
+        passed = self._over[slots] | (samples["ssthresh_pkts"] < samples["cwnd_pkts"])
+        halved = (delayed | (samples["lost_total_pkts"] > 0)) & ~passed
+        self._over[slots], self._halved[slots] = passed | halved, halved
+        delivered = samples["delivered_pkts"].astype(np.int64)
+        self._grown[slots], self._delivered[slots] = delivered - self._delivered[slots], delivered
+        return ~self._over[slots] | halved
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, acked: Bools) -> tuple[Ints, Ints]:
+        """Return windows and pacing rates; see SlowStart."""
+        kernel = samples["cwnd_pkts"].astype(np.int64)
+        cwnd = np.where(self._halved[slots], kernel // 2, kernel + self._grown[slots])
+        cwnd = np.clip(cwnd, *self._cwnd_packets)
+        return cwnd, pacing_rates(samples, 2 * cwnd)
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+        self._over[slot] = False
+        self._delivered[slot] = 0
+
+
+def slow_start(control: Control, flows: int) -> SlowStart | None:
+    """Return the slow start that a policy's card names, for so many flows, or None where the policy decides at once."""
+    if control.slow_start is None:
+        return None
+    if control.slow_start == ACKED:
+        return AckedStart(control, flows)
+    return MultiplyingStart(control.slow_start, control, flows)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import PURE_SCHEME, SlowStart, action_map
+from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.agent.intervals import min_rtts_us
 from sagecc.execution.agent.sources import ObservationSource
@@ -95,7 +95,7 @@ class Decisions:
         self.source = source
         """What is observed."""
         self._control, self._action_map = control, action_map(control, flows)
-        self._slow_start = SlowStart(control.slow_start, control, flows) if control.slow_start else None
+        self._slow_start = slow_start(control, flows)
         self._bound = WindowBound(control.window_bound, flows) if control.window_bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
@@ -148,7 +148,7 @@ class Decisions:
             self._action[deciding] = np.clip(actions, *self._control.limits) / parts
         cwnd, pacing = self._action_map.step(observed.samples, slots, due, self._action[slots])
         if self._slow_start and observed.starting.any():
-            started = self._slow_start.step(observed.samples, observed.acked)
+            started = self._slow_start.step(observed.samples, slots, observed.acked)
             cwnd, pacing = np.where(observed.starting, started, (cwnd, pacing))
         return self._bound.apply(observed.samples, slots, cwnd, pacing) if self._bound else (cwnd, pacing)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import action_map, ratios
+from sagecc.execution.agent.actions import AckedStart, action_map, ratios
 from sagecc.execution.agent.astraea import AstraeaReports
 from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.environments import astraea
@@ -101,6 +101,34 @@ def test_astraeas_small_steps_add_up() -> None:
         (given,), _ = windows.step(row(0, cwnd_pkts=cwnd), np.zeros(1, np.int64), np.ones(1, np.bool_), np.ones(1))
         cwnd = int(given)
     assert cwnd == math.floor(10 * 1.025**10)
+
+
+def test_a_window_grows_by_what_was_acknowledged() -> None:
+    start, slot, acked = AckedStart(CONTROL, 1), np.zeros(1, np.int64), np.ones(1, np.bool_)
+    quick = {"srtt_us": 40_000, "min_rtt_us": 40_000, "ssthresh_pkts": 2**31 - 1}
+    first = row(0, delivered_pkts=0, cwnd_pkts=10, **quick)
+    assert start.active(first, slot).all()
+    np.testing.assert_array_equal(start.step(first, slot, acked)[0], [10])
+    second = row(1, delivered_pkts=7, cwnd_pkts=10, **quick)
+    assert start.active(second, slot).all()
+    # two windows of 17 packets of 1,000 bytes an sRTT of 40 ms
+    np.testing.assert_array_equal(start.step(second, slot, acked), [[17], [850_000]])
+
+
+@pytest.mark.parametrize(
+    ("change", "halved"), [({"srtt_us": 50_001}, True), ({"lost_total_pkts": 1}, True), ({"ssthresh_pkts": 9}, False)]
+)
+def test_a_slow_start_by_acknowledgements_ends_for_good(change: dict[str, int], halved: bool) -> None:
+    start, slot, acked = AckedStart(CONTROL, 1), np.zeros(1, np.int64), np.ones(1, np.bool_)
+    going_on = {"srtt_us": 50_000, "min_rtt_us": 40_000, "ssthresh_pkts": 2**31 - 1, "cwnd_pkts": 60}
+    assert start.active(row(0, **going_on), slot).all()
+    ending = row(1, **(going_on | change))
+    assert start.active(ending, slot).all() == halved
+    if halved:  # its last word
+        np.testing.assert_array_equal(start.step(ending, slot, acked)[0], [30])
+    assert not start.active(row(2, **going_on), slot).any()
+    start.reset(0)
+    assert start.active(row(0, **going_on), slot).all()
 
 
 def test_a_period_is_a_multiple_of_the_tick_or_a_share_of_the_minimum_rtt() -> None:

@@ -170,6 +170,7 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
         Control(map="cwnd += a")
     with pytest.raises(ValueError, match=r"every -1\.0 minimum RTTs"):
         Control(period_min_rtts=-1.0)
+    assert Control.of(dataclasses.replace(control, slow_start=artefact.ACKED).card()).slow_start == artefact.ACKED
     for factor in (0.5, 101, float("nan")):
         with pytest.raises(ValueError, match=r"bound|numbers"):
             Control(window_bound=factor)
