@@ -35,14 +35,14 @@ from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import load_agent, policy_controller, random_stream, sampling_controller
+from sagecc.execution.lab.controllers import AS_NAMED, Playing, playing_controller, random_stream
 from sagecc.schemas import wire
 
 BATCH = 16
 """Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
 
 
-def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: float = WATCHDOG_S) -> Engine:
+def lockstep(jobs: int, batch: int = BATCH, playing: Playing = AS_NAMED, watchdog_s: float = WATCHDOG_S) -> Engine:
     """Return the engine of policies on this machine.
 
     A process and its guests keep about one core busy. Fewer guests run where there is no room for their memory.
@@ -50,7 +50,7 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
     Args:
         jobs: the most processes.
         batch: the most guests in step per process.
-        sample: draw actions from the policies' mixtures, instead of taking the mean.
+        playing: how the policies play.
         watchdog_s: how long a guest may be silent, real time.
     """
 
@@ -59,7 +59,7 @@ def lockstep(jobs: int, batch: int = BATCH, sample: bool = False, watchdog_s: fl
         # One policy after another, and the longest first: batches stay full.
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
         guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
-        runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s)
+        runner = BatchRunner(kernel, ordered, guests, memory_mb, playing, watchdog_s)
         if workers == 1:
             results = runner.run(iter(range(len(ordered))))
         else:
@@ -94,8 +94,8 @@ class BatchRunner:
     """The most at once."""
     memory_mb: int
     """What all guests may have together."""
-    sample: bool = False
-    """Draw actions from the policies' mixtures, instead of taking the mean."""
+    playing: Playing = AS_NAMED
+    """How the policies play."""
     watchdog_s: float = WATCHDOG_S
     """How long a guest may be silent, real time."""
 
@@ -108,7 +108,7 @@ class BatchRunner:
         Yields:
             Each task's number and result.
         """
-        agents = _Agents(self.tasks, self.guests, self.sample)
+        agents = _Agents(self.tasks, self.guests, self.playing)
         running: dict[int, _Running] = {}
         pending: int | None = None
         try:
@@ -198,17 +198,17 @@ class BatchRunner:
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
         task = self.tasks[number]
-        factory = partial(sampling_controller, seed=task.seed) if self.sample else policy_controller
+        factory = partial(playing_controller, seed=task.seed, playing=self.playing)
         return attempt(self.kernel, replace(task, factory=factory), self.watchdog_s)
 
 
 class _Agents:
     """The policies' agents, with a slot for each flow that one may drive at once."""
 
-    def __init__(self, tasks: Sequence[Task], guests: int, sample: bool) -> None:
+    def __init__(self, tasks: Sequence[Task], guests: int, playing: Playing) -> None:
         flows = [Counter(policy_flows(task.environment, task.scheme).values()) for task in tasks]
         self._slots = {name: guests * max(count[name] for count in flows) for name in set().union(*flows)}
-        self._sample = sample
+        self._playing = playing
         self._agents: dict[str, PolicyAgent] = {}
         self._free: dict[str, list[int]] = {}
 
@@ -216,7 +216,7 @@ class _Agents:
         """Return by flow its policy's scheme and a fresh slot; raises SageccError where a policy cannot be run."""
         for name in scheme_of.values():
             if name not in self._agents:
-                self._agents[name] = load_agent(name, self._slots[name], sample=self._sample)
+                self._agents[name] = self._playing.agent(name, self._slots[name])
                 self._free[name] = list(range(self._slots[name]))[::-1]
         places = {}
         for flow, name in scheme_of.items():
