@@ -18,6 +18,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
+from sagecc.learner.continuation import CHECKPOINT, OWN, Continuation
 from sagecc.learner.crr import METRICS, Crr
 
 EVALUATION = "evaluation/"
@@ -32,14 +33,15 @@ class TrainingJournal:
         folder: The run's folder.
         fingerprint: What only this run has; a checkpoint of another is refused.
         every: Steps over which metrics are averaged.
+        start: Where another run ended, if this one goes on from there.
     """
 
-    def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int) -> None:
+    def __init__(self, crr: Crr, folder: Path, fingerprint: str, every: int, start: Continuation | None = None) -> None:
         self.folder, self.every = folder, every
         self.scores: dict[int, dict[str, float]] = {}
         """Scores of the evaluations so far, by step and name."""
-        self._crr, self._fingerprint = crr, fingerprint
-        self._checkpoint = folder / "checkpoint.safetensors"
+        self._crr, self._fingerprint, self._start = crr, fingerprint, start
+        self._checkpoint = folder / CHECKPOINT
         self._lines = folder / "metrics.jsonl"
         self._sums = np.zeros(len(METRICS))
         self._events = tf.summary.create_file_writer(str(folder))
@@ -56,7 +58,8 @@ class TrainingJournal:
         self._sums += values
         if step % self.every:
             return
-        means = dict(zip(METRICS, (self._sums / self.every).tolist(), strict=True))
+        count = min(self.every, step - (self._start.steps if self._start else 0))
+        means = dict(zip(METRICS, (self._sums / count).tolist(), strict=True))
         self._sums[:] = 0
         now = time.perf_counter()
         speed = {
@@ -88,29 +91,29 @@ class TrainingJournal:
         """Write the checkpoint: after a kill the run continues from here."""
         self._sync()
         tensors = {name: np.asarray(variable.numpy()) for name, variable in self._crr.state().items()}
-        data = save_tensors({**tensors, "metric_sums": self._sums}, {"fingerprint": self._fingerprint})
+        data = save_tensors({**tensors, OWN: self._sums}, {"fingerprint": self._fingerprint})
         with write_atomically(self._checkpoint) as path:
             path.write_bytes(data)
         self._events.flush()
 
     def restore(self) -> int:
-        """Load the checkpoint, if there is one, and cut the metrics back to it.
+        """Load the checkpoint, if there is one, and cut the metrics back to it; else where another run ended.
 
         Returns:
-            The checkpoint's step; 0 if there is none.
+            The checkpoint's step; without one, the steps of the run that this one goes on from, or 0.
 
         Raises:
             SageccError: The checkpoint or the metrics are damaged or of another run.
         """
         if not self._checkpoint.exists():
             self._lines.unlink(missing_ok=True)
-            return 0
+            return self._begin()
         state = self._crr.state()
         try:
             with safe_open(self._checkpoint, "numpy") as file:
                 if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
                     raise ValueError("it belongs to another run")
-                self._sums = file.get_tensor("metric_sums")
+                self._sums = file.get_tensor(OWN)
                 for name, variable in state.items():
                     variable.assign(file.get_tensor(name))
             step = int(state["steps"].numpy())
@@ -127,6 +130,17 @@ class TrainingJournal:
         with write_atomically(self._lines) as path:
             path.write_text("".join(f"{text}\n" for text in lines))
         return step
+
+    def _begin(self) -> int:
+        """Take over the state of the run that this one goes on from, if there is one; return its steps."""
+        if self._start is None:
+            return 0
+        try:
+            for name, variable in self._crr.state().items():
+                variable.assign(self._start.state[name])
+        except (KeyError, ValueError) as error:
+            raise SageccError(f"{self._start.policy.path} is of another kind of run ({error})") from error
+        return self._start.steps
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:
         with self._lines.open("a") as file:

@@ -23,6 +23,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.config import Config
+from sagecc.learner.continuation import Continuation
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.policy import artefact
@@ -78,6 +79,7 @@ def train(
     evaluation: Evaluation | None = None,
     strategy: Kind = "one",
     device: Device = "auto",
+    start: Continuation | None = None,
 ) -> Outcome | None:
     """Train a policy, or continue a run that was stopped, or do nothing if `out` holds its policy already.
 
@@ -95,6 +97,8 @@ def train(
             one without, though it trains the same weights.
         strategy: Where to compute (learner.strategy.connect).
         device: On what to compute (learner.strategy.connect).
+        start: Where another run ended, to train on from there up to the configuration's last step: with its networks,
+            Adam's state, scaling and range of returns. By default all of these are new.
 
     Returns:
         The result; None on every worker but the chief, which writes the policy and all else.
@@ -103,8 +107,10 @@ def train(
         SageccError: The pool or a checkpoint is damaged, the run diverges, or the workers' runs differ.
     """
     compiled = compile_pool(pool, cache).select(config.data)
-    scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
-    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
+    if start is not None:
+        start.check(config)
+    scaling = start.scaling if start else compiled.moments.scaling(config.input_transform, config.input_limit)
+    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation, start)
     run_id = _run_id(fingerprint)
     finished = _finished(out, fingerprint, int8) if _recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
@@ -132,7 +138,9 @@ def train(
         period=config.period_ticks,
         start_share=config.start_share,
     )
-    value_range = config.value_range or compiled.value_range(config.discount, config.period_ticks)
+    value_range = (
+        start.value_range if start else config.value_range or compiled.value_range(config.discount, config.period_ticks)
+    )
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
@@ -148,6 +156,7 @@ def train(
             "episodes": len(compiled.starts),
             **({"windows": compiled.windows} if compiled.windows else {}),
         },
+        **({"started_from": {"steps": start.steps, "identity": start.identity}} if start else {}),
     }
 
     def write_candidate(folder: Path, weights: dict[str, Floats], step: int) -> None:
@@ -171,6 +180,7 @@ def train(
             strategy=distribution,
             saving=saving,
             candidates=candidates,
+            start=start,
         )
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
@@ -211,10 +221,13 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
     )
 
 
-def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
+def _fingerprint(
+    config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None, start: Continuation | None
+) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([asdict(config), seed, pool_identity, *evaluations], sort_keys=True)
+    starts = [start.identity] if start else []
+    text = json.dumps([asdict(config), seed, pool_identity, *evaluations, *starts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

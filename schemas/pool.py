@@ -20,6 +20,7 @@ WINDOWS_KEY = b"sagecc.windows"
 ALIGNMENT_KEY = b"sagecc.reward_alignment"
 INPUT_KEY = b"sagecc.input_sha256"
 KERNEL_KEY = b"sagecc.kernel"
+PLAYER_KEY = b"sagecc.player"
 """Keys of every file's metadata: version, observation windows, pairing of rewards, digest of the input; files of rows
 also have the identity of the kernel that ran the episodes."""
 

@@ -45,6 +45,7 @@ def collect(
     controllers: ControllerFactory | None = None,
     prune: bool = False,
     drives: Mapping[str, Drive] = MappingProxyType({}),
+    players: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
 
@@ -61,6 +62,8 @@ def collect(
         controllers: makes the controller of an episode's policies; required for policies.
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
         drives: by policy, how its controller drives its flows, where that differs from the default.
+        players: by policy, what decides its rows beside networks and kernel, which its partitions then say; episodes
+            of another player are run again.
 
     Raises:
         SageccError: a scheme is unknown, or a policy has no controller.
@@ -79,8 +82,11 @@ def collect(
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
             names = _all_schemes(group, (scheme,))
             identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
-            partition = locks.enter_context(Partition(out, group[0].set, scheme, identity))
-            tasks = [Task(environment, scheme, seed, identity, controllers, dict(drives)) for environment in group]
+            partition = locks.enter_context(Partition(out, group[0].set, scheme, identity, players.get(scheme, "")))
+            tasks = [
+                Task(environment, scheme, seed, identity, controllers, dict(drives), players.get(scheme, ""))
+                for environment in group
+            ]
             kept = partition.kept()
             ids = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]

@@ -60,4 +60,4 @@ class Exploration:
 
 
 def _normal(random: np.random.Generator) -> float:
-    return sum(random.random(UNIFORMS).tolist()) - UNIFORMS / 2
+    return math.fsum(random.random(UNIFORMS).tolist()) - UNIFORMS / 2

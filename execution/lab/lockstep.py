@@ -193,7 +193,7 @@ class BatchRunner:
         episode = episode_from_recording(
             task.environment, task.scheme, task.seed, running.spec, running.guest.recording
         )
-        return FinishedEpisode.pack(episode, task.identity)
+        return FinishedEpisode.pack(episode, task)
 
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
