@@ -103,7 +103,8 @@ def run(
         SystemExit: SIGTERM did (exit code 143).
     """
     crr = strategy.build(lambda: Crr(config, len(config.observations), value_range, seed))
-    journal = TrainingJournal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)), start=start)
+    steps = config.steps - (start.steps if start else 0)
+    journal = TrainingJournal(crr, logs, fingerprint, every=max(1, min(100, steps // 20)), start=start)
     begin = journal.restore()
     strategy.broadcast(crr)
     take_step, begun = strategy.stepper(crr), time.perf_counter()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round's playing: its policy in the lab, in every network of a set, and its raw trajectories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from sagecc.collector.run.collect import collect
+from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
+from sagecc.execution.lab.lockstep import BATCH, lockstep
+from sagecc.growth.settings import Growth, Places
+from sagecc.schemas.environment import Environment
+
+
+def play_round(
+    growth: Growth,
+    places: Places,
+    number: int,
+    environments: Sequence[Environment],
+    kernel: Path,
+    jobs: int = 1,
+    batch: int = BATCH,
+) -> None:
+    """Let a round's policy play; episodes that it has played already stay.
+
+    Args:
+        growth: What decides the growing pool.
+        places: Where it lies.
+        number: The round.
+        environments: Where the policy plays.
+        kernel: The lab's kernel.
+        jobs: The most processes.
+        batch: Guests that share an inference per process.
+
+    Raises:
+        SageccError: There is no policy, or an episode failed; all others are kept.
+    """
+    scheme, exploration = growth.scheme(number), growth.exploration
+    playing = Playing(exploration, {scheme: str(places.policy(number))})
+    competitors = {cross.scheme for environment in environments for cross in environment.cross}
+    drives = policy_drives((scheme, *sorted(competitors)), playing=playing)
+    player = {"policy_sha256": drives[scheme].policy_sha256, "exploration": exploration and asdict(exploration)}
+    collect(
+        environments,
+        [scheme],
+        places.raw(number),
+        kernel,
+        lockstep(jobs, batch, playing),
+        growth.seed,
+        controllers=policy_controller,
+        prune=True,
+        drives=drives,
+        players={scheme: json.dumps(player, sort_keys=True)},
+    )

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round's episodes into the pool: derived with the pool's own options, then joined with all that it had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagecc.common.manifest import Manifest
+from sagecc.growth.settings import Growth, Places
+from sagecc.pool.derivation import PoolOptions, build_pool
+from sagecc.pool.features import Windows
+from sagecc.pool.joining import join_pools
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What a round left in the pool."""
+
+    episodes: int
+    """The round's own."""
+    rows: int
+    """Rows of these."""
+
+
+def pool_round(growth: Growth, places: Places, number: int, first_pool: Path, jobs: int = 1) -> Grown:
+    """Derive a round's episodes and join them with the pool that the round was trained on.
+
+    Args:
+        growth: What decides the growing pool.
+        places: Where it lies.
+        number: The round.
+        first_pool: Folder of the pool that the first round trains on.
+        jobs: Partitions derived at a time.
+
+    Raises:
+        SageccError: Raw trajectories or the pool are missing or damaged.
+    """
+    before = places.pool_before(number, first_pool)
+    about = Manifest.read(before).about
+    options = PoolOptions(Windows.parse(about["windows"]), about["reward_alignment"])
+    result = build_pool(places.raw(number), places.derived(number), options, jobs)
+    join_pools([before, places.derived(number)], places.pool(number))
+    return Grown(result.episodes, result.rows)
