@@ -111,7 +111,7 @@ def check(pool: Path) -> Figures:
     report = check_pool(pool, jobs=CORES)
     if report.faults:
         raise SageccError(f"the pool is not sound: {report.faults[0]}")
-    return {"rows": report.rows, "bytes": report.bytes, "profile": report.profile}
+    return {"rows": report.rows, "bytes": report.bytes, "profile": report.grid.name if report.grid else None}
 
 
 def _drop(pool: Path) -> float:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: where a kernel or a policy lies is no part of what it does.
-"""Files that are shipped with sagecc: the lab's kernel, a policy, example environments.
+"""Files that are shipped with sagecc: the lab's kernel, a policy, example environments, sets of them.
 
 An installation has them in the package's folder `shipped`, where `make wheel` puts them; a checkout has them at their
 places in the repository. Files in the working directory take precedence.
@@ -21,6 +21,7 @@ POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 """Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""
 ENVIRONMENTS = FOLDER / "environments" if INSTALLED else _PACKAGE / "docs" / "examples" / "environments"
+SETS = FOLDER / "sets" if INSTALLED else _PACKAGE / "docs" / "examples" / "sets"
 
 BUILT = Path("build") / "sagecc-linux"
 """Where `sagecc kernel` puts the kernel that it builds, relative to the working directory."""
@@ -47,6 +48,20 @@ def environment(path: Path) -> Path:
         path: the file, or the mere name of a shipped one.
     """
     return _resolved(path, ENVIRONMENTS)
+
+
+def environment_set(path: Path) -> Path:
+    """Return the path of a set file.
+
+    Args:
+        path: the file, or the mere name of a shipped one, with or without `.yaml`.
+    """
+    return _resolved(path, SETS) if path.suffix or path.exists() else _resolved(path.with_suffix(".yaml"), SETS)
+
+
+def environment_sets() -> tuple[str, ...]:
+    """Return the names of the sets that are shipped."""
+    return tuple(sorted(path.stem for path in SETS.glob("*.yaml")))
 
 
 def _resolved(path: Path, folder: Path) -> Path:

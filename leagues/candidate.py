@@ -11,7 +11,7 @@ from pathlib import Path
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.locks import locked
 from sagecc.leagues.league import Rules, lab_runner, play
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -21,15 +21,15 @@ MEAN_RATE = "winning_rate"
 
 
 class CandidateLeague:
-    """Plays a policy beside heuristics in a profile's environments; called as learner.evaluation.Score."""
+    """Plays a policy beside heuristics in a set of networks; called as learner.evaluation.Score."""
 
     def __init__(
-        self, profile: str, schemes: Sequence[str], kernel: Path, heuristics: Path, out: Path, jobs: int
+        self, networks: EnvironmentSet, schemes: Sequence[str], kernel: Path, heuristics: Path, out: Path, jobs: int
     ) -> None:
-        """Look up the environments and the kernel; `prepare` collects, a call plays.
+        """Look up the kernel; `prepare` collects, a call plays.
 
         Args:
-            profile: of collector.run.grid.
+            networks: where they play.
             schemes: the heuristics.
             kernel: the lab's kernel.
             heuristics: folder of the heuristics' trajectories.
@@ -37,24 +37,23 @@ class CandidateLeague:
             jobs: processes that run episodes.
 
         Raises:
-            SageccError: the profile is unknown, or there is no kernel.
+            SageccError: there is no kernel.
         """
-        self._profile, self._schemes, self._kernel = profile, tuple(schemes), kernel
+        self._networks, self._schemes, self._kernel = networks, tuple(schemes), kernel
         self._raw, self._out, self._jobs = heuristics, out, jobs
-        self._environments = profile_environments(profile)
         self._lab = kernel_identity(kernel, {*schemes, POLICY_PREFIX, *self._competitors()})
 
     @property
     def identity(self) -> str:
         """What decides winning rates beside the policy: environments, schemes, lab, rules."""
-        environments = ",".join(e.id for e in self._environments)
+        environments = ",".join(e.id for e in self._networks.environments)
         return f"league {environments} {','.join(self._schemes)} {self._lab} {Rules()}"
 
     def prepare(self) -> None:
         """Collect the heuristics' trajectories that are missing; of several processes one does, the others wait."""
         self._raw.mkdir(parents=True, exist_ok=True)
         with locked(self._raw / ".lock", wait_s=math.inf):
-            collect(self._environments, self._schemes, self._raw, self._kernel, local(self._jobs))
+            collect(self._networks.environments, self._schemes, self._raw, self._kernel, local(self._jobs))
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:
         """Return a policy's winning rates, 0 to 1: over all sets (their mean) and in each.
@@ -67,10 +66,10 @@ class CandidateLeague:
         """
         scheme = f"{POLICY_PREFIX}{policy}"
         runner = lab_runner(self._kernel, self._jobs)
-        league = play(self._profile, self._environments, (*self._schemes, scheme), self._raw, self._out, runner)
+        league = play(self._networks, (*self._schemes, scheme), self._raw, self._out, runner)
         rates = {row["scheme"]: row["winning_rate"] for row in league.ranking.to_dicts()}
         by_set = {row["set"]: row["winning_rate"] for row in league.standings.to_dicts() if row["scheme"] == scheme}
         return {MEAN_RATE: rates[scheme], **{f"set_{name}": rate for name, rate in sorted(by_set.items())}}
 
     def _competitors(self) -> set[str]:
-        return {cross.scheme for environment in self._environments for cross in environment.cross}
+        return {cross.scheme for environment in self._networks.environments for cross in environment.cross}

@@ -14,6 +14,7 @@ import polars as pl
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -95,9 +96,9 @@ class PlayOptions:
 class League:
     """A league that has been played."""
 
-    profile: str
+    networks: EnvironmentSet
+    """Where the schemes played."""
     rules: Rules
-    environments: tuple[Environment, ...]
     schemes: tuple[str, ...]
     episodes: Mapping[tuple[str, str], StoredEpisode]
     """By (environment id, scheme)."""
@@ -120,10 +121,14 @@ class League:
     options: PlayOptions = PlayOptions()
     """How the policies played."""
 
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """The networks."""
+        return self.networks.environments
+
 
 def play(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
     out: Path,
@@ -137,8 +142,7 @@ def play(
     """Play a league. A policy whose episode fails loses there and is listed.
 
     Args:
-        profile: the environments' name in the results and in advice.
-        environments: where the schemes play.
+        networks: where the schemes play.
         schemes: heuristics and policies (`policy:PATH`).
         raw: folder of the heuristics' trajectories.
         out: folder of the league; policies' trajectories are kept in out/raw.
@@ -153,8 +157,7 @@ def play(
         EpisodesFailedError: all episodes of a policy failed.
     """
     gathered = gather(
-        profile,
-        environments,
+        networks,
         schemes,
         raw,
         out,
@@ -163,13 +166,12 @@ def play(
         allow_missing=allow_missing,
         options=options,
     )
-    scores = score(environments, schemes, gathered.episodes, rules.alpha)
+    scores = score(networks.environments, schemes, gathered.episodes, rules.alpha)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
     return League(
-        profile=profile,
+        networks=networks,
         rules=rules,
-        environments=tuple(environments),
         schemes=tuple(schemes),
         episodes=gathered.episodes,
         wins=wins,
@@ -199,8 +201,7 @@ class Gathered:
 
 
 def gather(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
     out: Path,
@@ -211,13 +212,14 @@ def gather(
     options: PlayOptions = PlayOptions(),
 ) -> Gathered:
     """Find the heuristics' episodes in `raw`, and run the policies' that out/raw does not hold yet; see `play`."""
+    environments = networks.environments
     if not environments or not schemes:
         raise SageccError("league: needs at least one environment and one scheme")
     heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
     policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
     episodes = find_episodes([raw], environments, heuristics, seed)
     if not allow_missing:
-        _check_complete(episodes, environments, heuristics, raw, profile)
+        _check_complete(episodes, networks, heuristics, raw)
     failures: dict[tuple[str, str], str] = {}
     if policies:
         policies_raw = out / "raw"
@@ -322,7 +324,7 @@ def summary(league: League) -> dict[str, object]:
     names = sets(league.standings)
     return {
         "version": LEAGUE_VERSION,
-        "profile": league.profile,
+        "profile": league.networks.name,
         "rules": {
             "alpha": league.rules.alpha,
             "margin": league.rules.margin,
@@ -369,19 +371,19 @@ def _metrics(league: League) -> dict[str, object]:
 
 def _check_complete(
     episodes: Mapping[tuple[str, str], StoredEpisode],
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
-    profile: str,
 ) -> None:
     """Raise SageccError, saying what to collect, where an episode is missing."""
-    absent = [(e.id, s) for s in schemes for e in environments if (e.id, s) not in episodes]
+    absent = [(e.id, s) for s in schemes for e in networks.environments if (e.id, s) not in episodes]
     if absent:
         environment, scheme = absent[0]
+        wanted = len(networks.environments) * len(schemes)
         names = ",".join(dict.fromkeys(s for _, s in absent))
         raise SageccError(
-            f"{raw}: {len(absent)} of {len(environments) * len(schemes)} episodes are missing, such as {scheme} in "
-            f"{environment}; run 'sagecc collect --profile {profile} --schemes {names} --out {raw}', or let a league "
+            f"{raw}: {len(absent)} of {wanted} episodes are missing, such as {scheme} in "
+            f"{environment}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a league "
             "count them as lost with --allow-missing"
         )
 

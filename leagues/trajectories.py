@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sagecc.collector.run.grid import set_one
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather
@@ -25,8 +26,7 @@ STEP_UP = (24.0, 4.0, 40.0, 4.0)
 
 
 def find_or_play(
-    profile: str,
-    environments: Sequence[Environment],
+    networks: EnvironmentSet,
     schemes: Sequence[str],
     *,
     raw: Path,
@@ -37,8 +37,7 @@ def find_or_play(
     """Find the episodes of schemes; those of policies that have not played are run.
 
     Args:
-        profile: the environments' name in advice.
-        environments: whose episodes.
+        networks: whose episodes.
         schemes: heuristics and policies (`policy:PATH`).
         raw: folder of the heuristics' trajectories.
         league: folder of a league; the policies' episodes are taken from it if their files are still the same.
@@ -51,9 +50,9 @@ def find_or_play(
     Raises:
         SageccError: a heuristic was not collected.
     """
-    played = _played(league / "raw", environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
-    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in environments)]
-    gathered = gather(profile, environments, remaining, raw, out, run_policies).episodes if remaining else {}
+    played = _played(league / "raw", networks.environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
+    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in networks.environments)]
+    gathered = gather(networks, remaining, raw, out, run_policies).episodes if remaining else {}
     return {**{key: episode for key, episode in played.items() if key[1] not in remaining}, **gathered}
 
 

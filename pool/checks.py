@@ -32,7 +32,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.collector.run.grid import PROFILES
+from sagecc.collector.run.sets import EnvironmentSet, profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
@@ -58,9 +59,6 @@ from sagecc.schemas.pool import (
     pool_columns,
     pool_schema,
 )
-
-GRIDS = PROFILES
-"""Names of the grids that a pool can be checked against."""
 
 SHOWN = 3
 """Faults of one kind and file that are listed one by one; the rest are counted."""
@@ -98,8 +96,8 @@ class PoolReport:
     """Number of episodes."""
     rows: int
     """Number of rows (transitions)."""
-    profile: str | None
-    """The grid that the pool was checked against; None for none."""
+    grid: EnvironmentSet | None
+    """The profile or set that the pool was checked against; None for none."""
 
 
 class _FaultLog:
@@ -126,23 +124,22 @@ class _FaultLog:
                 yield Fault(self.path, f"{omitted:,} more {kind}")
 
 
-def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: bool = True) -> PoolReport:
+def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, progress: bool = True) -> PoolReport:
     """Return everything that is wrong with a pool.
 
     Args:
         pool: The pool's folder.
-        profile: The grid to check against; by default the smallest that has all of the pool's environments.
+        grid: The networks to check against; by default the smallest profile that has all of the pool's environments.
         jobs: Partitions checked at a time.
         progress: Whether to show a progress bar on stderr.
 
     Raises:
-        SageccError: There is no pool, it is of another major version, or there is no such profile.
+        SageccError: There is no pool, or it is of another major version.
     """
     parts = sorted(pool.glob(PARTS))
     if not parts and not (pool / EPISODES_FILE).exists() and not (pool / MANIFEST).exists():
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'")
     _refuse_other_versions(pool)
-    grid_environments = _grid(profile) if profile else ()
     manifest, manifest_faults = _manifest(pool)
     contract, contract_faults = _contract(pool, manifest)
     listing, listing_faults = _listing(pool, contract)
@@ -161,7 +158,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
             stop.set()
             executor.shutdown(wait=True, cancel_futures=True)
             raise
-    checked_profile, grid_faults = _against_grid(listing, profile, grid_environments)
+    checked, grid_faults = _against_grid(listing, grid)
     faults = [*manifest_faults, *contract_faults, *listing_faults, *chain.from_iterable(partition_faults), *grid_faults]
     files = _files(pool)
     return PoolReport(
@@ -170,7 +167,7 @@ def check_pool(pool: Path, profile: str | None = None, jobs: int = 1, progress: 
         bytes=sum(path.stat().st_size for path in files),
         episodes=sum(check.episodes for check in checks),
         rows=sum(check.rows for check in checks),
-        profile=checked_profile,
+        grid=checked,
     )
 
 
@@ -640,34 +637,31 @@ class _PartitionCheck:
             )
 
 
-_grid = cache(profile_environments)
+_profile = cache(profile_set)
 
 
-def _against_grid(
-    listing: Listing, profile: str | None, environments: Sequence[Environment]
-) -> tuple[str | None, list[Fault]]:
+def _against_grid(listing: Listing, wanted: EnvironmentSet | None) -> tuple[EnvironmentSet | None, list[Fault]]:
     """Check that the schemes were in all environments of a grid.
 
     Args:
         listing: Rows of episodes.parquet by their partition's folder.
-        profile: The profile that was asked for, with every scheme in each of its sets. None: the smallest that has all
-            of the pool's environments, of which a scheme that is in a set must be in all environments of that set.
-        environments: Environments of the profile that was asked for.
+        wanted: The networks that were asked for, with every scheme in each of their sets. None: the smallest profile
+            that has all of the pool's, of which a scheme that is in a set must be in all environments of that set.
 
     Returns:
-        The profile that the pool was checked against, and which environments each scheme lacks or has too many.
+        What the pool was checked against, and which environments each scheme lacks or has too many.
     """
-    sets = {environment.set for environment in environments}
+    sets = {environment.set for environment in wanted.environments} if wanted else set()
     present = {folder: {row["environment_id"] for row in rows} for folder, rows in listing.items()}
     environment_ids = set().union(*present.values())
-    if profile is None:
-        fitting = [name for name in PROFILES if environment_ids <= {environment.id for environment in _grid(name)}]
-        profile = min(fitting, key=lambda name: len(_grid(name)), default=None) if environment_ids else None
-        environments = _grid(profile) if profile else ()
-    grid = [(environment.set, environment.id) for environment in environments] or [
+    if wanted is None and environment_ids:
+        fitting = (_profile(name) for name in PROFILES)
+        fitting = (each for each in fitting if environment_ids <= {environment.id for environment in each.environments})
+        wanted = min(fitting, key=lambda each: len(each.environments), default=None)
+    grid = [(environment.set, environment.id) for environment in (wanted.environments if wanted else ())] or [
         (row["set"], row["environment_id"]) for rows in listing.values() for row in rows
     ]
-    grid_name = f"profile {profile}" if profile else "the other schemes"
+    grid_name = wanted.title if wanted else "the other schemes"
     faults: list[Fault] = []
     for scheme in sorted({row["scheme"] for rows in listing.values() for row in rows}):
         for set_name in sorted(sets | {row["set"] for rows in listing.values() for row in rows}):
@@ -681,4 +675,4 @@ def _against_grid(
             for extra in sorted(present.get(folder, set()) - ids):
                 log.add(f"environments outside {grid_name}", f"has an episode in {extra}, which is not of {grid_name}")
             faults += log.faults()
-    return profile, faults
+    return wanted, faults

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import click
 import polars as pl
 from matplotlib.figure import Figure
 
-from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
@@ -21,7 +21,16 @@ from sagecc.leagues.plots import save_png
 from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.trajectories import choose, find_or_play
 from sagecc.leagues.transitions import PoolTransitions
-from sagecc.options import RAW, kernel_option, parse_schemes
+from sagecc.options import (
+    analysis_folder,
+    kernel_option,
+    league_folder,
+    league_option,
+    networks_options,
+    parse_schemes,
+    raw_folder,
+    raw_option,
+)
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -31,9 +40,9 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 class AnalysisSettings:
     """The options of an analysis, by name."""
 
-    profile: str
+    networks: EnvironmentSet
     ids: tuple[str, ...]
-    """Environments of the profile that are named."""
+    """Environments of these that are named."""
     raw: Path
     """Folder of the heuristics' trajectories."""
     league: Path
@@ -47,13 +56,9 @@ class AnalysisSettings:
     kernel: Path
     """The lab's kernel."""
 
-    def environments(self) -> tuple[Environment, ...]:
-        """Return the profile's environments."""
-        return profile_environments(self.profile)
-
     def choose(self, count: int, set_name: str | None = None) -> tuple[Environment, ...]:
         """Return the named environments, or `count` drawn ones (of one set, if given)."""
-        return choose(self.environments(), self.ids, count, self.seed, set_name)
+        return choose(self.networks.environments, self.ids, count, self.seed, set_name)
 
     def episodes(
         self, environments: Sequence[Environment], schemes: Sequence[str]
@@ -61,8 +66,7 @@ class AnalysisSettings:
         """Return episodes by (environment id, scheme); those of policies that have not played are run now."""
         runner = lab_runner(self.kernel, self.jobs)
         return find_or_play(
-            self.profile,
-            environments,
+            replace(self.networks, environments=tuple(environments)),
             schemes,
             raw=self.raw,
             league=self.league,
@@ -118,21 +122,15 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         The decorator; the command gets the argument `settings`, and `pool_settings` with `pool`.
     """
     listed = (
-        click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True),
+        networks_options,
+        click.option("--environment", "ids", multiple=True, metavar="ID", help="An environment of these (repeatable)."),
+        raw_option("--raw", "Heuristics' trajectories."),
+        league_option("--league", "A league that the policies may have played already; else they play now."),
         click.option(
-            "--environment", "ids", multiple=True, metavar="ID", help="An environment of the profile (repeatable)."
-        ),
-        click.option(
-            "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Heuristics' trajectories."
-        ),
-        click.option(
-            "--league",
+            "--out",
             type=click.Path(path_type=Path),
-            default="leagues/results",
-            show_default=True,
-            help="A league that the policies may have played already; else they play now.",
+            show_default=f"{analysis_folder(None) / name}, of a set {analysis_folder('NAME') / name}",
         ),
-        click.option("--out", type=click.Path(path_type=Path), default=f"leagues/analysis/{name}", show_default=True),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
         click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
         kernel_option(),
@@ -141,6 +139,11 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def run(**arguments: Any) -> Any:
+            own = arguments["networks"].own_name
+            arguments["raw"] = arguments["raw"] or raw_folder(own)
+            arguments["league"] = arguments["league"] or league_folder(own)
+            arguments["out"] = arguments["out"] or analysis_folder(own) / name
+
             def take(settings: type[Any]) -> Any:
                 return settings(**{field.name: arguments.pop(field.name) for field in fields(settings)})
 

@@ -7,18 +7,23 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from sagecc.collector.run.grid import PROFILES
+from sagecc.collector.run.sets import EnvironmentSet, profile_set
 from sagecc.common import shipped
+from sagecc.common.errors import SageccError
 from sagecc.schemas.schemes import SCHEMES, check_scheme
 
 RAW = Path("datasets/raw")
 POOL = Path("datasets/pool")
 LEAGUE = Path("leagues/results")
-
+ANALYSIS = Path("leagues/analysis")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -31,6 +36,89 @@ def kernel_option() -> Decorator:
         show_default=f"{shipped.BUILT}, else the one that comes with sagecc",
         help="The virtual-time kernel; 'sagecc kernel' builds or verifies one.",
     )
+
+
+def environments_option(name: str = "--environments", text: str = "Instead of a profile:") -> Decorator:
+    """Return --environments, a set of networks of one's own.
+
+    Args:
+        name: the option's.
+        text: what the set is for; its help goes on with what a set is.
+    """
+    return click.option(
+        name,
+        metavar="SET",
+        help=f"{text} a file of networks (docs/reference/formats.md), or a set that comes with sagecc: "
+        f"{', '.join(shipped.environment_sets())}; cellular:FOLDER takes the folder of your traces.",
+    )
+
+
+def networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --profile and --environments; the command gets what they ask for as the argument `networks`."""
+
+    @click.option(
+        "--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments."
+    )
+    @environments_option()
+    @wraps(command)
+    def run(profile: str, environments: str | None, **arguments: Any) -> Any:
+        return command(networks=networks_of(profile, environments), **arguments)
+
+    return run
+
+
+def networks_of(profile: str | None, environments: str | None, option: str = "profile") -> EnvironmentSet:
+    """Return the set that --environments asks for, where it is given, else the profile's.
+
+    Args:
+        profile: its name.
+        environments: what --environments says.
+        option: the parameter of the running command that `profile` comes from.
+
+    Raises:
+        SageccError: both are asked for, or the set's file is not there or describes none.
+    """
+    if environments is None:
+        return profile_set(profile or "")
+    if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
+        raise SageccError("a profile and a set are both asked for: leave one of them out")
+    from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
+
+    return load_set(environments)
+
+
+def raw_option(name: str, text: str) -> Decorator:
+    """Return an option for the folder of raw trajectories; `raw_folder` has its default."""
+    return _folder_option(name, raw_folder, text)
+
+
+def league_option(name: str, text: str) -> Decorator:
+    """Return an option for the folder of a league; `league_folder` has its default."""
+    return _folder_option(name, league_folder, text)
+
+
+def raw_folder(name: str | None) -> Path:
+    """Return where trajectories lie by default.
+
+    Args:
+        name: of a set of networks of one's own; None for a profile, from whose folder the pool is made.
+    """
+    return RAW if name is None else RAW.parent / "sets" / name
+
+
+def league_folder(name: str | None) -> Path:
+    """Return where a league lies by default; the argument is that of `raw_folder`."""
+    return LEAGUE if name is None else LEAGUE.parent / "sets" / name
+
+
+def analysis_folder(name: str | None) -> Path:
+    """Return where a league's analyses lie by default; the argument is that of `raw_folder`."""
+    return ANALYSIS if name is None else league_folder(name) / "analysis"
+
+
+def _folder_option(name: str, default: Callable[[str | None], Path], text: str) -> Decorator:
+    shown = f"{default(None)}, of a set {default('NAME')}"
+    return click.option(name, type=click.Path(path_type=Path), show_default=shown, help=text)
 
 
 runtime_option = click.option(

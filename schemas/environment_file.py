@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
@@ -45,7 +45,9 @@ Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A mapping in a file: its fields and no others."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def given(self, *names: str) -> dict[str, Any]:
@@ -53,28 +55,28 @@ class _Part(BaseModel):
         return {name: getattr(self, name) for name in names if name in self.model_fields_set}
 
 
-class RateStepPart(_Part):
+class RateStepPart(Part):
     """A rate from a moment on."""
 
     t_s: Number = Field(description="from this moment on (s)")
     rate_mbps: Number = Field(description="the link sends at this rate (Mbps)")
 
 
-class DelayStepPart(_Part):
+class DelayStepPart(Part):
     """A propagation delay from a moment on."""
 
     t_s: Number = Field(description="from this moment on (s)")
     delay_ms: Number = Field(description="the propagation takes this long (ms)")
 
 
-class LossStepPart(_Part):
+class LossStepPart(Part):
     """A probability of loss from a moment on."""
 
     t_s: Number = Field(description="from this moment on (s)")
     loss: Number = Field(description="a packet is lost before the queue with this probability")
 
 
-class TracePart(_Part):
+class TracePart(Part):
     """A trace within the file."""
 
     name: Text = Field(description="appears in the environment's id")
@@ -91,7 +93,7 @@ TraceField = Annotated[
 ]
 
 
-class LinkPart(_Part):
+class LinkPart(Part):
     """One direction of a link."""
 
     rate_mbps: Number | None = Field(default=None, description="a rate that never changes (Mbps)")
@@ -117,7 +119,7 @@ class LinkPart(_Part):
     grain_ms: Number = Field(default=0.0, description="packets leave only at multiples of this (ms)")
 
 
-class FlowPart(_Part):
+class FlowPart(Part):
     """A flow's life and path."""
 
     start_s: Number = Field(default=0.0, description="when it starts (s)")
@@ -142,7 +144,7 @@ class CrossPart(FlowPart):
     )
 
 
-class EnvironmentPart(_Part):
+class EnvironmentPart(Part):
     """A network and what is measured on it."""
 
     links: tuple[LinkPart, ...] = Field(description=f"data direction, in order, 1 to {MAX_LINKS}")
@@ -161,6 +163,9 @@ class EnvironmentPart(_Part):
     id: Text | None = Field(default=None, description="checked where it is given: these fields must make it")
 
 
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
 def load_environment(path: Path) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
@@ -171,15 +176,42 @@ def load_environment(path: Path) -> Environment:
         SageccError: the file does not describe an environment; the message names the file and the place in it.
     """
     path = shipped.environment(path)
+    return build(read(EnvironmentPart, path, FIELDS), str(path), path.parent)
+
+
+def read(model: type[AnyPart], path: Path, fields: Mapping[str, tuple[str, ...]]) -> AnyPart:
+    """Read a file of hand-written YAML or JSON.
+
+    Args:
+        model: what it must be.
+        path: the file.
+        fields: the fields of the object under each of its keys (FIELDS), for advice.
+
+    Raises:
+        SageccError: it is anything else; the message names the file and the place in it.
+    """
     document = parse(path.read_bytes(), str(path))
     try:
-        part = EnvironmentPart.model_validate(document)
+        return model.model_validate(document)
     except ValidationError as error:
-        raise SageccError(f"{path}: {_explain(error, document)}") from None
-    environment = _build(path, part)
+        raise SageccError(f"{path}: {_explain(error, document, fields)}") from None
+
+
+def build(part: EnvironmentPart, place: str, folder: Path) -> Environment:
+    """Return the environment that a part describes.
+
+    Args:
+        part: the fields.
+        place: where they stand, for errors.
+        folder: what a trace's path is relative to.
+
+    Raises:
+        SageccError: no network can have these values.
+    """
+    environment = _build(part, place, folder)
     if part.id not in (None, environment.id):
         raise SageccError(
-            f"{path}: id: says {part.id}, but its fields make {environment.id}; remove the line or mend them"
+            f"{place}: id: says {part.id}, but its fields make {environment.id}; remove the line or mend them"
         )
     return environment
 
@@ -189,18 +221,18 @@ def json_schema() -> str:
     return json.dumps(EnvironmentPart.model_json_schema(), indent=2) + "\n"
 
 
-def _build(path: Path, part: EnvironmentPart) -> Environment:
-    forward, backward = _directions(path, part)
+def _build(part: EnvironmentPart, place: str, folder: Path) -> Environment:
+    forward, backward = _directions(place, part)
     flow = part.flow.build()
     crossed = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
     rtt_ms = flow.extra_rtt_ms + sum(link.delay_ms for link in (*forward[crossed], *backward[crossed]))
     directions = (("links", forward), ("return_links", backward))
     links, return_links = (
-        tuple(_link(path, f"{key}[{index}]", link, rtt_ms) for index, link in enumerate(parts))
+        tuple(_link(link, rtt_ms, f"{place}: {key}[{index}]", folder) for index, link in enumerate(parts))
         for key, parts in directions
     )
     stop_s = part.duration_s if flow.stop_s is None else flow.stop_s
-    with _errors_at(path):
+    with _errors_at(place):
         single_flow = Environment(
             set=part.set,
             links=links,
@@ -212,11 +244,11 @@ def _build(path: Path, part: EnvironmentPart) -> Environment:
         )
     cross: list[CrossFlow] = []
     for index, entry in enumerate(part.cross):
-        with _errors_at(path, f"cross[{index}]"):
+        with _errors_at(f"{place}: cross[{index}]"):
             competitor = _competitor(entry)
             replace(single_flow, cross=(competitor,))  # an error names this competitor
             cross += [competitor] * entry.count
-    with _errors_at(path, "cross"):
+    with _errors_at(f"{place}: cross"):
         return replace(single_flow, cross=tuple(cross))
 
 
@@ -228,21 +260,23 @@ def _competitor(entry: CrossPart) -> CrossFlow:
     return CrossFlow(entry.scheme, entry.flow.build())
 
 
-def _directions(path: Path, part: EnvironmentPart) -> tuple[tuple[LinkPart, ...], tuple[LinkPart, ...]]:
+def _directions(place: str, part: EnvironmentPart) -> tuple[tuple[LinkPart, ...], tuple[LinkPart, ...]]:
     """Return the links and return links, with rtt_ms and the default return links filled in."""
     forward = part.links
     backward = tuple(LinkPart() for _ in forward) if part.return_links is None else part.return_links
     if len(backward) != len(forward):
-        raise SageccError(f"{path}: return_links: there must be {len(forward)}, one for each link, not {len(backward)}")
+        raise SageccError(
+            f"{place}: return_links: there must be {len(forward)}, one for each link, not {len(backward)}"
+        )
     if part.rtt_ms is None:
         if part.return_links is None:
             backward = tuple(LinkPart(delay_ms=link.delay_ms) for link in forward)
         return forward, backward
     if len(forward) != 1:
-        raise SageccError(f"{path}: rtt_ms: is for one link, here are {len(forward)}; give each its delay_ms")
+        raise SageccError(f"{place}: rtt_ms: is for one link, here are {len(forward)}; give each its delay_ms")
     for name, link in (("links[0]", forward[0]), ("return_links[0]", backward[0])):
         if "delay_ms" in link.model_fields_set:
-            raise SageccError(f"{path}: {name}.delay_ms: rtt_ms gives it already; remove one of them")
+            raise SageccError(f"{place}: {name}.delay_ms: rtt_ms gives it already; remove one of them")
     half = {"delay_ms": part.rtt_ms / 2}
     return (forward[0].model_copy(update=half),), (backward[0].model_copy(update=half),)
 
@@ -263,8 +297,8 @@ _SHARED_FIELDS = (
 """Fields that LinkPart and Link have in common."""
 
 
-def _link(path: Path, location: str, part: LinkPart, rtt_ms: float) -> Link:
-    with _errors_at(path, location):
+def _link(part: LinkPart, rtt_ms: float, place: str, folder: Path) -> Link:
+    with _errors_at(place):
         rates = [name for name in ("rate_mbps", "rates", "trace") if part.given(name)]
         if len(rates) > 1:
             raise SageccError(f"{' and '.join(rates)}: a link has one of them; remove the others")
@@ -273,7 +307,7 @@ def _link(path: Path, location: str, part: LinkPart, rtt_ms: float) -> Link:
             steps = (RateStep(0.0, part.rate_mbps),)
         link = Link(
             rates=steps,
-            trace=_trace(path, part.trace),
+            trace=_trace(part.trace, folder),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
             losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
             **{name: getattr(part, name) for name in _SHARED_FIELDS},
@@ -287,43 +321,40 @@ def _link(path: Path, location: str, part: LinkPart, rtt_ms: float) -> Link:
         return replace(link, queue_bytes=queue_bytes(link.base_mbps, rtt_ms, part.queue_bdp))
 
 
-def _trace(path: Path, trace: str | TracePart | None) -> Trace | None:
+def _trace(trace: str | TracePart | None, folder: Path) -> Trace | None:
     if isinstance(trace, TracePart):
         return Trace(trace.name, trace.opportunities_ms)
     if trace is None:
         return None
     try:
-        return read_trace(path.parent / trace)
+        return read_trace(folder / trace)
     except OSError as error:
-        raise SageccError(
-            f"trace: {path.parent / trace}: {error.strerror}; the path is relative to this file"
-        ) from None
+        raise SageccError(f"trace: {folder / trace}: {error.strerror}; the path is relative to this file") from None
 
 
 @contextmanager
-def _errors_at(path: Path, location: str = "") -> Iterator[None]:
-    """Prefix an error raised within with the file and the location in it."""
+def _errors_at(place: str) -> Iterator[None]:
+    """Prefix an error raised within with where it comes from."""
     try:
         yield
     except SageccError as error:
-        prefix = f"{location}: " if location else ""
-        raise SageccError(f"{path}: {prefix}{str(error).removeprefix('environment: ')}") from None
+        raise SageccError(f"{place}: {str(error).removeprefix('environment: ')}") from None
 
 
-_PARTS: Mapping[str, type[_Part]] = MappingProxyType(
+FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "": EnvironmentPart,
-        "links": LinkPart,
-        "return_links": LinkPart,
-        "rates": RateStepPart,
-        "delays": DelayStepPart,
-        "losses": LossStepPart,
-        "trace": TracePart,
-        "flow": FlowPart,
-        "cross": CrossPart,
+        "": tuple(EnvironmentPart.model_fields),
+        "links": tuple(LinkPart.model_fields),
+        "return_links": tuple(LinkPart.model_fields),
+        "rates": tuple(RateStepPart.model_fields),
+        "delays": tuple(DelayStepPart.model_fields),
+        "losses": tuple(LossStepPart.model_fields),
+        "trace": tuple(TracePart.model_fields),
+        "flow": tuple(FlowPart.model_fields),
+        "cross": tuple(CrossPart.model_fields),
     }
 )
-"""Model of the object under a key of the file."""
+"""The fields of the object under a key of the file; the file's own under none."""
 
 _REQUIREMENTS = MappingProxyType(
     {
@@ -345,7 +376,7 @@ _REQUIREMENTS = MappingProxyType(
 """Requirement that a value does not meet, by pydantic's type of error."""
 
 
-def _explain(error: ValidationError, document: Any) -> str:
+def _explain(error: ValidationError, document: Any, fields: Mapping[str, tuple[str, ...]]) -> str:
     """Return the first error in one line: its location in the document and what to do."""
     first = error.errors(include_url=False)[0]
     kind, value = first["type"], first["input"]
@@ -362,15 +393,15 @@ def _explain(error: ValidationError, document: Any) -> str:
     if kind == "missing":
         return f"{location}: {key} is missing" if location else f"{key} is missing"
     if kind == "extra_forbidden":
-        return f"{location}: {_unknown(key, container)}"
+        return f"{location}: {_unknown(key, container, fields)}"
     requirement = _REQUIREMENTS[kind].format(**first.get("ctx", {})) if kind in _REQUIREMENTS else str(first["msg"])
     message = f"{requirement}, not {_described(value)}"
     return f"{location}: {message}" if location else message
 
 
-def _unknown(key: str, container: str) -> str:
+def _unknown(key: str, container: str, fields: Mapping[str, tuple[str, ...]]) -> str:
     container_key = re.sub(r"\[[0-9]+\]", "", container).rpartition(".")[2]
-    known = list(_PARTS[container_key].model_fields)
+    known = fields[container_key]
     close = difflib.get_close_matches(key, known, 1)
     return (
         f"there is no such field; did you mean {close[0]}?"

@@ -2,8 +2,8 @@
 """`make wheel`: dist/sagecc-*.whl and its source distribution, with the lab's kernel, the same bytes from one commit.
 
 Both are made of one tree: the packages' tracked files, and in `sagecc/shipped` what common.shipped looks for: the
-kernel, the shipped policy, environments, and the source of what in the kernel is under the GPL or LGPL, so that who
-passes the wheel on passes that on too.
+kernel, the shipped policy, environments and sets of them, and the source of what in the kernel is under the GPL or
+LGPL, so that who passes the wheel on passes that on too.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ PLACES = {
     "sagecc": "sagecc",
     "models/sagecc-1": f"{SHIPPED}/policies/sagecc-1",
     "docs/examples/environments": f"{SHIPPED}/environments",
+    "docs/examples/sets": f"{SHIPPED}/sets",
     **{name: name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "LICENSES")},
 }
 """What is taken of a checkout, and where it lies in the tree that both are made of; so are the links in sagecc/."""

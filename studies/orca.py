@@ -15,7 +15,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.sets import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.leagues.league import lab_runner, play
 from sagecc.policy.orca_import import import_checkpoint
@@ -37,11 +37,14 @@ def main() -> None:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     actor = import_checkpoint(Path(checkpoint), CACHE / "policy").folder
     orca = f"{POLICY_PREFIX}{actor}"
-    environments = profile_environments(PROFILE)
+    networks = profile_set(PROFILE)
     runner = lab_runner(KERNEL, len(os.sched_getaffinity(0)))
-    league = play(PROFILE, environments, (*SCHEMES, orca, SHIPPED), RAW, CACHE / "league", runner)
+    league = play(networks, (*SCHEMES, orca, SHIPPED), RAW, CACHE / "league", runner)
     propagation = pl.DataFrame(
-        {"environment_id": [e.id for e in environments], "propagation_ms": [e.min_rtt_ms / 2 for e in environments]}
+        {
+            "environment_id": [e.id for e in networks.environments],
+            "propagation_ms": [e.min_rtt_ms / 2 for e in networks.environments],
+        }
     )
     names = {orca: "orca", SHIPPED: SHIPPED.removeprefix(POLICY_PREFIX)}
     windows = league.wins.join(propagation, on="environment_id").with_columns(pl.col("scheme").replace(names))

@@ -24,7 +24,7 @@ from benchmarks.torture import damage
 from benchmarks.torture.kills import lines_of
 from benchmarks.torture.stages import KERNEL, LEAST, ROOT
 from sagecc.cli import main
-from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.sets import profile_set
 from sagecc.collector.run.task import Task
 from sagecc.execution.stock import driver
 from sagecc.execution.stock.shared import ROW
@@ -175,7 +175,7 @@ def _to_pool(work: Path, file: Path, sagecc: Sagecc) -> str:
 
 def _to_league(work: Path, file: Path, sagecc: Sagecc) -> str:
     none: Any = None
-    league = play("smoke", profile_environments("smoke"), LEAST, work / "raw", work / "league", none)
+    league = play(profile_set("smoke"), LEAST, work / "raw", work / "league", none)
     return league.wins.write_json()
 
 

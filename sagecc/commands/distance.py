@@ -52,7 +52,7 @@ def command(
     names = named_schemes(schemes, policies)
     if not names:
         raise SageccError("distance: name a scheme with --schemes or a policy with --policy")
-    environments = settings.choose(len(settings.ids)) if settings.ids else step_up(settings.environments())
+    environments = settings.choose(len(settings.ids)) if settings.ids else step_up(settings.networks.environments)
     episodes = settings.episodes(environments, names)
     transitions = pool_settings.transitions()
     queries = [

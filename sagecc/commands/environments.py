@@ -8,21 +8,22 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.collector.run.sets import EnvironmentSet
+from sagecc.options import networks_options
 from sagecc.schemas.environment_file import load_environment
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True)
+@networks_options
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with every field.")
-def command(files: tuple[Path, ...], profile: str, count: bool, as_json: bool) -> None:
-    """List the environments of a profile: id, base rate, step, minimum RTT, queue, flows, duration.
+def command(files: tuple[Path, ...], networks: EnvironmentSet, count: bool, as_json: bool) -> None:
+    """List the environments of a profile or set: id, base rate, step, minimum RTT, queue, flows, duration.
 
     With FILES, check and list environment files (docs/reference/formats.md) instead. A line of --json is such a file.
     """
-    environments = tuple(load_environment(file) for file in files) or profile_environments(profile)
+    environments = tuple(load_environment(file) for file in files) or networks.environments
     if count:
         click.echo(len(environments))
     elif as_json:

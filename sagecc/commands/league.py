@@ -7,19 +7,28 @@ from pathlib import Path
 
 import click
 
-from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
 from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, summary
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin
-from sagecc.options import RAW, kernel_option, parse_schemes, policy_options
+from sagecc.options import (
+    kernel_option,
+    league_folder,
+    league_option,
+    networks_options,
+    parse_schemes,
+    policy_options,
+    raw_folder,
+    raw_option,
+)
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
 @click.command()
-@click.option("--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments.")
+@networks_options
 @click.option("--schemes", help="Comma-separated; 'all' is the pool's 13, and the default.")
 @click.option(
     "--preset",
@@ -35,10 +44,8 @@ from sagecc.schemas.schemes import POLICY_PREFIX
     metavar="PATH",
     help="A policy that plays too: a folder, or sagecc-1, which comes with sagecc (repeatable).",
 )
-@click.option(
-    "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
-)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("leagues/results"), show_default=True)
+@raw_option("--raw", "Trajectories of the heuristics.")
+@league_option("--out", "Folder of the league.")
 @click.option("--alpha", type=float, default=2.0, show_default=True, help="Weight of throughput in S_p = r^alpha / d.")
 @click.option("--margin", type=float, default=0.1, show_default=True, help="A winner is at most this much worse.")
 @click.option(
@@ -69,12 +76,12 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 )
 @kernel_option()
 def command(
-    profile: str,
+    networks: EnvironmentSet,
     schemes: str | None,
     preset: str | None,
     policies: tuple[str, ...],
-    raw: Path,
-    out: Path,
+    raw: Path | None,
+    out: Path | None,
     alpha: float,
     margin: float,
     friendly_margin: FriendlyMargin,
@@ -87,7 +94,7 @@ def command(
     with_report: bool,
     kernel: Path,
 ) -> None:
-    """Rank schemes by winning rates over the environments of a profile.
+    """Rank schemes by winning rates over the environments of a profile or set.
 
     The heuristics' trajectories are those that 'sagecc collect' left in --raw. Policies are run in the lab now, in the
     same environments on the same kernel; what was run before with the same policy is kept. Tables go to --out, and so
@@ -100,12 +107,11 @@ def command(
         all_policies = [name for name in (*others, *policy_schemes) if name.startswith(POLICY_PREFIX)]
         others = (*preset_schemes(preset, all_policies), *others)
     names = dict.fromkeys((*others, *policy_schemes))
-    environments = profile_environments(profile)
+    raw, out = raw or raw_folder(networks.own_name), out or league_folder(networks.own_name)
     options = PlayOptions(decision_latency, sample)
     runner = lab_runner(kernel, jobs, seed, batch, options)
     league = play(
-        profile,
-        environments,
+        networks,
         tuple(names),
         raw,
         out,

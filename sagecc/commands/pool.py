@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
+from sagecc.collector.run.grid import PROFILES
 from sagecc.common.limits import usable_cores
-from sagecc.options import POOL, RAW
-from sagecc.pool.checks import GRIDS, check_pool
+from sagecc.options import POOL, RAW, environments_option, networks_of
+from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
@@ -66,26 +67,28 @@ def parse_windows(text: str) -> Windows:
 @click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option(
     "--profile",
-    type=click.Choice(GRIDS),
+    type=click.Choice(PROFILES),
     help="The grid that every scheme must have been in, as a whole. Default: the smallest profile with all"
     " environments of the pool; a scheme that is in a set must then have all of its environments.",
 )
+@environments_option(text="That grid, instead of a profile:")
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
-def check(ctx: click.Context, pool: Path, profile: str | None, jobs: int) -> None:
+def check(ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int) -> None:
     """Check every byte, row and episode of a pool; print one line per thing that is wrong.
 
     Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
     """
     began_s = time.monotonic()
-    report = check_pool(pool, profile, jobs)
+    grid = networks_of(profile, environments) if profile or environments else None
+    report = check_pool(pool, grid, jobs)
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)
         click.echo(f": {fault.reason}")
-    grid = f"the grid of profile {report.profile}" if report.profile else "no profile's grid"
+    checked = f"the grid of {report.grid.title}" if report.grid else "no profile's grid"
     click.echo(
         f"{len(report.faults) or 'no'} finding{'s' if len(report.faults) != 1 else ''}: {report.files} files,"
-        f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {grid};"
+        f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {checked};"
         f" {time.monotonic() - began_s:.1f} s",
         err=True,
     )

@@ -11,24 +11,34 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
-from sagecc.options import LEAGUE, RAW
+from sagecc.options import (
+    LEAGUE,
+    analysis_folder,
+    environments_option,
+    league_folder,
+    league_option,
+    raw_folder,
+    raw_option,
+)
+
+PAGE = "report.html"
 
 
 @click.command()
-@click.option(
-    "--league", type=click.Path(path_type=Path), default=LEAGUE, show_default=True, help="What 'sagecc league' wrote."
-)
-@click.option(
-    "--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="Trajectories of the heuristics."
-)
+@environments_option(text="Of a league over a set:")
+@league_option("--league", "What 'sagecc league' wrote.")
+@raw_option("--raw", "Trajectories of the heuristics.")
 @click.option(
     "--analysis",
     type=click.Path(path_type=Path),
-    default=Path("leagues/analysis"),
-    show_default=True,
+    show_default=f"{analysis_folder(None)}, of a set {analysis_folder('NAME')}",
     help="Where 'sagecc distance', 'similarity' and 'tsne' left their tables, if they did.",
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("leagues/report.html"), show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    show_default=f"{LEAGUE.parent / PAGE}, of a set {league_folder('NAME') / PAGE}",
+)
 @click.option("--pictures", type=click.Path(path_type=Path), help="A folder for the still pictures as PNG files.")
 @click.option(
     "--trajectories",
@@ -39,10 +49,11 @@ from sagecc.options import LEAGUE, RAW
 )
 @click.option("--environment", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
 def command(
-    league: Path,
-    raw: Path,
-    analysis: Path,
-    out: Path,
+    environments: str | None,
+    league: Path | None,
+    raw: Path | None,
+    analysis: Path | None,
+    out: Path | None,
     pictures: Path | None,
     trajectories: int,
     ids: tuple[str, ...],
@@ -52,7 +63,14 @@ def command(
     It shows standings, where each scheme wins, any trajectory over time, friendliness, how policies were trained,
     and, where they were measured, distance to the pool, similarity and t-SNE.
     """
-    contents = load(league, raw, analysis)
+    own = None
+    if environments is not None:
+        from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
+
+        own = load_set(environments).name
+    league = league or league_folder(own)
+    out = out or (league / PAGE if own else LEAGUE.parent / PAGE)
+    contents = load(league, raw or raw_folder(own), analysis or analysis_folder(own))
     unknown = set(ids) - {environment.id for environment in contents.environments}
     if unknown:
         raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")

@@ -11,14 +11,15 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.config import load, shipped
-from sagecc.options import kernel_option, parse_schemes
+from sagecc.options import environments_option, kernel_option, networks_of, parse_schemes
 
 if TYPE_CHECKING:
+    from sagecc.collector.run.sets import EnvironmentSet
     from sagecc.learner.evaluation import Evaluation
     from sagecc.learner.strategy import Device, Kind
 
 LEAGUES = Path(".cache/league")
-"""Where the heuristics' trajectories of evaluations lie, one folder per profile; safe to delete."""
+"""Where the heuristics' trajectories of evaluations lie, one folder per profile or set; safe to delete."""
 
 
 @click.command()
@@ -70,6 +71,7 @@ LEAGUES = Path(".cache/league")
     metavar="PROFILE",
     help="The environments of that league. The heuristics' trajectories in them are collected first, once.",
 )
+@environments_option("--evaluate-environments", "Those of a set, instead:")
 @click.option(
     "--evaluate-schemes", default="all", show_default=True, help="Its heuristics, comma-separated; 'all' is the 13."
 )
@@ -119,6 +121,7 @@ def command(
     checkpoint_steps: int | None,
     evaluate_every: int | None,
     evaluate_profile: str,
+    evaluate_environments: str | None,
     evaluate_schemes: str,
     keep: str,
     strategy: Kind,
@@ -153,7 +156,7 @@ def command(
     evaluation = None
     if evaluate_every is not None:
         evaluation = _league(
-            evaluate_profile,
+            networks_of(evaluate_profile, evaluate_environments, "evaluate_profile"),
             evaluate_schemes,
             every=evaluate_every,
             best=keep == "best",
@@ -193,12 +196,14 @@ def command(
         click.echo(f"step {step:>8}  " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))
 
 
-def _league(profile: str, schemes: str, *, every: int, best: bool, kernel: Path, logs: Path, jobs: int) -> Evaluation:
+def _league(
+    networks: EnvironmentSet, schemes: str, *, every: int, best: bool, kernel: Path, logs: Path, jobs: int
+) -> Evaluation:
     """Return the evaluation by a league, after collecting its heuristics' trajectories."""
     # Lab and league are imported only here: training needs neither.
     from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
     from sagecc.learner.evaluation import Evaluation
 
-    league = CandidateLeague(profile, parse_schemes(schemes), kernel, LEAGUES / profile, logs / "league", jobs)
+    league = CandidateLeague(networks, parse_schemes(schemes), kernel, LEAGUES / networks.name, logs / "league", jobs)
     league.prepare()
     return Evaluation(league, every, league.identity, MEAN_RATE if best else "")

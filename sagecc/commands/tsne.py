@@ -25,12 +25,14 @@ POINTS = 300
 @click.option(
     "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
 )
-@click.option("--set", "set_name", default="II", show_default=True, help="The set they are drawn from.")
+@click.option("--set", "set_name", help="The set of the profile that they are drawn from.  [default: II]")
 @click.option(
     "--points", type=click.IntRange(min=2), default=POINTS, show_default=True, help="Decisions of each trajectory."
 )
 @options("tsne", pool=False)
-def command(settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str, points: int) -> None:
+def command(
+    settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str | None, points: int
+) -> None:
     """Draw what policies' last hidden layer makes of different networks, by t-SNE.
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, one point per decision, one panel per policy.
@@ -38,7 +40,7 @@ def command(settings: AnalysisSettings, policies: tuple[str, ...], count: int, s
     from sagecc.leagues.hidden import HiddenLayer, draw_map, last_hidden  # scikit-learn: an extra
 
     schemes = named_schemes("", policies)
-    environments = settings.choose(count, set_name)
+    environments = settings.choose(count, set_name or (None if settings.networks.own_name else "II"))
     episodes = settings.episodes(environments, schemes)
     tables, maps = [], []
     for scheme in schemes:

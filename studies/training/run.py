@@ -26,7 +26,7 @@ import polars as pl
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.sets import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked
@@ -116,7 +116,9 @@ def carry_out(
     policy, evaluation = folder / "policy", None
     if run.keep_best:
         profile = run.keep_best.league
-        judge = CandidateLeague(profile, tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs)
+        judge = CandidateLeague(
+            profile_set(profile), tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs
+        )
         evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
         result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
@@ -131,9 +133,7 @@ def carry_out(
     for profile, raw in plan.leagues.items():
         _say(f"{run.name}: playing {profile}")
         scheme = f"{POLICY_PREFIX}{policy}"
-        league = play(
-            profile, profile_environments(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs)
-        )
+        league = play(profile_set(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs))
         save(league, folder / profile)
         write_beside(folder / profile, raw)
         leagues[profile] = standing(league, scheme)
@@ -210,7 +210,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
 def _collect_heuristics(plan: Plan, kernel: Path, jobs: int) -> None:
     with locked(ARTEFACTS / ".lock-heuristics", wait_s=math.inf):
         for profile, raw in plan.leagues.items():
-            collect(profile_environments(profile), tuple(SCHEMES), raw, kernel, local(jobs))
+            collect(profile_set(profile).environments, tuple(SCHEMES), raw, kernel, local(jobs))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, bdp_bytes, dumbbell
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
@@ -114,6 +115,11 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
         ]
         schema = EPISODE_SCHEMA.with_metadata(metadata)
         pq.write_table(pa.Table.from_pylist(summaries, schema=schema), folder / "episodes.parquet")
+
+
+def smoke(*environments: Environment) -> EnvironmentSet:
+    """Stand in for the profile `smoke` with these networks."""
+    return EnvironmentSet("smoke", "--profile smoke", environments)
 
 
 class StubLab:

@@ -12,7 +12,7 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.candidate import CandidateLeague
 from sagecc.leagues.league import RunPolicies
 from sagecc.schemas.environment import Environment
-from tests.helpers.league_episodes import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
@@ -44,13 +44,14 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> StubCollector:
     lab = StubCollector()
     monkeypatch.setattr(sagecc.leagues.candidate, "collect", lab.collect)
     monkeypatch.setattr(sagecc.leagues.candidate, "lab_runner", lab.runner)
-    monkeypatch.setattr(sagecc.leagues.candidate, "profile_environments", {"three": ENVIRONMENTS}.__getitem__)
     monkeypatch.setattr(sagecc.leagues.candidate, "kernel_identity", lambda kernel, schemes: " ".join(sorted(schemes)))
     return lab
 
 
 def league(folder: Path, schemes: Sequence[str] = ("cubic", "vegas")) -> CandidateLeague:
-    return CandidateLeague("three", schemes, folder / "kernel", folder / "heuristics", folder / "logs" / "league", 2)
+    return CandidateLeague(
+        smoke(*ENVIRONMENTS), schemes, folder / "kernel", folder / "heuristics", folder / "logs" / "league", 2
+    )
 
 
 def test_winning_rates_by_hand(lab: StubCollector, tmp_path: Path) -> None:
@@ -74,6 +75,4 @@ def test_what_decides_the_scores_is_told(lab: StubCollector, tmp_path: Path) -> 
 
 def test_without_a_kernel_there_is_no_league(tmp_path: Path) -> None:
     with pytest.raises(SageccError, match="kernel"):
-        CandidateLeague("smoke", ("cubic",), tmp_path / "none", tmp_path, tmp_path, 1)
-    with pytest.raises(SageccError, match="unknown profile 'tiny'"):
-        CandidateLeague("tiny", ("cubic",), tmp_path / "none", tmp_path, tmp_path, 1)
+        CandidateLeague(smoke(*ENVIRONMENTS), ("cubic",), tmp_path / "none", tmp_path, tmp_path, 1)

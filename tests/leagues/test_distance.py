@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sagecc.analysis
 import sagecc.commands.distance as distance_command
 import sagecc.leagues.neighbours
 import sagecc.leagues.transitions
+import sagecc.options
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import (
     DISTANCE_SCHEMA,
@@ -34,7 +34,7 @@ from sagecc.leagues.trajectories import query
 from sagecc.leagues.transitions import SIZE, STATE, PoolTransitions, pool_rows, unit
 from sagecc.pool.features import Windows
 from sagecc.schemas.environment import Environment
-from tests.helpers.league_episodes import set_one, set_two
+from tests.helpers.league_episodes import set_one, set_two, smoke
 from tests.helpers.lively import lively, make_pool
 
 ENVIRONMENTS = (set_one(12), set_one(24), set_two(12))
@@ -245,7 +245,7 @@ def test_summary_by_hand() -> None:
 
 @pytest.mark.parametrize("search", ["sample", "index", "pool"])
 def test_command(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: str) -> None:
-    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*ENVIRONMENTS))
     raw, pool = folders
     options = ["--schemes", "cubic,vegas", "--search", search, "--environment", ENVIRONMENTS[1].id, "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path), "--sample", "400", "--every", "2"]
@@ -267,7 +267,7 @@ def test_command(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_command_needs_its_environment(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*ENVIRONMENTS))
     for options, text in ((["--environment", "nowhere"], "nowhere"), ([], "does the rate rise")):
         with pytest.raises(SageccError, match=text):
             CliRunner().invoke(

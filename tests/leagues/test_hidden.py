@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import sagecc.analysis
 import sagecc.commands.tsne as tsne_command
+import sagecc.options
 from sagecc.collector.lab.episode import run_episode
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
@@ -25,7 +26,7 @@ from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
-from tests.helpers.league_episodes import set_two, write
+from tests.helpers.league_episodes import set_two, smoke, write
 from tests.helpers.lively import lively
 from tests.helpers.networks import network
 
@@ -115,7 +116,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return run
 
-    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: environments)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*environments))
     monkeypatch.setattr(sagecc.analysis, "lab_runner", lab)
     options = ["--policy", str(POLICY), "--points", "20", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
+import sagecc.options
 from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
@@ -21,9 +22,10 @@ from sagecc.leagues.report.files import write_beside
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, write
+from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, smoke, write
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
+SMOKE = smoke(*ENVIRONMENTS)
 SCHEMES = ("cubic", "vegas")
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12])}
 
@@ -48,7 +50,7 @@ def no_lab(environments: Sequence[Environment], policies: Sequence[str], out: Pa
 
 def test_league_by_hand(raw: Path, tmp_path: Path) -> None:
     # Set I: 81/50 against 49/22: vegas alone wins. Set II (share 6): |6 - 9| against |6 - 7|: vegas alone wins.
-    league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab)
+    league = play(SMOKE, SCHEMES, raw, tmp_path / "out", no_lab)
     table = {(r["set"], r["scheme"]): (r["wins"], r["windows"]) for r in league.standings.to_dicts()}
     assert table == {("I", "cubic"): (0, 4), ("I", "vegas"): (4, 4), ("II", "cubic"): (0, 2), ("II", "vegas"): (2, 2)}
     assert league.ranking.rows() == [(1, "vegas", 1.0), (2, "cubic", 0.0)]
@@ -56,7 +58,7 @@ def test_league_by_hand(raw: Path, tmp_path: Path) -> None:
 
 def test_policy_plays_in_the_lab_and_wins(raw: Path, tmp_path: Path, policy: str) -> None:
     lab = StubLab()
-    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
+    league = play(SMOKE, (*SCHEMES, policy), raw, tmp_path / "out", lab)
     assert lab.calls == [(policy,)]
     # 64 / 21 = 3.05 in Set I, more than 49/22; in Set II |6 - 8| = 2 is worse than 1
     assert league.standings.filter(pl.col("scheme") == policy)["wins"].to_list() == [4, 0]
@@ -65,12 +67,12 @@ def test_policy_plays_in_the_lab_and_wins(raw: Path, tmp_path: Path, policy: str
 
 def test_retrained_policy_is_run_again(raw: Path, tmp_path: Path, policy: str) -> None:
     lab, better = StubLab(), StubLab(mbps=6)
-    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
-    play("smoke", *games, lab)
-    kept = play("smoke", *games, better)
+    games = (SMOKE, (*SCHEMES, policy), raw, tmp_path / "out")
+    play(*games, lab)
+    kept = play(*games, better)
     assert kept.standings.filter(pl.col("scheme") == policy)["wins"].to_list() == [4, 0]
     (tmp_path / "models/sage/weights").write_text("2")
-    fresh = play("smoke", *games, better)
+    fresh = play(*games, better)
     assert fresh.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1] == 2
 
 
@@ -88,7 +90,7 @@ def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path: Path) 
 
 
 def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: str) -> None:
-    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
+    games = (SMOKE, (*SCHEMES, policy), raw, tmp_path / "out")
     won = []
     for options, mbps in (
         (PlayOptions(), 8),
@@ -97,11 +99,11 @@ def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: s
         (PlayOptions(5, sample=True), 8),
         (PlayOptions(), 6),
     ):
-        league = play("smoke", *games, StubLab(mbps), options=options)
+        league = play(*games, StubLab(mbps), options=options)
         won.append(league.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1])
         assert league.policies == {policy: policy_sha256(policy)}
     assert won == [0, 2, 2, 0, 2]  # the third found the second's, no other found one
-    save(play("smoke", *games, StubLab(), options=PlayOptions(2.5)), tmp_path / "out")
+    save(play(*games, StubLab(), options=PlayOptions(2.5)), tmp_path / "out")
     assert "takes effect 2.5 ms after its sample" in write_beside(tmp_path / "out", raw).read_text()
     summary = json.loads((tmp_path / "out/league.json").read_text())
     assert summary["terms"] == {"decision_latency_ms": 2.5, "sample": False}
@@ -109,17 +111,17 @@ def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: s
 
 def test_missing_policy(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"no policy at .*nowhere"):
-        play("smoke", ENVIRONMENTS, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", StubLab())
+        play(SMOKE, (*SCHEMES, f"policy:{tmp_path}/nowhere"), raw, tmp_path / "out", StubLab())
 
 
 def test_missing_heuristic_says_what_to_do(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"3 of 9.*sagecc collect --profile smoke --schemes bic"):
-        play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
+        play(SMOKE, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
 
 
 def test_missing_heuristic_can_count_as_lost(raw: Path, tmp_path: Path) -> None:
     shutil.rmtree(raw / partition("II", "vegas"))
-    league = play("smoke", ENVIRONMENTS, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
+    league = play(SMOKE, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
     assert league.missing == {"vegas": [ENVIRONMENTS[2].id]}
     lost = league.standings.filter((pl.col("set") == "II") & (pl.col("scheme") == "vegas")).to_dicts()[0]
     assert (lost["wins"], lost["windows"], lost["missing"]) == (0, 2, 1)
@@ -143,7 +145,7 @@ class FailingLab(StubLab):
 
 def test_a_policy_that_fails_loses_there_and_is_listed(raw: Path, tmp_path: Path, policy: str) -> None:
     lab = FailingLab(ENVIRONMENTS[1:2])
-    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", lab)
+    league = play(SMOKE, (*SCHEMES, policy), raw, tmp_path / "out", lab)
     own = league.standings.filter(pl.col("scheme") == policy).to_dicts()
     assert [(row["wins"], row["windows"], row["missing"]) for row in own] == [(2, 4, 1), (0, 2, 0)]
     failed = ENVIRONMENTS[1].id
@@ -165,13 +167,13 @@ def test_a_policy_that_fails_loses_there_and_is_listed(raw: Path, tmp_path: Path
 
 def test_a_policy_that_fails_everywhere_is_an_error(raw: Path, tmp_path: Path, policy: str) -> None:
     with pytest.raises(EpisodesFailedError, match=r"nan \(and 2 more\)"):
-        play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out", FailingLab(ENVIRONMENTS))
+        play(SMOKE, (*SCHEMES, policy), raw, tmp_path / "out", FailingLab(ENVIRONMENTS))
 
 
 def test_two_kernels_are_refused(raw: Path, tmp_path: Path) -> None:
     write(raw, {(e, "bic"): rows(e, "bic", [5, 5], [20, 20]) for e in ENVIRONMENTS}, kernel="cd" * 32)
     with pytest.raises(SageccError, match=r"different kernels \(cubic on abab.*bic on cdcd"):
-        play("smoke", ENVIRONMENTS, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
+        play(SMOKE, (*SCHEMES, "bic"), raw, tmp_path / "out", no_lab)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_bad_rules(rules: dict[str, Any]) -> None:
 
 def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
     out = tmp_path / "out"
-    league = play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, StubLab())
+    league = play(SMOKE, (*SCHEMES, policy), raw, out, StubLab())
     save(league, out)
     files = {p.name for p in out.iterdir() if p.is_file()}
     tables = {
@@ -202,7 +204,7 @@ def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
     files = {p.name for p in out.iterdir() if p.is_file()}
     assert files == tables | {"standings.png", "plane.png", "example-I.png", "example-II.png", "report.html"}
     before = {name: (out / name).read_bytes() for name in files}
-    save(play("smoke", ENVIRONMENTS, (*SCHEMES, policy), raw, out, StubLab()), out)
+    save(play(SMOKE, (*SCHEMES, policy), raw, out, StubLab()), out)
     write_beside(out, raw)
     assert {name: (out / name).read_bytes() for name in files} == before
     summary = json.loads((out / "league.json").read_text())
@@ -224,10 +226,10 @@ def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:
 
 def test_no_set_two(raw: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    save(play("smoke", ENVIRONMENTS, SCHEMES, raw, out, no_lab), out)
+    save(play(SMOKE, SCHEMES, raw, out, no_lab), out)
     write_beside(out, raw)
     assert (out / "example-II.png").exists()
-    only = play("smoke", ENVIRONMENTS[:2], SCHEMES, raw, out, no_lab)
+    only = play(smoke(*ENVIRONMENTS[:2]), SCHEMES, raw, out, no_lab)
     save(only, out)
     text = write_beside(out, raw).read_text()
     assert "Set II:" not in text
@@ -236,7 +238,7 @@ def test_no_set_two(raw: Path, tmp_path: Path) -> None:
 
 
 def test_command(raw: Path, tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: SMOKE)
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     options = [
         "--schemes",

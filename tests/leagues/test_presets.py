@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import sagecc.commands.league as league_command
+import sagecc.options
 from sagecc.common.errors import SageccError
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, write
+from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, smoke, write
 
 ENVIRONMENTS = (set_one(12), set_two(12))
 
@@ -23,7 +24,7 @@ Play = Callable[..., set[str]]
 def league(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Run the command in a folder with two policies and every heuristic's trajectories; return who played."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(league_command, "profile_environments", lambda name: ENVIRONMENTS)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*ENVIRONMENTS))
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     for name in ("sage", "bc"):
         (tmp_path / "models" / name).mkdir(parents=True)

@@ -34,10 +34,11 @@ from sagecc.leagues.report.pictures import analysis_picture, example, friendline
 from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
 from sagecc.leagues.scores import find_episodes
 from sagecc.schemas.environment import Environment
-from tests.helpers.league_episodes import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.lively import lively
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
+SMOKE = smoke(*ENVIRONMENTS)
 POLICY = "policy:models/<b>sage"
 FIGURES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12]), POLICY: ([8, 6], [11, 20])}
 SCHEMES = tuple(FIGURES)
@@ -65,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (policy / "weights").write_text("1")
         (policy / "curves.csv").write_text("step,critic_loss,q_mean\n100,4.5,10\n200,3.5,12\n300,3,11\n")
         write(folder / "raw", {(e, s): rows(e, s, *FIGURES[s]) for e in ENVIRONMENTS for s in ("cubic", "vegas")})
-        league = play("smoke", ENVIRONMENTS, SCHEMES, folder / "raw", folder / "out", lab)
+        league = play(SMOKE, SCHEMES, folder / "raw", folder / "out", lab)
         save(league, folder / "out")
         write_beside(folder / "out", folder / "raw")
     return folder, league
@@ -185,7 +186,7 @@ def test_friendliness_by_hand(contents: Contents) -> None:
 
 def test_the_example_shows_the_policy_on_a_changing_link(contents: Contents, tmp_path: Path) -> None:
     assert example(contents, "I") == (ENVIRONMENTS[1], POLICY, "vegas")
-    save(play("smoke", ENVIRONMENTS, ("cubic",), Path("raw"), tmp_path, lab), tmp_path)
+    save(play(SMOKE, ("cubic",), Path("raw"), tmp_path, lab), tmp_path)
     assert example(load_it(tmp_path), "I") is None
 
 

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sagecc.analysis
 import sagecc.commands.similarity as similarity_command
+import sagecc.options
 from sagecc.common.errors import SageccError
 from sagecc.leagues.distance import Query
 from sagecc.leagues.similarity import SIMILARITY_SCHEMA, similarities
 from sagecc.leagues.trajectories import choose
 from sagecc.leagues.transitions import unit
-from tests.helpers.league_episodes import set_one, set_two
+from tests.helpers.league_episodes import set_one, set_two, smoke
 from tests.helpers.lively import lively, make_pool
 
 Vectors = list[list[float]]
@@ -100,7 +100,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     games = {(e, s): lively(e, s, 120, 7 * i + j) for i, e in enumerate(environments)
              for j, s in enumerate(("cubic", "vegas", "bic"))}  # fmt: skip
     raw, pool = make_pool(tmp_path, games)
-    monkeypatch.setattr(sagecc.analysis, "profile_environments", lambda name: environments)
+    monkeypatch.setattr(sagecc.options, "profile_set", lambda name: smoke(*environments))
     options = ["--scheme", "cubic", "--schemes", "vegas,bic,cubic", "--count", "2", "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path / "cache"), "--league", str(tmp_path / "none")]
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sagecc.collector.run.grid import set_one, set_two
+from sagecc.collector.run.sets import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.manifest import MANIFEST, FileEntry, Manifest
 from sagecc.pool import derivation as pool_module
@@ -53,7 +54,7 @@ def pool(sound: Path, tmp_path: Path) -> Path:
 
 
 def check(pool: Path, profile: str | None = None) -> PoolReport:
-    return check_pool(pool, profile, jobs=2, progress=False)
+    return check_pool(pool, profile_set(profile) if profile else None, jobs=2, progress=False)
 
 
 def lines(pool: Path, profile: str | None = None) -> list[str]:
@@ -88,7 +89,7 @@ def with_value(table: pa.Table, column: str, row: int, value: object) -> pa.Tabl
 def test_a_sound_pool_has_no_faults(sound: Path) -> None:
     report = check(sound)
     assert report.faults == ()
-    assert (report.episodes, report.rows, report.profile) == (5, 2747 + 998, None)
+    assert (report.episodes, report.rows, report.grid) == (5, 2747 + 998, None)
     files = [*sound.rglob("*.parquet"), sound / "manifest.json"]
     assert report.files == len(files)
     assert report.bytes == sum(path.stat().st_size for path in files)
@@ -292,7 +293,7 @@ def test_counts_are_held_against_the_grid(tmp_path: Path) -> None:
     build_pool(tmp_path / "raw", tmp_path / "pool", progress=False)
     lacking = f"set=I/scheme=vegas: has no episode in {grid[1].id} of profile smoke"
     report = check(tmp_path / "pool")
-    assert ([str(fault) for fault in report.faults], report.profile) == ([lacking], "smoke")
+    assert ([str(fault) for fault in report.faults], report.grid) == ([lacking], profile_set("smoke"))
     assert lines(tmp_path / "pool", "smoke") == [
         f"set=II/scheme=reno: has no episode in {grid[2].id} of profile smoke",
         lacking,

@@ -25,7 +25,7 @@ from sagecc.learner.evaluation import Evaluation
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
 from studies.training.runs import KeepBest, Plan, Run
-from tests.helpers.league_episodes import rows, set_one, set_two, write
+from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
@@ -86,7 +86,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "lab_runner": found.lab_runner,
         "compile_pool": lambda path, cache: pool,
         "kernel_identity": lambda kernel, schemes: "linux",
-        "profile_environments": lambda profile: ENVIRONMENTS,
+        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
         "save": found.save,
         "write_beside": found.write_beside,
@@ -149,7 +149,7 @@ def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(
     assert found["keep_best"] == {"league": "smoke", "every": 2}
     assert found["scores"] == {"2": {MEAN_RATE: 0.5}, "5": {MEAN_RATE: 0.25}}
     assert found["kept_step"] == 2
-    assert [given[:4] for given in asked] == [("smoke", tuple(SCHEMES), Path("kernel"), Path("raw"))]
+    assert [given[:4] for given in asked] == [(smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("kernel"), Path("raw"))]
 
 
 def test_what_is_done_is_not_done_again_and_what_changed_is(machinery: Machinery) -> None:
