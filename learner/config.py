@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.selection import EVERYTHING, Selection
+from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
@@ -154,6 +155,13 @@ class Config:
     ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
     50 ms decisions matter more, and a window of as many rows covers five times the time.
     """
+    window_bound: float | None = None
+    """At run time no window is above this times what the path was seen to deliver in an RTT, and 3 packets.
+
+    `null` is no such bound. It is written into the policy's card, and changes nothing of the training itself. A policy
+    that goes beyond what its link takes loses at most (k - 1) / k of its packets by a bound of k; with less than 2 it
+    starts more slowly.
+    """
     start_share: float = 0.0
     """Share of windows that begin with their episode, where a flow's memory is as empty as a window's.
 
@@ -191,6 +199,10 @@ class Config:
                 self.period_ms >= TICK_MS and self.period_ms % TICK_MS == 0,
                 f"period_ms must be a multiple of the pool's tick, {TICK_MS} ms",
             ),
+            (
+                self.window_bound is None or 1 <= self.window_bound <= MAX_WINDOW_BOUND,
+                f"window_bound must be null or from 1 to {MAX_WINDOW_BOUND}",
+            ),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (low < high, "value_range must be [low, high] with low < high"),
             (0 <= self.burn_in < transitions, f"burn_in must leave a transition of the window's {transitions}"),
@@ -221,6 +233,11 @@ class Config:
             second_encoder=self.second_encoder,
         )
 
+    def record(self) -> dict[str, Any]:
+        """Return the fields as a card has them and a run is known by; later ones that are off leave no trace there."""
+        values = asdict(self)
+        return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
+
     @property
     def period_ticks(self) -> int:
         """Rows of the pool from one decision to the next."""
@@ -232,6 +249,10 @@ class Config:
         if isinstance(self.inputs, str):
             return tuple(column.name for column in FEATURES if INPUT_GROUPS[self.inputs](column))
         return self.inputs
+
+
+_LATER: dict[str, Any] = {"window_bound": None}
+"""Fields that came later, and their values that change no run of before."""
 
 
 def shipped() -> tuple[str, ...]:
@@ -308,6 +329,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
     """Check one field; an integer serves where a float is asked for, and YAML reads 1e-4 as text."""
     if name == "data":
         return Selection.of(value)
+    if name == "window_bound":
+        return None if value is None else _convert("window_bound's factor", value, float)
     if name == "value_range":
         if value is None:
             return None

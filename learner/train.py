@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,10 +144,12 @@ def train(
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
-    control = artefact.Control(period_ms=float(config.period_ms), spread=config.period_ticks > 1)
+    control = artefact.Control(
+        period_ms=float(config.period_ms), spread=config.period_ticks > 1, window_bound=config.window_bound
+    )
     provenance = {
         "fingerprint": fingerprint,
-        "training": asdict(config),
+        "training": config.record(),
         "seed": seed,
         "value_range": list(value_range),
         "pool": {
@@ -227,7 +229,7 @@ def _fingerprint(
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
     starts = [start.identity] if start else []
-    text = json.dumps([asdict(config), seed, pool_identity, *evaluations, *starts], sort_keys=True)
+    text = json.dumps([config.record(), seed, pool_identity, *evaluations, *starts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -294,7 +296,7 @@ def _claim(logs: Path, run_id: str, config: Config, seed: int, pool: CompiledPoo
                 path.replace(aside / path.name)
         run_file.replace(aside / run_file.name)
     with write_atomically(run_file) as path:
-        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": asdict(config)}
+        text = {"fingerprint": run_id, "seed": seed, "pool": pool.identity, "training": config.record()}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 

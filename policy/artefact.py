@@ -35,7 +35,7 @@ from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-FORMAT_VERSION = "2.1"
+FORMAT_VERSION = "2.2"
 """Major.minor: a reader refuses another major version and reads any minor one."""
 
 WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
@@ -47,6 +47,9 @@ OBSERVATION_SOURCE = "sagecc.pool"
 ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
+
+MAX_WINDOW_BOUND = 100
+"""Largest factor of a bound on windows."""
 
 _MAPS = (ACTION_MAP, SPREAD_MAP, HUNDREDTHS_MAP)
 
@@ -76,15 +79,23 @@ class Control:
     """Factor of the slow start: as long as a flow's ssthresh is not below its window the policy does not decide, and
     the window is multiplied by this and cut to whole packets at each tick with an acknowledgement. None: the policy
     decides from the start."""
+    window_bound: float | None = None
+    """No window is above this times what the path was seen to deliver in an RTT, and 3 packets
+    (execution.agent.bound). None: no such bound."""
 
     def __post_init__(self) -> None:
-        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets, self.slow_start or 1)
+        optional = (self.slow_start or 1, 1 if self.window_bound is None else self.window_bound)
+        numbers = (self.base, self.period_ms, *self.limits, *self.cwnd_packets, *optional)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
         if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
             raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
         if self.slow_start is not None and not 1 <= self.slow_start <= 2:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
+        if self.window_bound is not None and not 1 <= self.window_bound <= MAX_WINDOW_BOUND:
+            raise ValueError(
+                f"a window's bound is 1 to {MAX_WINDOW_BOUND} times what is delivered, not {self.window_bound}"
+            )
         if self.spread and self.hundredths:
             raise ValueError("an action cannot be both spread and cut to hundredths")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
@@ -114,6 +125,7 @@ class Control:
             spread=action["map"] == SPREAD_MAP,
             hundredths=action["map"] == HUNDREDTHS_MAP,
             slow_start=action.get("slow_start"),
+            window_bound=action.get("window_bound"),
         )
 
     @property
@@ -123,14 +135,14 @@ class Control:
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        slow_start = {"slow_start": self.slow_start} if self.slow_start else {}
+        optional = {"slow_start": self.slow_start, "window_bound": self.window_bound}
         return {
             "action": {
                 "map": self.map,
                 "base": self.base,
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
-                **slow_start,
+                **{name: value for name, value in optional.items() if value is not None},
             },
             "period_ms": self.period_ms,
             "underlying_scheme": self.underlying_scheme,

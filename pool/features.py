@@ -179,7 +179,7 @@ def _reset(state: _State, flow: int) -> None:
 
 
 @compiled
-def _step32(now: int, before: int) -> int:
+def step32(now: int, before: int) -> int:
     """Increase of a 32-bit counter that may wrap."""
     step = (now - before) & 0xFFFFFFFF
     return step if step < 0x80000000 else 0
@@ -199,11 +199,11 @@ def _update_totals(totals: IntArray, tick: int, raw: IntArray, previous: IntArra
         return
     before = (tick - 1) & (_TOTAL_SLOTS - 1)
     mss = raw[_MSS]
-    totals[0, slot] = totals[0, before] + _step32(raw[_DELIVERED], previous[_DELIVERED]) * mss
-    totals[1, slot] = totals[1, before] + _step32(raw[_LOST_TOTAL], previous[_LOST_TOTAL]) * mss
+    totals[0, slot] = totals[0, before] + step32(raw[_DELIVERED], previous[_DELIVERED]) * mss
+    totals[1, slot] = totals[1, before] + step32(raw[_LOST_TOTAL], previous[_LOST_TOTAL]) * mss
     totals[2, slot] = totals[2, before] + max(0, raw[_ACKED] - previous[_ACKED])
     totals[3, slot] = totals[3, before] + max(0, raw[_SENT] - previous[_SENT])
-    totals[4, slot] = totals[4, before] + _step32(raw[_SEGS_OUT], previous[_SEGS_OUT])
+    totals[4, slot] = totals[4, before] + step32(raw[_SEGS_OUT], previous[_SEGS_OUT])
     totals[5, slot] = totals[5, before] + max(0, raw[_CAPACITY] - previous[_CAPACITY])
     totals[6, slot] = totals[6, before] + max(0, raw[_T] - previous[_T])
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, SlowStart, action_map
+from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.sources import observation_source
 from sagecc.policy import exact, runtime
@@ -59,6 +60,7 @@ class PolicyAgent:
         self._source = observation_source(policy, flows)
         self._action_map = action_map(control, flows)
         self._slow_start = SlowStart(control.slow_start, control, flows) if control.slow_start else None
+        self._bound = WindowBound(control.window_bound, flows) if control.window_bound else None
         self._slots = np.arange(flows)
         self._hidden = policy.initial_state(flows)
         self._period = _period_ticks(policy)
@@ -132,7 +134,20 @@ class PolicyAgent:
         if self._slow_start and starting is not None and starting.any():
             cwnd, pacing = np.where(starting, self._slow_start.step(samples, ready), (cwnd, pacing))
             self._source.skip(starting & ready)
-        return cwnd, pacing
+        return self._bound.apply(samples, slots, cwnd, pacing) if self._bound else (cwnd, pacing)
+
+    def bounding_rates(self, slots: Ints) -> Ints:
+        """Return what bounds the windows of flows in the kernel until their next step.
+
+        Args:
+            slots: the flows' slots [B].
+
+        Returns:
+            Rates [B] (thousandths of packets per second) whose products with sRTT bound the windows
+            (execution.agent.bound); 0 for none.
+        """
+        # a rate of 0 bounds as well
+        return np.maximum(self._bound.rates(slots), 1) if self._bound else np.zeros(len(slots), np.int64)
 
     def reset(self, slot: int = 0, stream: int | None = None) -> None:
         """Forget a flow, so that its slot can serve another.
@@ -145,6 +160,8 @@ class PolicyAgent:
         self._action_map.reset(slot)
         if self._slow_start:
             self._slow_start.reset(slot)
+        if self._bound:
+            self._bound.reset(slot)
         self._hidden[slot] = self._wait[slot] = 0
         self._random[slot] = self._generator(slot if stream is None else stream)
 

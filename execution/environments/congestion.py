@@ -38,6 +38,7 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_episode_steps: int | None = None,
+        window_bound: float | None = None,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -46,6 +47,8 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
             kernel: path of the lab's kernel, by default the one that common.shipped finds.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_episode_steps: truncate episodes after so many steps; None leaves them their networks' duration.
+            window_bound: no window is above this times what the path was seen to deliver in an RTT
+                (execution.agent.bound); None: no such bound.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -54,7 +57,7 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
         self.observation_space, self.action_space = observation_space(), action_space()
         self._networks, self._max_steps = networks(environment), max_episode_steps
         self._lab = Lab(kernel, drive(latency_ms))
-        self._flows, self._slots = Flows(1), np.zeros(1, np.int64)
+        self._flows, self._slots = Flows(1, window_bound), np.zeros(1, np.int64)
         self._samples = np.zeros(1, wire.SAMPLE)
         self._last_ns = self._steps = 0
 

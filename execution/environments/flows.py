@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from sagecc.common.arrays import Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
+from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.agent.window import CongestionWindows
 from sagecc.execution.environments.lab import Samples
 from sagecc.policy import exact
@@ -75,9 +76,19 @@ def last_tick_ns(environment: Environment, flow: Flow) -> int:
 class Flows:
     """Flows that an agent drives, one slot per flow."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, window_bound: float | None = None) -> None:
+        """Start with no flow.
+
+        Args:
+            slots: number of slots.
+            window_bound: factor of the bound on windows (policy.artefact.Control), or None.
+
+        Raises:
+            SageccError: there is no such bound.
+        """
         self._tracker = FeatureTracker(flows=slots)
         self._windows = CongestionWindows(_CONTROL.cwnd_packets, slots)
+        self._bound = WindowBound(_checked_bound(window_bound), slots) if window_bound is not None else None
         self._power = np.ones(slots, bool)
         self._competitors = np.ones(slots)
         self._all_power = True
@@ -86,6 +97,8 @@ class Flows:
         """Put a flow of an environment into a slot."""
         self._tracker.reset(slot)
         self._windows.reset(slot)
+        if self._bound:
+            self._bound.reset(slot)
         bottleneck = environment.narrowest(flow)
         self._power[slot] = environment.reward == "power"
         self._all_power = bool(self._power.all())
@@ -114,7 +127,7 @@ class Flows:
 
         Args:
             samples: the flows' latest samples [B].
-            slots: the flows' slots [B].
+            slots: the flows' slots [B]; each of their ticks must be given once.
             actions: log2 of what the windows are multiplied by [B], each clipped to the action space.
 
         Returns:
@@ -123,4 +136,14 @@ class Flows:
         low, high = _CONTROL.limits
         ratio = exact.power(_CONTROL.base, np.minimum(np.maximum(actions, low), high))
         cwnd, pacing = self._windows.multiply(samples, slots, ratio)
+        if self._bound:
+            cwnd, pacing = self._bound.apply(samples, slots, cwnd, pacing)
         return cwnd.tolist(), pacing.tolist()
+
+
+def _checked_bound(factor: float) -> float:
+    try:
+        Control(window_bound=factor)
+    except ValueError as error:
+        raise SageccError(f"window_bound: {error}") from None
+    return factor

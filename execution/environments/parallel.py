@@ -61,6 +61,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_cycles: int | None = None,
+        window_bound: float | None = None,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -71,6 +72,8 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             kernel: path of the lab's kernel, by default the one that common.shipped finds.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_cycles: truncate episodes after so many steps; None leaves them their networks' duration.
+            window_bound: no window is above this times what the path was seen to deliver in an RTT
+                (execution.agent.bound); None: no such bound.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -91,7 +94,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         }
         self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space() for agent in self.possible_agents}
         self._lab = Lab(kernel, drive(latency_ms), sorted(self._driven))
-        self._flows = Flows(max(self._driven) + 1)
+        self._flows = Flows(max(self._driven) + 1, window_bound)
         self._random: np.random.Generator | None = None
         self._samples = np.zeros(0, wire.SAMPLE)
         self._last_ns: dict[int, int] = {}

@@ -46,6 +46,7 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_episode_steps: int | None = None,
+        window_bound: float | None = None,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -55,6 +56,8 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
             kernel: path of the lab's kernel.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_episode_steps: truncate episodes after so many steps.
+            window_bound: no window is above this times what the path was seen to deliver in an RTT
+                (execution.agent.bound); None: no such bound.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -67,7 +70,7 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._networks, self._max_steps = networks(environment), max_episode_steps
         self._labs = [Lab(kernel, drive(latency_ms)) for _ in range(num_envs)]
-        self._flows, self._slots = Flows(num_envs), np.arange(num_envs)
+        self._flows, self._slots = Flows(num_envs, window_bound), np.arange(num_envs)
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._samples = np.zeros(num_envs, wire.SAMPLE)
         self._observations = np.zeros((num_envs, *(self.single_observation_space.shape or ())), np.float32)

@@ -48,6 +48,9 @@ class FlowPolicy(Protocol):
     def step(self, samples: npt.NDArray[np.void], slots: Ints) -> tuple[Ints, Ints]:
         """Return the windows (packets) and pacing rates (bytes/s) [B] of the flows in slots [B]."""
 
+    def bounding_rates(self, slots: Ints) -> Ints:
+        """Return what bounds the windows of the flows in slots [B] until their next step, 0 for nothing."""
+
     def reset(self, slot: int) -> None:
         """Forget a flow."""
 
@@ -147,7 +150,7 @@ class Driver:
         if len(slots):
             cwnd, pacing = self._policy.step(rows, slots)
             self._last_ns = time.monotonic_ns()
-            shared.order(slots, flows, cwnd, pacing, self._last_ns)
+            shared.order(slots, flows, cwnd, pacing, self._policy.bounding_rates(slots), self._last_ns)
         else:
             self._last_ns = time.monotonic_ns()
             shared.agent["beat_ns"] = self._last_ns

@@ -19,6 +19,9 @@ from sagecc.execution.stock import libbpf
 STALL_NS = 200_000_000
 """How long an order is valid; after that a flow follows Reno's rules."""
 
+SILENT_NS = 30_000_000
+"""From when on an order's window is bounded anew at each ACK: three ticks."""
+
 MODES = ("new", "policy", "reno")
 """A flow's modes: it has no order yet, follows orders, follows Reno's rules."""
 
@@ -54,9 +57,9 @@ ROW = np.dtype(
 """A socket's counters at `tick`, with the names, units and meaning of schemas/raw.py."""
 
 ORDER = np.dtype(
-    [("flow", "<u8"), ("pacing_bytes_s", "<u8"), ("cwnd_pkts", "<u4"), ("pad", "<u4"), ("stamp_ns", "<u8")]
+    [("flow", "<u8"), ("pacing_bytes_s", "<u8"), ("cwnd_pkts", "<u4"), ("bounding_rate", "<u4"), ("stamp_ns", "<u8")]
 )
-"""The agent's order for a socket; pacing 0: not paced; the stamp in CLOCK_MONOTONIC."""
+"""The agent's order for a socket; pacing 0: not paced; bounding rate 0: no bound; the stamp in CLOCK_MONOTONIC."""
 
 AGENT = np.dtype([("tick", "<u8"), ("beat_ns", "<u8"), ("pid", "<u8"), ("reported", "<u8")])
 """The agent itself; beat_ns 0: there is none. reported: how many of the flows that fell back are in a log."""
@@ -111,7 +114,9 @@ class Shared:
             os.close(walk)
         return np.flatnonzero(self.rows["tick"] == tick)
 
-    def order(self, slots: Ints, flows: npt.NDArray[np.uint64], cwnd: Ints, pacing: Ints, now_ns: int) -> None:
+    def order(
+        self, slots: Ints, flows: npt.NDArray[np.uint64], cwnd: Ints, pacing: Ints, bounding: Ints, now_ns: int
+    ) -> None:
         """Write orders.
 
         Args:
@@ -119,11 +124,14 @@ class Shared:
             flows: their ids [n], which tell a slot's flow from its next.
             cwnd: windows [n] (packets).
             pacing: rates [n] (bytes/s), 0 for none.
+            bounding: rates [n] that bound the windows while the agent is silent (execution.agent.bound, thousandths of
+                packets per second), 0 for none.
             now_ns: CLOCK_MONOTONIC; the orders are valid for STALL_NS from here.
         """
         # x86 keeps the order of writes, so that no one sees a stamp before what it stamps
         self.orders["pacing_bytes_s"][slots] = pacing
         self.orders["cwnd_pkts"][slots] = cwnd
+        self.orders["bounding_rate"][slots] = bounding
         self.orders["flow"][slots] = flows
         self.orders["stamp_ns"][slots] = now_ns
         self.agent["beat_ns"] = now_ns

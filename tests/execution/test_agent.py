@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import Playing
-from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, PolicyArtefact
+from sagecc.policy.artefact import Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
-from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
-from tests.helpers.policies import save_policy
+from sagecc.schemas.pool import FEATURE_NAMES
+from tests.helpers.policies import Fixed, save_policy
 from tests.helpers.raw_episodes import samples, trajectory
 
 Floats = npt.NDArray[np.float32]
@@ -28,23 +28,6 @@ Floats = npt.NDArray[np.float32]
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     return save_policy(tmp_path / "policy")
-
-
-class Fixed:
-    """Stands in for an artefact: answers what it is told and keeps what it saw."""
-
-    def __init__(self, actions: list[float], observations: tuple[str, ...] = FEATURE_NAMES) -> None:
-        self.path, self.card = Path("models/fixed"), cast("dict[str, Any]", {})
-        self.source, self.observations, self.control = (OBSERVATION_SOURCE, POOL_VERSION), observations, Control()
-        self.actions, self.seen = list(actions), cast("list[Floats]", [])
-
-    def initial_state(self, batch: int = 1) -> Floats:
-        return np.zeros((batch, 2), np.float32)
-
-    def step(self, observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        self.seen.append(observation)
-        value = np.full((len(observation), 1), self.actions.pop(0), np.float32)
-        return np.zeros_like(value), value, np.ones_like(value), hidden + 1
 
 
 def agent_of(fixed: Fixed, flows: int = 1) -> PolicyAgent:

@@ -301,6 +301,9 @@ class Counting:
         self.asked.append(slots.tolist())
         return np.full(len(slots), 20), np.zeros(len(slots), np.int64)
 
+    def bounding_rates(self, slots: np.ndarray) -> np.ndarray:
+        return np.full(len(slots), 5000)
+
     def reset(self, slot: int) -> None:
         self.forgot.append(slot)
 
@@ -327,6 +330,7 @@ def test_a_driver_meets_new_flows_and_starts_anew_after_a_pause() -> None:
                 driver.tick()
                 assert policy.forgot == policy.asked[-1]
                 assert memory.orders["cwnd_pkts"][policy.asked[-1]].tolist() == [20, 20, 20]
+                assert memory.orders["bounding_rate"][policy.asked[-1]].tolist() == [5000, 5000, 5000]
     finally:
         scheme.unregister()
         scheme.close()

@@ -22,9 +22,10 @@ import pytest
 from sagecc.collector.realtime.host import run_on_host
 from sagecc.collector.realtime.host import why_not as why_no_host
 from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.execution.agent.bound import LEAST_PKTS, MAX_RATE, SPARE_PKTS, bound_of
 from sagecc.execution.stock import kernel_scheme, libbpf, shared
 from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
-from sagecc.execution.stock.shared import MODES, STALL_NS, Shared
+from sagecc.execution.stock.shared import MODES, SILENT_NS, STALL_NS, Shared
 from sagecc.schemas.raw import COUNTERS
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
@@ -71,12 +72,13 @@ def exchange(sock: socket.socket, other: socket.socket, size: int = 20_000) -> N
         time.sleep(0.001)
 
 
-def order(memory: Shared, cwnd: int, pacing: int = 0, age_ns: int = 0) -> None:
+def order(memory: Shared, cwnd: int, pacing: int = 0, age_ns: int = 0, bounding: int = 0) -> None:
     """Give every flow the same window."""
     slots = memory.observe(int(memory.agent["tick"][0]) + 1)
     flows = memory.rows["flow"][slots]
     count = len(slots)
-    memory.order(slots, flows, np.full(count, cwnd), np.full(count, pacing), time.monotonic_ns() - age_ns)
+    rates = np.full(count, bounding)
+    memory.order(slots, flows, np.full(count, cwnd), np.full(count, pacing), rates, time.monotonic_ns() - age_ns)
 
 
 def mode(memory: Shared) -> int:
@@ -129,6 +131,9 @@ def test_both_sides_lay_out_the_shared_memory_alike(file: str) -> None:
         assert btf.size("counts") == shared.COUNTS.itemsize
     header = (OBJECTS / "shared.h").read_text()
     assert f"#define STALL_NS {STALL_NS}ULL" in header
+    assert f"#define SILENT_NS {SILENT_NS}ULL" in header
+    for name, value in (("SPARE_PKTS", SPARE_PKTS), ("LEAST_PKTS", LEAST_PKTS)):
+        assert re.search(rf"^#define {name} {value}$", header, re.MULTILINE)
     for enum, names in (("MODE", MODES), ("COUNT", shared.COUNTS.names or ())):
         found = re.findall(rf"^\t{enum}_(\w+),", header, re.MULTILINE)
         assert [name.lower() for name in found] == list(names)
@@ -231,6 +236,40 @@ def test_without_a_good_order_a_flow_goes_on_from_its_window_by_reno(memory: Sha
         order(memory, 90)
         exchange(sock, other)
         assert (int(tcp_info(sock)["cwnd_pkts"]), mode(memory), memory.count("resumed")) == (90, POLICY, 2)
+
+
+@on_stock_kernel
+def test_while_the_agent_is_silent_the_kernel_bounds_as_it_does(memory: Shared) -> None:
+    """An order of now is obeyed as it is; one of 50 ms ago, and the window that Reno begins with, are bounded."""
+    rate = 10**9  # a packet per microsecond of sRTT
+    with connection() as (sock, other):
+        exchange(sock, other)
+        order(memory, 40_000, bounding=rate)
+        exchange(sock, other)
+        assert tcp_info(sock)["cwnd_pkts"] == 40_000
+
+        def silent() -> tuple[int, int]:
+            order(memory, 40_000, age_ns=50_000_000, bounding=rate)
+            exchange(sock, other, 1000)  # one packet, one ACK: the sRTT that it leaves is the one that bounds
+            info = tcp_info(sock)
+            [slot] = memory.observe(int(memory.agent["tick"][0]) + 1)
+            assert memory.rows["cwnd_pkts"][slot] == info["cwnd_pkts"]
+            return int(info["cwnd_pkts"]), bound_of(rate, int(info["srtt_us"]))
+
+        window, bound = silent()
+        assert window == bound < 40_000 and mode(memory) == POLICY
+        order(memory, 40_000, age_ns=50_000_000, bounding=1)
+        exchange(sock, other, 1000)
+        assert tcp_info(sock)["cwnd_pkts"] == LEAST_PKTS
+        order(memory, 40_000, age_ns=50_000_000, bounding=MAX_RATE)
+        exchange(sock, other, 1000)
+        assert tcp_info(sock)["cwnd_pkts"] == min(bound_of(MAX_RATE, int(tcp_info(sock)["srtt_us"])), 40_000)
+        order(memory, 40_000, bounding=rate)
+        exchange(sock, other, 1000)
+        assert tcp_info(sock)["cwnd_pkts"] == 40_000
+        memory.withdraw()
+        exchange(sock, other, 1000)
+        assert tcp_info(sock)["cwnd_pkts"] == bound_of(rate, int(tcp_info(sock)["srtt_us"])) and mode(memory) == RENO
 
 
 @on_stock_kernel

@@ -90,6 +90,12 @@ def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_a_field_that_came_later_and_is_off_changes_no_run() -> None:
+    off, on = from_dict({**SMALLEST}), from_dict({**SMALLEST, "window_bound": 2})
+    assert "window_bound" not in off.record() and on.record() == {**off.record(), "window_bound": 2.0}
+    assert off.record().keys() | {"window_bound"} == {field.name for field in fields(Config)}
+
+
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(SageccError, match=facts("gru, batch…missing")):
         from_dict({k: v for k, v in SMALLEST.items() if k not in ("gru", "batch")})

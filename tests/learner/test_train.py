@@ -172,12 +172,14 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     assert max(map(abs, preferred(tmp_path, "identity"))) < 0.5 * GOOD
 
 
-def test_the_card_says_how_often_a_policy_decides(whole: Path, tmp_path: Path) -> None:
+def test_the_card_says_how_often_a_policy_decides_and_what_bounds_it(whole: Path, tmp_path: Path) -> None:
     """Five ticks a decision: five times the action, and what acts on it in parts."""
-    done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5))
+    changes = {"period_ms": 50, "start_share": 0.5, "window_bound": 1.5}
+    done = run(command(tmp_path, whole / "pool", steps=2, **changes))
     assert done.returncode == 0, done.stderr
     assert PolicyArtefact.load(whole / "models" / "a").control == Control()
-    assert PolicyArtefact.load(tmp_path / "models" / "a").control == Control(period_ms=50, spread=True)
+    control = Control(period_ms=50, spread=True, window_bound=1.5)
+    assert PolicyArtefact.load(tmp_path / "models" / "a").control == control
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:

@@ -162,11 +162,14 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
-    control = dataclasses.replace(control, hundredths=True, slow_start=1.1)
+    control = dataclasses.replace(control, hundredths=True, slow_start=1.1, window_bound=2)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
     with pytest.raises(ValueError, match="both spread and cut to hundredths"):
         Control(spread=True, hundredths=True)
+    for factor in (0.5, 101, float("nan")):
+        with pytest.raises(ValueError, match="bound|numbers"):
+            Control(window_bound=factor)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@
  * Each socket has a slot: a row in which `observe` leaves its counters, and an order in which the agent leaves window
  * and rate. Both are shared memory; one read() of the iterator brings the rows of all sockets up to date. An order
  * holds for STALL_NS from its stamp; without a good one the window follows RFC 5681 and RFC 6582 from the next ACK on.
+ * Where the policy's windows have a bound (execution/agent/bound.py), an order that is older than SILENT_NS, and the
+ * window that Reno begins with, are held to it by the sRTT of the moment.
  */
 #include "kernel.h"
 
@@ -109,6 +111,23 @@ static struct order *order_of(const struct flow *flow, __u64 now_ns)
 	return NULL;
 }
 
+/* As bound_of in execution/agent/bound.py. */
+static __u32 bounded(const struct tcp_sock *tp, const struct order *order, __u32 cwnd)
+{
+	__u64 bound = (__u64)order->bounding_rate * (tp->srtt_us >> 3) / 1000000000 + SPARE_PKTS;
+
+	bound = max(bound, LEAST_PKTS);
+	return order->bounding_rate && cwnd > bound ? bound : cwnd;
+}
+
+/* The window that an order gives now. */
+static __u32 ordered_window(const struct tcp_sock *tp, const struct order *order, __u64 now_ns)
+{
+	__u32 cwnd = order->cwnd_pkts;
+
+	return now_ns - order->stamp_ns < SILENT_NS ? cwnd : bounded(tp, order, cwnd);
+}
+
 /* A flow too young for its first order waits for it, if an agent is at work. */
 static bool waits(const struct flow *flow, __u64 now_ns)
 {
@@ -143,7 +162,7 @@ static void count(__u32 what)
 		__sync_fetch_and_add(&c->of[what], 1);
 }
 
-static void obey(struct sock *sk, struct flow *flow, const struct order *order)
+static void obey(struct sock *sk, struct flow *flow, const struct order *order, __u64 now_ns)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
@@ -153,7 +172,7 @@ static void obey(struct sock *sk, struct flow *flow, const struct order *order)
 		flow->mode = MODE_POLICY;
 		tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	}
-	set_window(tp, flow, order->cwnd_pkts);
+	set_window(tp, flow, ordered_window(tp, order, now_ns));
 	pace(sk, order->pacing_bytes_s);
 }
 
@@ -163,14 +182,17 @@ static void obey(struct sock *sk, struct flow *flow, const struct order *order)
  */
 static void fall_back(struct tcp_sock *tp, struct flow *flow)
 {
-	__u32 cwnd = tp->snd_cwnd;
+	__u32 slot = flow->slot, cwnd = tp->snd_cwnd;
+	struct order *order = bpf_map_lookup_elem(&orders, &slot);
 
 	if (flow->mode == MODE_POLICY) {
 		count(COUNT_FELL_BACK);
-		if (state_of(tp) >= TCP_CA_CWR) {
+		if (order && order->flow == flow->id)
+			cwnd = bounded(tp, order, cwnd);
+		if (state_of(tp) >= TCP_CA_CWR)
 			cwnd = max(cwnd / 2, 2);
+		if (cwnd != tp->snd_cwnd)
 			set_window(tp, flow, cwnd);
-		}
 		tp->snd_ssthresh = cwnd;
 		tp->snd_cwnd_cnt = 0;
 	}
@@ -234,7 +256,7 @@ static void control(struct sock *sk, const struct rate_sample *rs)
 	if (flow) {
 		order = order_of(flow, now_ns);
 		if (order) {
-			obey(sk, flow, order);
+			obey(sk, flow, order, now_ns);
 			return;
 		}
 		if (waits(flow, now_ns))
@@ -344,7 +366,7 @@ static __u32 window_of(const struct tcp_sock *tp, struct flow *flow, __u64 now_n
 		return cwnd;
 	}
 	order = order_of(flow, now_ns);
-	return order ? min(order->cwnd_pkts, tp->snd_cwnd_clamp) : cwnd;
+	return order ? min(ordered_window(tp, order, now_ns), tp->snd_cwnd_clamp) : cwnd;
 }
 
 /* Bring the row of one socket up to date: units and meaning are those of TCP_INFO. */

@@ -7,6 +7,9 @@
 #define SCHEME_NAME "sagecc_pure"
 #define NO_SLOT 0xffffffff
 #define STALL_NS 200000000ULL
+#define SILENT_NS 30000000ULL
+#define SPARE_PKTS 3
+#define LEAST_PKTS 10
 
 enum mode {
 	MODE_NEW, /* no order yet */
@@ -48,7 +51,7 @@ struct order {
 	__u64 flow;
 	__u64 pacing_bytes_s; /* 0: not paced */
 	__u32 cwnd_pkts;
-	__u32 pad;
+	__u32 bounding_rate; /* thousandths of packets per second; 0: no bound */
 	__u64 stamp_ns; /* CLOCK_MONOTONIC */
 };
 

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bound on windows: k times what the path has been seen to deliver, so that no policy can flood it for long.
+
+With B = the highest delivery rate of the last 2 s, taken over 100 ms, times sRTT, in packets, no window is above
+k * B + 3, but 10 are always allowed. A flow that keeps at its bound sends k times what is delivered, so that at most
+(k - 1) / k of its packets are lost; with k = 2 slow start still doubles. A flow that had little to send has a small
+bound, and grows anew (as RFC 7661 wants it).
+
+Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.common.arrays import Ints
+from sagecc.common.machine_code import compiled
+from sagecc.execution.agent.window import UNLIMITED, pacing_rates
+from sagecc.pool.features import step32
+
+RATE_TICKS = 10
+"""A delivery rate is taken over 100 ms; over less while a flow is younger."""
+PEAK_TICKS = 200
+"""The highest rate is that of 2 s."""
+SPARE_PKTS = 3
+"""Packets above k * B, so that the smallest windows can grow."""
+LEAST_PKTS = 10
+"""No bound is below: Linux's initial window (RFC 6928)."""
+MAX_RATE = 0xFFFFFFFF
+"""Highest rate that can be told the kernel: 4.3 million packets a second."""
+
+_SLOTS = 16  # a power of two above RATE_TICKS
+
+
+@compiled
+def bound_of(rate: int, srtt_us: int) -> int:
+    """Return the bound of a window (packets).
+
+    Args:
+        rate: k times the highest delivery rate (thousandths of packets per second).
+        srtt_us: smoothed RTT.
+    """
+    return max(rate * srtt_us // 1_000_000_000 + SPARE_PKTS, LEAST_PKTS)
+
+
+@compiled
+def _bounds(rate: Ints, srtt_us: Ints) -> Ints:
+    bounds = np.empty(len(rate), np.int64)
+    for row in range(len(rate)):
+        bounds[row] = bound_of(rate[row], srtt_us[row])
+    return bounds
+
+
+@compiled
+def _peaks(t_us: Ints, delivered: Ints, slots: Ints, times: Ints, counts: Ints, rates: Ints, ticks: Ints) -> Ints:
+    """Take the next tick of some flows; return their highest rates [B], in thousandths of packets per second."""
+    peaks = np.empty(len(slots), np.int64)
+    for row in range(len(slots)):
+        slot, tick = slots[row], ticks[slots[row]]
+        newest, oldest = tick % _SLOTS, max(0, tick - RATE_TICKS) % _SLOTS
+        times[slot, newest], counts[slot, newest] = t_us[row], delivered[row]
+        passed_us = t_us[row] - times[slot, oldest]
+        packets = step32(delivered[row], counts[slot, oldest])
+        rates[slot, tick % PEAK_TICKS] = packets * 1_000_000_000 // passed_us if passed_us > 0 else 0
+        peaks[row] = rates[slot, : min(tick + 1, PEAK_TICKS)].max()
+        ticks[slot] = tick + 1
+    return peaks
+
+
+class WindowBound:
+    """The bounds of several flows, one slot per flow; each flow's every tick must be taken.
+
+    What multiplies a window goes on from the kernel's, which is the bounded one: nothing winds up above the bound.
+    """
+
+    def __init__(self, factor: float, flows: int = 1) -> None:
+        """Start with nothing seen.
+
+        Args:
+            factor: k; counts in thousandths.
+            flows: number of slots.
+        """
+        self._thousandths = round(factor * 1000)
+        self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
+        self._rates = np.zeros((flows, PEAK_TICKS), np.int64)
+        self._ticks = np.zeros(flows, np.int64)
+        self._bounding = np.zeros(flows, np.int64)
+
+    def apply(self, samples: npt.NDArray[np.void], slots: Ints, cwnd: Ints, pacing: Ints) -> tuple[Ints, Ints]:
+        """Take the next tick of some flows, and bound what is to be set in the kernel.
+
+        A window that is left to an underlying scheme and is above its bound is set to it.
+
+        Args:
+            samples: structured array [B] with `t_ns` or `t_s` and the counters of schemas.raw by name.
+            slots: the flows' slots [B].
+            cwnd: windows to set [B] (packets), 0 where the kernel's is left.
+            pacing: pacing rates to set [B] (bytes/s), 0 where a flow is not paced or the kernel's is left.
+
+        Returns:
+            The same, with no window above its bound, and the rates of lowered windows one window per sRTT.
+        """
+        kernel, srtt, delivered = (
+            samples[name].astype(np.int64) for name in ("cwnd_pkts", "srtt_us", "delivered_pkts")
+        )
+        peaks = _peaks(_t_us(samples), delivered, slots, self._times, self._counts, self._rates, self._ticks)
+        self._bounding[slots] = rates = np.minimum(peaks * self._thousandths // 1000, MAX_RATE)
+        bounds = _bounds(rates, srtt)
+        above = np.where(cwnd > 0, cwnd, kernel) > bounds
+        cwnd = np.where(above, bounds, cwnd)
+        return cwnd, np.where(above & (pacing != UNLIMITED), pacing_rates(samples, cwnd), pacing)
+
+    def rates(self, slots: Ints) -> Ints:
+        """Return k times the highest delivery rates as of the flows' last ticks [B] (thousandths of packets/s)."""
+        rates: Ints = self._bounding[slots]
+        return rates
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow, so that its slot can serve another."""
+        self._ticks[slot] = self._bounding[slot] = 0
+
+
+def _t_us(samples: npt.NDArray[np.void]) -> Ints:
+    if "t_ns" in (samples.dtype.names or ()):
+        return samples["t_ns"].astype(np.int64) // 1000
+    return np.rint(samples["t_s"] * 1e6).astype(np.int64)
