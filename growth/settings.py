@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What decides a growing pool, and where its rounds lie.
 
-Round K trains on the pool that the rounds before left, from where round K - 1 stopped, then plays; its episodes join the
-pool as the scheme `policy:NAME@K`.
+Round K trains on the pool that the rounds before left, from where round K - 1 stopped, then plays; its episodes join
+the pool as the scheme `policy:NAME@K`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Growth:
     """Of the first round's training."""
     round_steps: int
     """Optimiser steps of every later round."""
+    exploration: Exploration | None
+    """How the policy draws its actions while it plays; None takes its mixture's mean."""
     seed: int = 0
     """Of training and episodes; exploration has its own."""
-    exploration: Exploration | None = Exploration()
-    """How the policy draws its actions while it plays; None takes its mixture's mean."""
     own_share: float = 0.3
     """Share of the windows drawn that all of the policy's own rounds have together, from the second round on."""
     decay: float = 0.5
@@ -48,8 +48,8 @@ class Growth:
             raise SageccError(f"growing: a round of {self.round_steps} steps is none: at least 1")
         if not 0 < self.own_share <= 1 - LEAST_REST:
             raise SageccError(
-                f"growing: the policy's own episodes may have above 0 and at most {1 - LEAST_REST:g} of the windows, not"
-                f" {self.own_share:g}: the heuristics never drop out"
+                f"growing: the policy's own episodes may have above 0 and at most {1 - LEAST_REST:g} of the windows,"
+                f" not {self.own_share:g}: the heuristics never drop out"
             )
         if not 0 < self.decay <= 1:
             raise SageccError(

@@ -48,7 +48,7 @@ def grown_scheme(name: str, number: int) -> str:
 
 
 def is_grown(scheme: str) -> bool:
-    """Tell whether a scheme is a round's of a policy in training: its trajectories are in the pool, it plays no more."""
+    """Tell whether a scheme is a round of a policy in training: its trajectories are in a pool, it plays no more."""
     return scheme.startswith(POLICY_PREFIX) and scheme.rpartition("@")[2].isdecimal()
 
 
