@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from sagecc.common.manifest import Manifest
 from sagecc.growth.settings import Growth, Places
 from sagecc.pool.derivation import PoolOptions, build_pool
-from sagecc.pool.features import Windows
 from sagecc.pool.joining import join_pools
 from sagecc.schemas.partitions import EPISODES_FILE
 
@@ -49,8 +48,7 @@ def pool_round(growth: Growth, places: Places, number: int, first_pool: Path, jo
         SageccError: Raw trajectories or the pool are missing or damaged.
     """
     before = places.pool_before(number, first_pool)
-    about = Manifest.read(before).about
-    options = PoolOptions(Windows.parse(about["windows"]), about["reward_alignment"])
+    options = PoolOptions.of(Manifest.read(before).about)
     result = build_pool(places.raw(number), places.derived(number), options, jobs)
     join_pools([before, places.derived(number)], places.pool(number))
     own, others = (

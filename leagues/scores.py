@@ -73,7 +73,7 @@ class StoredEpisode:
 
 
 def find_episodes(
-    roots: Iterable[Path], environments: Sequence[Environment], schemes: Sequence[str], seed: int = 0
+    roots: Iterable[Path], environments: Sequence[Environment], schemes: Sequence[str], seed: int | None = 0
 ) -> dict[tuple[str, str], StoredEpisode]:
     """Look up episodes in folders of raw trajectories.
 
@@ -81,7 +81,7 @@ def find_episodes(
         roots: the folders, each laid out as set=*/scheme=*; a later one's episode replaces an earlier one's.
         environments: whose episodes.
         schemes: whose episodes.
-        seed: whose episodes.
+        seed: whose episodes; None for any.
 
     Returns:
         The episodes by (environment id, scheme).
@@ -96,12 +96,12 @@ def find_episodes(
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
                 environment = by_id.get(row["environment_id"])
-                if environment and row["scheme"] in schemes and row["seed"] == seed:
+                if environment and row["scheme"] in schemes and seed in (None, row["seed"]):
                     episode = StoredEpisode(
                         id=row["episode_id"],
                         environment=environment,
                         scheme=row["scheme"],
-                        seed=seed,
+                        seed=row["seed"],
                         kernel=kernel,
                         folder=path.parent,
                         **{name: row[name] for name in _SUMMED},

@@ -99,6 +99,11 @@ class PoolOptions:
         if self.alignment not in REWARD_ALIGNMENTS:
             raise SageccError(f"reward alignment '{self.alignment}': use {' or '.join(REWARD_ALIGNMENTS)}")
 
+    @classmethod
+    def of(cls, about: Mapping[str, str]) -> PoolOptions:
+        """Return the options of a pool whose manifest says this about it."""
+        return cls(Windows.parse(about["windows"]), about["reward_alignment"])
+
     def metadata(self) -> dict[bytes, bytes]:
         """Return the options as a pool file's metadata."""
         return {
