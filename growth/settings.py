@@ -19,9 +19,6 @@ from sagecc.schemas.schemes import grown_scheme
 LEAST_REST = 0.2
 """The least share of the windows drawn that the pool's other trajectories, the heuristics', have in every round."""
 
-ROUNDS = "round-*/raw"
-"""Pattern of the folders of raw trajectories in a growing pool's folder."""
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
-from sagecc.growth.settings import ROUNDS
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
@@ -34,6 +33,7 @@ from sagecc.options import (
 )
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.partitions import ROUNDS
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
