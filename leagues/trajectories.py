@@ -75,7 +75,8 @@ def _played(
 def query(pool: PoolTransitions, episode: StoredEpisode, every: int = 1) -> Query:
     """Return an episode's transitions as vectors on the pool's scale, one in every so many ticks."""
     raw = read_rows(episode)
-    vectors = pool.space.sequence_vectors(pool_rows(raw, pool.windows))[::every]
+    paced = episode.scheme in pool.pool.effective.split(",")
+    vectors = pool.space.sequence_vectors(pool_rows(raw, pool.windows, paced))[::every]
     return Query(
         set=episode.environment.set,
         environment_id=episode.environment.id,

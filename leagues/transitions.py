@@ -24,6 +24,8 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
 from sagecc.learner.data import RowFile
 from sagecc.policy.scaling import InputTransform, Scaling, symlog
+from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
+from sagecc.pool.effective import effective_windows
 from sagecc.pool.features import RAW_NEEDED, Windows, derive
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
@@ -180,12 +182,13 @@ class PoolTransitions:
         return start, start + int(self.pool.lengths[indices[0]])
 
 
-def pool_rows(raw: pa.Table, windows: Windows) -> Floats:
+def pool_rows(raw: pa.Table, windows: Windows, paced: bool = False) -> Floats:
     """Return an episode's rows as the compiled pool has them, less the reward.
 
     Args:
         raw: n rows of schemas.raw.RAW_SCHEMA.
         windows: the pool's observation windows.
+        paced: whether the pool has effective windows of the episode's scheme.
 
     Returns:
         Features and log2 of the action [n - 1, 70].
@@ -197,8 +200,11 @@ def pool_rows(raw: pa.Table, windows: Windows) -> Floats:
         raise SageccError(f"a trajectory of {raw.num_rows} rows has no transition, it needs three")
     first = np.zeros(raw.num_rows, np.bool_)
     first[0] = True
-    features, _ = derive({name: raw[name].to_numpy() for name in ("t_s", *RAW_NEEDED)}, first, windows)
-    cwnd = raw["cwnd_pkts"].to_numpy().astype(np.float64)
+    columns = {name: raw[name].to_numpy() for name in ("t_s", *RAW_NEEDED)}
+    if paced:
+        columns["cwnd_pkts"] = effective_windows({name: raw[name].to_numpy() for name in EFFECTIVE_COLUMNS})
+    features, _ = derive(columns, first, windows)
+    cwnd = columns["cwnd_pkts"].astype(np.float64)
     ratio = (cwnd[1:] / cwnd[:-1]).astype(np.float32)
     action = np.clip(np.log2(ratio), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT)
     return np.concatenate([features[:, :-1].T, action[:, None]], axis=1)

@@ -40,7 +40,15 @@ from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_co
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
-from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES, POOL_SCHEMA, VERSION_KEY, WINDOWS_KEY, check_version
+from sagecc.schemas.pool import (
+    ACTION_LOG2_LIMIT,
+    EFFECTIVE_KEY,
+    FEATURE_NAMES,
+    POOL_SCHEMA,
+    VERSION_KEY,
+    WINDOWS_KEY,
+    check_version,
+)
 
 BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
@@ -70,6 +78,8 @@ class PoolFile:
     """SHA-256 over its path in the pool, length and footer."""
     windows: str = ""
     """Observation windows of its features in ticks ("10,200,1000"); empty if its metadata has none."""
+    effective: str = ""
+    """The schemes whose windows are effective ones (pool.effective)."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,8 @@ class CompiledPool:
     """SHA-256 over the pool's files (path, length, Parquet footer) and the selection."""
     windows: str = ""
     """Observation windows of its features in ticks, as its files say; a policy must see the same ones."""
+    effective: str = ""
+    """The schemes whose windows are effective ones (pool.effective), as its files say."""
     sources: npt.NDArray[np.int64] | None = None
     """Number of each episode's source [E], where sources have shares of the windows drawn."""
     shares: tuple[float, ...] = (1.0,)
@@ -236,12 +248,12 @@ def _check(path: Path, pool: Path) -> PoolFile:
         metadata = schema.metadata or {}
         check_version(path, metadata.get(VERSION_KEY, b"").decode())
         fault = column_fault(schema, select_columns(POOL_SCHEMA, _READ))
-        windows = metadata.get(WINDOWS_KEY, b"").decode()
+        windows, effective = (metadata.get(key, b"").decode() for key in (WINDOWS_KEY, EFFECTIVE_KEY))
     except (*UNREADABLE, struct.error) as error:
         raise _damaged(path, error) from error
     if fault:
         raise SageccError(f"{path} {fault}: not a sagecc pool")
-    return PoolFile(path, *partition_of(path), rows, digest, windows)
+    return PoolFile(path, *partition_of(path), rows, digest, windows, effective)
 
 
 def _damaged(path: Path, error: Exception) -> SageccError:
@@ -273,6 +285,11 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
             f"the pool at {pool} has features of several observation windows ({'; '.join(windows)}): "
             "derive it again with 'sagecc pool'"
         )
+    effective = {file.effective for file in files}
+    if len(effective) > 1:
+        raise SageccError(
+            f"the pool at {pool} has effective windows in some of its files only: derive it again with 'sagecc pool'"
+        )
     key = identity(files)
     code_id = code.identity("sagecc.learner.compiled")
     folder = cache / key[:16]
@@ -281,7 +298,7 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
         with _exclusively(cache / f".lock-{folder.name}"):
             if not _is_compiled(folder, code_id):
                 _make(pool, files, key, code_id, folder)
-    return replace(_open(folder, key), windows=windows[0])
+    return replace(_open(folder, key), windows=windows[0], effective=effective.pop())
 
 
 def _is_compiled(folder: Path, code_id: str) -> bool:

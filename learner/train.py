@@ -157,6 +157,7 @@ def train(
             "rows": compiled.rows,
             "episodes": len(compiled.starts),
             **({"windows": compiled.windows} if compiled.windows else {}),
+            **({"effective_windows": compiled.effective} if compiled.effective else {}),
         },
         **({"started_from": {"steps": start.steps, "identity": start.identity}} if start else {}),
     }

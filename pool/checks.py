@@ -41,12 +41,14 @@ from sagecc.common.manifest import MANIFEST, NOTES, Manifest
 from sagecc.common.parts import Runs
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
 from sagecc.common.versions import same_major
+from sagecc.pool.effective import PACED
 from sagecc.pool.features import Windows
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition, partition_of
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
+    EFFECTIVE_KEY,
     EPISODE_COLUMNS,
     KERNEL_KEY,
     PLAYER_KEY,
@@ -182,6 +184,8 @@ class _Contract:
     """Metadata of each file, by key."""
     windows: Windows
     """Lengths of the observation windows."""
+    effective: str
+    """The schemes whose windows are effective ones, as the metadata has them."""
     manifest: Manifest | None
     """The manifest; None if it is missing or damaged."""
 
@@ -235,17 +239,19 @@ def _contract(pool: Path, manifest: Manifest | None) -> tuple[_Contract, list[Fa
             meta = pq.read_schema(pool / EPISODES_FILE).metadata or {}
         except UNREADABLE:
             meta = {}
-        about = {key: meta[key] for key in (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY) if key in meta}
+        about = {key: meta[key] for key in (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, EFFECTIVE_KEY) if key in meta}
     source = MANIFEST if manifest is not None else EPISODES_FILE
     faults = []
     if (alignment := about.get(ALIGNMENT_KEY, b"").decode()) not in REWARD_ALIGNMENTS:
         faults.append(Fault(source, f"reward alignment '{alignment}' is none of {', '.join(REWARD_ALIGNMENTS)}"))
+    if (effective := about.get(EFFECTIVE_KEY, b"").decode()) not in ("", ",".join(PACED)):
+        faults.append(Fault(source, f"effective windows of '{effective}': they are of {','.join(PACED)} or of none"))
     try:
         windows = Windows.parse(about.get(WINDOWS_KEY, b"").decode())
     except SageccError as error:
         windows = Windows()
         faults.append(Fault(source, str(error)))
-    return _Contract(about, windows, manifest), faults
+    return _Contract(about, windows, effective, manifest), faults
 
 
 def _file_faults(pool: Path, path: Path, contract: _Contract) -> list[Fault]:
@@ -269,6 +275,8 @@ def _schema_faults(name: str, schema: pa.Schema, expected: pa.Schema, contract: 
         if meta.get(key) != value:
             actual = meta.get(key, b"nothing").decode(errors="replace")
             faults.append(Fault(name, f"{key.decode()} is {actual}, the pool's is {value.decode()}"))
+    if EFFECTIVE_KEY in meta.keys() - contract.metadata.keys():
+        faults.append(Fault(name, "has effective windows, the pool has none"))
     version = meta.get(VERSION_KEY, b"").decode(errors="replace")
     for column in expected:
         if fault := column_fault(schema, pa.schema([column])):
@@ -395,7 +403,7 @@ def _dictionary_faults(pool: Path, contract: _Contract) -> list[Fault]:
     except UNREADABLE as error:
         return [*faults, _reading_failed(COLUMNS_FILE, error)]
     if contract.metadata.get(VERSION_KEY) == POOL_VERSION.encode() and not table.equals(
-        dictionary(contract.windows.ticks)
+        dictionary(contract.windows.ticks, contract.effective)
     ):
         faults.append(Fault(COLUMNS_FILE, "is not the dictionary of schemas/pool.py"))
     return faults
@@ -450,7 +458,8 @@ class _PartitionCheck:
         """Rows read."""
         self._pool, self._folder, self._contract = pool, folder, contract
         self._advance, self._stop = advance, stop
-        self._columns, self._schema = pool_columns(contract.windows.ticks), pool_schema(contract.windows.ticks)
+        formulas = contract.windows.ticks, contract.effective
+        self._columns, self._schema = pool_columns(*formulas), pool_schema(*formulas)
         self._set, self._scheme = partition_of(Path(folder) / "part")
         self._expected = {row["episode_id"]: row for row in listed}
         self._seen: dict[str, str] = {}

@@ -32,6 +32,8 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import NOTES, FileEntry, Manifest
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, select_columns
+from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
+from sagecc.pool.effective import PACED, effective_windows
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
 from sagecc.pool.reward import friendliness, power
@@ -40,6 +42,7 @@ from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTITIONS, parti
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
+    EFFECTIVE_KEY,
     FEATURE_NAMES,
     INPUT_KEY,
     KERNEL_KEY,
@@ -58,7 +61,6 @@ from sagecc.schemas.raw import RAW_SCHEMA
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
 _RAW_COLUMNS = ("episode_id", "step", "t_s", *RAW_NEEDED)
-_RAW_SCHEMA = select_columns(RAW_SCHEMA, _RAW_COLUMNS)
 _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
         "write_page_checksum": True,
@@ -94,6 +96,8 @@ class PoolOptions:
     """Lengths of the observation windows."""
     alignment: str = REWARD_ALIGNMENTS[0]
     """Which reward goes with an action: one of schemas.pool.REWARD_ALIGNMENTS."""
+    effective_windows: bool = False
+    """Whether the windows of schemes that pace are effective ones (pool.effective)."""
 
     def __post_init__(self) -> None:
         if self.alignment not in REWARD_ALIGNMENTS:
@@ -102,7 +106,7 @@ class PoolOptions:
     @classmethod
     def of(cls, about: Mapping[str, str]) -> PoolOptions:
         """Return the options of a pool whose manifest says this about it."""
-        return cls(Windows.parse(about["windows"]), about["reward_alignment"])
+        return cls(Windows.parse(about["windows"]), about["reward_alignment"], bool(about.get("effective_windows")))
 
     def metadata(self) -> dict[bytes, bytes]:
         """Return the options as a pool file's metadata."""
@@ -110,7 +114,13 @@ class PoolOptions:
             VERSION_KEY: POOL_VERSION.encode(),
             WINDOWS_KEY: str(self.windows).encode(),
             ALIGNMENT_KEY: self.alignment.encode(),
+            **({EFFECTIVE_KEY: self.effective.encode()} if self.effective else {}),
         }
+
+    @property
+    def effective(self) -> str:
+        """The schemes whose windows are effective ones, as the metadata has them; empty for none."""
+        return ",".join(PACED) if self.effective_windows else ""
 
 
 @dataclass(frozen=True)
@@ -211,6 +221,9 @@ class _Partition:
         )
         self.folder = out / _folder_of(listing, self.episodes)
         """The partition's folder in the pool."""
+        self._paced = options.effective_windows and self.episodes[0]["scheme"] in PACED
+        self._columns = tuple(dict.fromkeys((*_RAW_COLUMNS, *EFFECTIVE_COLUMNS))) if self._paced else _RAW_COLUMNS
+        self._schema = select_columns(RAW_SCHEMA, self._columns)
         self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
         self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
@@ -305,7 +318,7 @@ class _Partition:
         meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
         meta |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
         expected = iter(self.episodes)
-        schema = pool_schema(self._options.windows.ticks).with_metadata(meta)
+        schema = pool_schema(self._options.windows.ticks, self._options.effective).with_metadata(meta)
         with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:
             for table in whole_runs(self._groups(), "episode_id"):
                 if stop.is_set():
@@ -323,7 +336,7 @@ class _Partition:
     def _checked_parts(self) -> Sequence[Path]:
         """Return the raw files after checking their versions and columns."""
         for path in self._parts:
-            with reading(path, _RAW_SCHEMA):
+            with reading(path, self._schema):
                 pass
         return self._parts
 
@@ -331,13 +344,13 @@ class _Partition:
         """Yield the raw files' row groups; `_reading` is the file of the last one."""
         for path in self._parts:
             self._reading = path
-            with reading(path, _RAW_SCHEMA) as file:
+            with reading(path, self._schema) as file:
                 for group in range(file.num_row_groups):
-                    yield file.read_row_group(group, columns=list(_RAW_COLUMNS)).replace_schema_metadata(None)
+                    yield file.read_row_group(group, columns=list(self._columns)).replace_schema_metadata(None)
 
     def _check(self, path: Path, table: pa.Table, runs: Runs, expected: Iterator[dict[str, Any]]) -> None:
         """Check that these are the expected episodes, whole and in order."""
-        for name in _RAW_COLUMNS:
+        for name in self._columns:
             if table[name].null_count:
                 raise SageccError(f"{path}: column '{name}' has missing values; collect it again")
         step, time, cwnd = (table[name].to_numpy() for name in ("step", "t_s", "cwnd_pkts"))
@@ -372,7 +385,9 @@ class _Partition:
         rows = table.num_rows
         first = np.zeros(rows, np.bool_)
         first[runs.starts] = True
-        columns = {name: table[name].to_numpy() for name in _RAW_COLUMNS[1:]}
+        columns = {name: table[name].to_numpy() for name in self._columns[1:]}
+        if self._paced:
+            columns["cwnd_pkts"] = effective_windows(columns)
         features, measured = derive(columns, first, self._options.windows, out)
         followed = np.ones(rows, np.bool_)
         followed[runs.starts[1:] - 1] = followed[-1] = False
@@ -480,7 +495,7 @@ def _write_episodes(
     ]
     meta = options.metadata() | {INPUT_KEY: identity.encode()}
     tables = {
-        columns: dictionary(options.windows.ticks).replace_schema_metadata(meta),
+        columns: dictionary(options.windows.ticks, options.effective).replace_schema_metadata(meta),
         listing: pa.Table.from_pylist(rows, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
     }
     for path, table in tables.items():

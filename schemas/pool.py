@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +18,13 @@ POOL_VERSION = "1.1"
 VERSION_KEY = b"sagecc.pool_version"
 WINDOWS_KEY = b"sagecc.windows"
 ALIGNMENT_KEY = b"sagecc.reward_alignment"
+EFFECTIVE_KEY = b"sagecc.effective_windows"
 INPUT_KEY = b"sagecc.input_sha256"
 KERNEL_KEY = b"sagecc.kernel"
 PLAYER_KEY = b"sagecc.player"
-"""Keys of every file's metadata: version, observation windows, pairing of rewards, digest of the input; files of rows
-also have the identity of the kernel that ran the episodes."""
+"""Keys of every file's metadata: version, observation windows, pairing of rewards, which schemes' windows are effective
+ones (only in a pool that has some), digest of the input; files of rows also have the identity of the kernel that ran
+the episodes, and those of a policy in training what played them."""
 
 COLUMNS_FILE = "columns.parquet"
 """File of the data dictionary, for readers that have only the files."""
@@ -132,6 +134,9 @@ LABELS: tuple[Column, ...] = (
 
 POOL_COLUMNS: tuple[Column, ...] = (*KEYS, *FEATURES, *LABELS)
 
+OF_CWND = ("bdp_cwnd", "pre_act", "action")
+"""The columns that a congestion window is in."""
+
 REWARD_ALIGNMENTS = ("after", "public")
 """When row t's reward is measured: at tick t+1, after the action, or at tick t, as in the public code of Sage."""
 
@@ -182,15 +187,24 @@ POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
 """One row per episode (`episodes.parquet`)."""
 
 
-def pool_columns(windows: tuple[int, int, int]) -> tuple[Column, ...]:
-    """Return POOL_COLUMNS with the formulas of observation windows of these lengths (ticks)."""
+def pool_columns(windows: tuple[int, int, int], effective: str = "") -> tuple[Column, ...]:
+    """Return POOL_COLUMNS with the formulas of a pool.
+
+    Args:
+        windows: lengths of its observation windows (ticks).
+        effective: the schemes whose windows are effective ones (pool.effective), as in its metadata.
+    """
     described = {column.name: column for column in _window_columns(windows)}
+    if effective:
+        note = f"; cwnd of {effective}: min(cwnd, pacing rate x sRTT / MSS)"
+        of_cwnd = (column for column in POOL_COLUMNS if column.name in OF_CWND)
+        described |= {column.name: replace(column, formula=column.formula + note) for column in of_cwnd}
     return tuple(described.get(column.name, column) for column in POOL_COLUMNS)
 
 
-def pool_schema(windows: tuple[int, int, int]) -> pa.Schema:
-    """Return POOL_SCHEMA with the formulas of observation windows of these lengths (ticks)."""
-    return _schema(pool_columns(windows))
+def pool_schema(windows: tuple[int, int, int], effective: str = "") -> pa.Schema:
+    """Return POOL_SCHEMA with the formulas of a pool; see pool_columns."""
+    return _schema(pool_columns(windows, effective))
 
 
 def raw_columns() -> tuple[Column, ...]:
@@ -201,18 +215,19 @@ def raw_columns() -> tuple[Column, ...]:
     )
 
 
-def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"]) -> pa.Table:
+def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "") -> pa.Table:
     """Return the data dictionary, the pool's columns first.
 
     Args:
         windows: lengths of the small, medium and large observation windows (ticks).
+        effective: the schemes whose windows are effective ones.
 
     Returns:
         One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
         (null without a bound).
     """
     types = {pa.float32(): "float32", pa.float64(): "float64"}
-    tables = {"transitions": pool_columns(windows), "episodes": EPISODE_COLUMNS, "raw": raw_columns()}
+    tables = {"transitions": pool_columns(windows, effective), "episodes": EPISODE_COLUMNS, "raw": raw_columns()}
     rows = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(
         {

@@ -21,6 +21,7 @@ from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_co
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
+    EFFECTIVE_KEY,
     FEATURE_NAMES,
     INPUT_KEY,
     POOL_EPISODE_SCHEMA,
@@ -79,7 +80,7 @@ class PoolSource:
     action: str
     """Form of the actions: one of ACTIONS."""
     about: Mapping[str, str]
-    """The pool's pool_version, windows, reward_alignment and input_sha256."""
+    """The pool's pool_version, windows, reward_alignment and input_sha256, and effective_windows where it has some."""
     listing: Sequence[Mapping[str, Any]]
     """Rows of episodes.parquet, in the order in which the episodes come."""
 
@@ -184,6 +185,8 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
         raise SageccError(f"{pool} has no episode of the chosen schemes in the chosen sets")
     keys = (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, INPUT_KEY)
     about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode(errors="replace") for key in keys}
+    if EFFECTIVE_KEY in meta:
+        about["effective_windows"] = meta[EFFECTIVE_KEY].decode(errors="replace")
     return PoolSource(pool, action, about, listed)
 
 

@@ -40,9 +40,26 @@ FORMS = ("minari", "rlds", "huggingface")
     show_default=True,
     help="A row's reward: measured a tick after its action, or a tick earlier as Sage's public code has it.",
 )
+@click.option(
+    "--effective-windows",
+    is_flag=False,
+    flag_value="true",
+    type=bool,
+    default=False,
+    show_default=True,
+    help="Take min(cwnd, pacing rate x sRTT / MSS) for the window of schemes that pace (bbr, bbr2).",
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
-def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_alignment: str, jobs: int) -> None:
+def command(
+    ctx: click.Context,
+    raw: Path,
+    out: Path,
+    windows: str,
+    reward_alignment: str,
+    effective_windows: bool,
+    jobs: int,
+) -> None:
     """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
 
     Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (one per
@@ -50,7 +67,7 @@ def command(ctx: click.Context, raw: Path, out: Path, windows: str, reward_align
     """
     if ctx.invoked_subcommand is not None:
         return
-    options = PoolOptions(parse_windows(windows), reward_alignment)
+    options = PoolOptions(parse_windows(windows), reward_alignment, effective_windows)
     result = build_pool(raw, out, options, jobs)
     click.echo(
         f"{result.episodes} episodes, {result.rows:,} rows in {out}: {result.derived} partitions derived,"

@@ -26,7 +26,7 @@ from tests.helpers.networks import network
 from tests.helpers.policies import Fixed, save_still_policy
 
 SLOT = np.zeros(1, np.int64)
-LOOSE = np.array([100_000])
+LOOSE = np.array([10**9])
 
 
 def ticks(delivered: Sequence[int], srtt_us: int = 40_000, start: int = 0) -> npt.NDArray[np.void]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -188,7 +187,7 @@ def test_killed_in_every_phase_it_goes_on_with_the_same_bytes(whole: Path, pool:
     again = run("-m", "sagecc", *arguments(tmp_path, pool))
     assert again.returncode == 0, again.stderr
     assert "round 1  train  0 steps" in again.stdout
-    now = {path: path.stat().st_mtime_ns for path in stamps if os.path.exists(path)}
+    now = {path: path.stat().st_mtime_ns for path in stamps if path.exists()}
     assert {path for path in stamps if stamps[path] != now.get(path)} <= {tmp_path / "mine" / ".lock"}
 
 

@@ -174,8 +174,7 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
 
 def test_the_card_says_how_often_a_policy_decides_and_what_bounds_it(whole: Path, tmp_path: Path) -> None:
     """Five ticks a decision: five times the action, and what acts on it in parts."""
-    changes = {"period_ms": 50, "start_share": 0.5, "window_bound": 1.5}
-    done = run(command(tmp_path, whole / "pool", steps=2, **changes))
+    done = run(command(tmp_path, whole / "pool", steps=2, period_ms=50, start_share=0.5, window_bound=1.5))
     assert done.returncode == 0, done.stderr
     assert PolicyArtefact.load(whole / "models" / "a").control == Control()
     control = Control(period_ms=50, spread=True, window_bound=1.5)

@@ -168,7 +168,7 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     with pytest.raises(ValueError, match="both spread and cut to hundredths"):
         Control(spread=True, hundredths=True)
     for factor in (0.5, 101, float("nan")):
-        with pytest.raises(ValueError, match="bound|numbers"):
+        with pytest.raises(ValueError, match=r"bound|numbers"):
             Control(window_bound=factor)
 
 

@@ -106,7 +106,12 @@ def test_bytes_that_are_known_to_be_the_same_can_be_accepted(project: Project) -
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("  windows: all", "  windows: medium"), ("alignment: after", "alignment: public")]
+    ("old", "new"),
+    [
+        ("  windows: all", "  windows: medium"),
+        ("alignment: after", "alignment: public"),
+        ("effective_windows: false", "effective_windows: true"),
+    ],
 )
 def test_other_windows_or_rewards_derive_the_pool_and_collect_nothing(project: Project, old: str, new: str) -> None:
     params = project.folder / "params.yaml"
