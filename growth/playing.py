@@ -11,7 +11,8 @@ from pathlib import Path
 from sagecc.collector.run.collect import collect
 from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
-from sagecc.growth.settings import Growth, Places
+from sagecc.growth.places import Places
+from sagecc.growth.settings import Growth
 from sagecc.schemas.environment import Environment
 
 

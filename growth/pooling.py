@@ -10,7 +10,7 @@ from statistics import median
 import pyarrow.parquet as pq
 
 from sagecc.common.manifest import Manifest
-from sagecc.growth.settings import Growth, Places
+from sagecc.growth.places import Places
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.joining import join_pools
 from sagecc.schemas.partitions import EPISODES_FILE
@@ -34,12 +34,11 @@ class Grown:
     """Median of the mean rewards of all that the pool had before in the same networks; None where it had nothing."""
 
 
-def pool_round(growth: Growth, places: Places, number: int, first_pool: Path, jobs: int = 1) -> Grown:
+def pool_round(places: Places, number: int, first_pool: Path, jobs: int = 1) -> Grown:
     """Derive a round's episodes and join them with the pool that the round was trained on.
 
     Args:
-        growth: What decides the growing pool.
-        places: Where it lies.
+        places: Where the growing pool lies.
         number: The round.
         first_pool: Folder of the pool that the first round trains on.
         jobs: Partitions derived at a time.

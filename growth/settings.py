@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a growing pool, and where its rounds lie.
+"""What decides a growing pool.
 
 Round K trains on the pool that the rounds before left, from where round K - 1 stopped, then plays; its episodes join
 the pool as the scheme `policy:NAME@K`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.exploration import Exploration
@@ -71,42 +70,3 @@ class Growth:
         """Return the configuration that a round trains with; its steps are those of all rounds up to it."""
         data = replace(self.config.data, shares=self.shares(number))
         return replace(self.config, steps=self.config.steps + number * self.round_steps, data=data)
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a growing pool's files lie."""
-
-    root: Path
-    """Folder of all of them."""
-
-    def policy(self, number: int) -> Path:
-        """Return the folder of a round's policy."""
-        return self._round(number) / "policy"
-
-    def state(self, number: int) -> Path:
-        """Return the file with the learner's state at a round's end."""
-        return self._round(number) / "state.safetensors"
-
-    def logs(self, number: int) -> Path:
-        """Return the folder of a round's checkpoint and metrics."""
-        return self._round(number) / "logs"
-
-    def raw(self, number: int) -> Path:
-        """Return the folder of a round's raw trajectories."""
-        return self._round(number) / "raw"
-
-    def derived(self, number: int) -> Path:
-        """Return the folder of the pool of a round's episodes alone."""
-        return self._round(number) / "derived"
-
-    def pool(self, number: int) -> Path:
-        """Return the folder of the pool with all episodes up to a round's."""
-        return self._round(number) / "pool"
-
-    def pool_before(self, number: int, first: Path) -> Path:
-        """Return the folder of the pool that a round trains on; `first` is the first round's."""
-        return self.pool(number - 1) if number else first
-
-    def _round(self, number: int) -> Path:
-        return self.root / f"round-{number}"

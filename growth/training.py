@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
-from sagecc.growth.settings import Growth, Places
+from sagecc.growth.places import Places
+from sagecc.growth.settings import Growth
 from sagecc.learner.continuation import CHECKPOINT, Continuation, keep_state
 from sagecc.learner.train import Outcome, train
 

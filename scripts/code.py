@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What code each stage of dvc.yaml hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
+"""What code each stage of a dvc.yaml hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
 
 A file lists every source with its digest: the modules behind the stage's command (common.code), and what is BESIDE
 them. So a stage's file changes exactly when code that it can reach does, and a `diff` of two tells which.
@@ -31,6 +31,15 @@ LOCKS = (Path("dvc.lock"), Path("datasets/full/dvc.lock"))
 OUT = Path("build/code")
 STAGE = "code"
 
+GROWING: Mapping[str, str] = MappingProxyType(
+    {
+        "grow-train": "sagecc.growth.training",
+        "grow-play": "sagecc.growth.playing",
+        "grow-pool": "sagecc.growth.pooling",
+    }
+)
+"""The stages of datasets/grown/dvc.yaml, all of one command, and the module of each one's work."""
+
 BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "kernel": (
@@ -42,6 +51,8 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sagecc.schemas.schemes",
         ),
         "train": ("learner/configs/*.yaml",),
+        "grow-train": ("learner/configs/*.yaml",),
+        "grow-play": ("sagecc.collector.run.grid",),
         "report": ("leagues/report/*.css", "leagues/report/*.js", "sagecc.leagues.report.files"),
     }
 )
@@ -50,9 +61,10 @@ bytes."""
 
 
 def stages(root: Path) -> dict[str, str]:
-    """Return the stages of the pipeline and the module of each one's command, `sagecc.commands.NAME`."""
+    """Return the stages and the module of each one's command: `sagecc.commands.NAME`, or those of GROWING."""
     found = yaml.safe_load((root / PIPELINE).read_text())["stages"]
-    return {name: f"sagecc.commands.{stage['cmd'].split()[1]}" for name, stage in found.items() if name != STAGE}
+    commands = {name: f"sagecc.commands.{stage['cmd'].split()[1]}" for name, stage in found.items() if name != STAGE}
+    return commands | GROWING
 
 
 def listings(root: Path) -> dict[str, str]:

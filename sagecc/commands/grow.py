@@ -19,7 +19,8 @@ from sagecc.options import POOL, kernel_option, networks_options
 
 if TYPE_CHECKING:
     from sagecc.collector.run.sets import EnvironmentSet
-    from sagecc.growth.settings import Growth, Places
+    from sagecc.growth.places import Places
+    from sagecc.growth.settings import Growth
 
 STEPS = ("train", "play", "pool")
 
@@ -105,7 +106,8 @@ def command(
         raise SageccError("--only and --round go together: one step of one round")
     # numpy and more take time to load: not for --help.
     from sagecc.execution.agent.exploration import Exploration
-    from sagecc.growth.settings import Growth, Places
+    from sagecc.growth.places import Places
+    from sagecc.growth.settings import Growth
 
     config = load(config_name, **({} if steps is None else {"steps": steps}))
     growth = Growth(
@@ -121,7 +123,7 @@ def command(
     doing: dict[str, Callable[[int], str]] = {
         "train": lambda number: _train(growth, places, number, pool, cache, checkpoint_every),
         "play": lambda number: _play(growth, places, number, networks, kernel, jobs),
-        "pool": lambda number: _pool(growth, places, number, pool, jobs),
+        "pool": lambda number: _pool(places, number, pool, jobs),
     }
     every = [(number, step) for number in range(rounds) for step in STEPS] + [(rounds, "train")]
     todo = every if only is None or only_round is None else [(only_round, only)]
@@ -154,10 +156,10 @@ def _play(growth: Growth, places: Places, number: int, networks: EnvironmentSet,
     return f"{len(networks.environments)} episodes as {growth.scheme(number)}"
 
 
-def _pool(growth: Growth, places: Places, number: int, pool: Path, jobs: int) -> str:
+def _pool(places: Places, number: int, pool: Path, jobs: int) -> str:
     from sagecc.growth.pooling import pool_round
 
-    grown = pool_round(growth, places, number, pool, jobs)
+    grown = pool_round(places, number, pool, jobs)
     before = "" if grown.reward_before is None else f", the pool's there so far {grown.reward_before:.2f}"
     played = f"{grown.episodes} episodes, {grown.rows:,} rows, {grown.loss:.1%} of packets lost"
     return f"{played}; median reward {grown.reward:.2f}{before}"

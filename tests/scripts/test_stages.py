@@ -35,6 +35,10 @@ class Project:
         pictures = ("example-I.png", "example-II.png", "plane.png", "standings.png")
         outs += [f"leagues/results/{name}" for name in (*tables, *pictures, "standings.csv", "raw/policies.json")]
         outs += ["leagues/report.html"]
+        rounds = [f"datasets/grown/round-{number}" for number in range(3)]
+        outs += [
+            f"{folder}/{name}" for folder in rounds for name in ("policy/a", "state.safetensors", "raw/a", "pool/a")
+        ]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
