@@ -64,7 +64,7 @@ def stages(root: Path) -> dict[str, str]:
     """Return the stages and the module of each one's command: `sagecc.commands.NAME`, or those of GROWING."""
     found = yaml.safe_load((root / PIPELINE).read_text())["stages"]
     commands = {name: f"sagecc.commands.{stage['cmd'].split()[1]}" for name, stage in found.items() if name != STAGE}
-    return commands | GROWING
+    return {**commands, **GROWING}
 
 
 def listings(root: Path) -> dict[str, str]:

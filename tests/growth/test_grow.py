@@ -155,7 +155,7 @@ def test_own_episodes_are_drawn_in_their_share(whole: Path, tmp_path: Path) -> N
 
 
 def test_distance_compares_a_round_with_the_pool_without_it(whole: Path, tmp_path: Path) -> None:
-    name = next(row["environment_id"] for row in _episodes(whole) if row["scheme"] == "policy:mine@0")
+    name = next(str(row["environment_id"]) for row in _episodes(whole) if row["scheme"] == "policy:mine@0")
     command = ["--grown", str(whole / "mine"), "--schemes", "policy:mine@0", "--environment", name]
     places = {"--pool": "mine/round-0/pool", "--environments": "short.yaml"}
     command += [str(text) for option, path in places.items() for text in (option, whole / path)]

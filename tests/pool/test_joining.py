@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.pool import joining
 from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.joining import join_pools
@@ -60,7 +60,7 @@ def test_without_links_files_are_copied(
 
     base, own, _ = pools
     linked = files.hashes(tmp_path / "linked") if join_pools([base, own], tmp_path / "linked") else {}
-    monkeypatch.setattr(joining.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     join_pools([base, own], tmp_path / "copied")
     assert files.hashes(tmp_path / "copied") == linked
 
