@@ -9,7 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sagecc.collector.run.collect import collect
+from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.growth.places import Places
 from sagecc.growth.settings import Growth
@@ -22,6 +24,8 @@ def play_round(
     number: int,
     environments: Sequence[Environment],
     kernel: Path,
+    exploration: Exploration | None = None,
+    give_up: GiveUp | None = None,
     jobs: int = 1,
     batch: int = BATCH,
 ) -> None:
@@ -33,17 +37,23 @@ def play_round(
         number: The round.
         environments: Where the policy plays.
         kernel: The lab's kernel.
+        exploration: How the policy draws its actions; None takes its mixture's mean.
+        give_up: When an episode ends early, with what was played till then; None plays all to their end.
         jobs: The most processes.
         batch: Guests that share an inference per process.
 
     Raises:
         SageccError: There is no policy, or an episode failed; all others are kept.
     """
-    scheme, exploration = growth.scheme(number), growth.exploration
-    playing = Playing(exploration, {scheme: str(places.policy(number))})
+    scheme = growth.scheme(number)
+    playing = Playing(exploration, {scheme: str(places.policy(number))}, give_up, keep=True)
     competitors = {cross.scheme for environment in environments for cross in environment.cross}
     drives = policy_drives((scheme, *sorted(competitors)), playing=playing)
-    player = {"policy_sha256": drives[scheme].policy_sha256, "exploration": exploration and asdict(exploration)}
+    player = {
+        "policy_sha256": drives[scheme].policy_sha256,
+        "exploration": exploration and asdict(exploration),
+        "give_up": give_up and asdict(give_up),
+    }
     collect(
         environments,
         [scheme],

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass, replace
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.exploration import Exploration
 from sagecc.learner.config import Config
 from sagecc.schemas.schemes import grown_scheme
 
@@ -23,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Growth:
-    """Every choice of a growing pool but its first pool, its networks and its place on disk."""
+    """Every choice of a growing pool but its first pool, how and where the policy plays, and its place on disk."""
 
     name: str
     """Of the policy, in its rounds' schemes."""
@@ -31,10 +30,8 @@ class Growth:
     """Of the first round's training."""
     round_steps: int
     """Optimiser steps of every later round."""
-    exploration: Exploration | None
-    """How the policy draws its actions while it plays; None takes its mixture's mean."""
     seed: int = 0
-    """Of training and episodes; exploration has its own."""
+    """Of training and episodes."""
     own_share: float = 0.3
     """Share of the windows drawn that all of the policy's own rounds have together, from the second round on."""
     decay: float = 0.5

@@ -13,11 +13,15 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.locks import locked
-from sagecc.leagues.league import Rules, lab_runner, play
+from sagecc.execution.lab.giving_up import GiveUp
+from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 MEAN_RATE = "winning_rate"
 """The score that is the mean over the sets."""
+
+OPTIONS = PlayOptions(give_up=GiveUp())
+"""How a policy in training plays."""
 
 
 class CandidateLeague:
@@ -47,7 +51,7 @@ class CandidateLeague:
     def identity(self) -> str:
         """What decides winning rates beside the policy: environments, schemes, lab, rules."""
         environments = ",".join(e.id for e in self._networks.environments)
-        return f"league {environments} {','.join(self._schemes)} {self._lab} {Rules()}"
+        return f"league {environments} {','.join(self._schemes)} {self._lab} {Rules()} {OPTIONS}"
 
     def prepare(self) -> None:
         """Collect the heuristics' trajectories that are missing; of several processes one does, the others wait."""
@@ -58,15 +62,16 @@ class CandidateLeague:
     def __call__(self, policy: Path, step: int) -> dict[str, float]:
         """Return a policy's winning rates, 0 to 1: over all sets (their mean) and in each.
 
-        Finished episodes of the same policy are not run again.
+        Finished episodes of the same policy are not run again. One in which it floods is given up and counts as lost.
 
         Args:
             policy: the artefact's folder.
             step: of the training; not used.
         """
         scheme = f"{POLICY_PREFIX}{policy}"
-        runner = lab_runner(self._kernel, self._jobs)
-        league = play(self._networks, (*self._schemes, scheme), self._raw, self._out, runner)
+        runner = lab_runner(self._kernel, self._jobs, options=OPTIONS)
+        schemes = (*self._schemes, scheme)
+        league = play(self._networks, schemes, self._raw, self._out, runner, options=OPTIONS)
         rates = {row["scheme"]: row["winning_rate"] for row in league.ranking.to_dicts()}
         by_set = {row["set"]: row["winning_rate"] for row in league.standings.to_dicts() if row["scheme"] == scheme}
         return {MEAN_RATE: rates[scheme], **{f"set_{name}": rate for name, rate in sorted(by_set.items())}}

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import polars as pl
@@ -14,13 +15,16 @@ import polars as pl
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.engines import Results
 from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.collector.run.store import SPOOL
+from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
+from sagecc.execution.lab.giving_up import GivenUpError, GiveUp
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.harm import harm
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
@@ -51,6 +55,19 @@ RunPolicies = Callable[[Sequence[Environment], Sequence[str], Path], None]
 """Runs policies in environments and writes their trajectories into a folder (`lab_runner`)."""
 
 
+class EpisodesGivenUpError(EpisodesFailedError):
+    """Some episodes were given up, and others may have failed.
+
+    Args:
+        failures: the reason by episode id, of both.
+        given_up: ids of those that were given up.
+    """
+
+    def __init__(self, failures: Mapping[str, str], given_up: Set[str]) -> None:
+        super().__init__(failures)
+        self.given_up = given_up
+
+
 @dataclass(frozen=True)
 class Rules:
     """How a league is scored (leagues.scores.score, leagues.standings.mark_winners)."""
@@ -77,6 +94,8 @@ class PlayOptions:
     """From a sample to when its action takes effect, 0 to 1000: that of a slow host."""
     sample: bool = False
     """Draw actions from a policy's mixture, by each episode's own seed, instead of taking the mixture's mean."""
+    give_up: GiveUp | None = None
+    """When a policy's episode is given up and counts as lost; None plays all to their end."""
 
     def __post_init__(self) -> None:
         Drive(latency_us=self.latency_us)  # raises where the latency is out of range
@@ -89,7 +108,13 @@ class PlayOptions:
     def identify(self, sha256: str) -> str:
         """Return what decides a policy's trajectories beside networks and kernel: its files' hash and these options."""
         latency = f" late by {self.latency_us} us" if self.latency_us else ""
-        return f"{sha256}{latency}{' sampled' if self.sample else ''}"
+        given_up = f" given up at {self.give_up}" if self.give_up else ""
+        return f"{sha256}{latency}{' sampled' if self.sample else ''}{given_up}"
+
+    def terms(self) -> dict[str, object]:
+        """Return what league.json says of these options."""
+        give_up = {"give_up": asdict(self.give_up)} if self.give_up else {}
+        return {"decision_latency_ms": self.latency_ms, "sample": self.sample, **give_up}
 
 
 @dataclass(frozen=True)
@@ -233,7 +258,11 @@ def gather(
 def _run_policies(
     run: RunPolicies, environments: Sequence[Environment], policies: Sequence[str], out: Path, seed: int
 ) -> dict[tuple[str, str], str]:
-    """Run the policies; return why episodes failed. Raises EpisodesFailedError where all of a policy's did."""
+    """Run the policies; return why episodes failed.
+
+    Raises:
+        EpisodesFailedError: all of a policy's failed, and not all of them because they were given up.
+    """
     try:
         run(environments, policies, out)
     except EpisodesFailedError as error:
@@ -243,11 +272,13 @@ def _run_policies(
             for policy in policies
             if (name := episode_id(environment.id, policy, seed)) in error.failures
         }
+        given_up = error.given_up if isinstance(error, EpisodesGivenUpError) else set()
         for policy in policies:
             finished = [environment for environment in environments if (environment.id, policy) not in failures]
-            if not finished:
+            if finished:
+                run(finished, [policy], out)  # nothing is run again: partitions are assembled without the others
+            elif not {episode_id(environment.id, policy, seed) for environment in environments} <= given_up:
                 raise
-            run(finished, [policy], out)  # nothing is run again: their partitions are assembled without the others
         return failures
     return {}
 
@@ -269,18 +300,30 @@ def lab_runner(
         # Every policy is read here: a damaged one is one error now, not one per episode.
         competitors = {cross.scheme for environment in environments for cross in environment.cross}
         drives = policy_drives((*policies, *sorted(competitors)), options.latency_us)
-        engine = lockstep(jobs, batch, Playing(Exploration() if options.sample else None))
-        collect(
-            environments,
-            policies,
-            out,
-            kernel,
-            engine,
-            seed=seed,
-            controllers=policy_controller,
-            prune=True,
-            drives=drives,
-        )
+        engine = lockstep(jobs, batch, Playing(Exploration() if options.sample else None, give_up=options.give_up))
+        given_up: set[str] = set()
+
+        def noting(kernel: Path, tasks: Sequence[Task]) -> Results:
+            with closing(engine(kernel, tasks)) as results:
+                for task, result in results:
+                    if isinstance(result, GivenUpError):
+                        given_up.add(task.id)
+                    yield task, result
+
+        try:
+            collect(
+                environments,
+                policies,
+                out,
+                kernel,
+                noting,
+                seed=seed,
+                controllers=policy_controller,
+                prune=True,
+                drives=drives,
+            )
+        except EpisodesFailedError as error:
+            raise EpisodesGivenUpError(error.failures, given_up) if given_up else error from None
 
     return run
 
@@ -334,7 +377,7 @@ def summary(league: League) -> dict[str, object]:
         },
         "kernel": league.kernel,
         "policies": dict(league.policies),
-        "terms": {"decision_latency_ms": league.options.latency_ms, "sample": league.options.sample},
+        "terms": league.options.terms(),
         "environments": {s: sum(e.set == s for e in league.environments) for s in names},
         "windows": {s: sum(len(e.windows_s) for e in league.environments if e.set == s) for s in names},
         "episodes": len(league.episodes),

@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.collector.lab.boot import Controller
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive, policy_flows
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.giving_up import GiveUp, LossWatch, watched
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -30,6 +32,12 @@ class Playing:
 
     folders: Mapping[str, str] = field(default_factory=dict)
     """By scheme, the policy's folder, where that is not the path in the scheme's name."""
+
+    give_up: GiveUp | None = None
+    """When an episode is given up; its result is a GivenUpError then. None plays all to their end."""
+
+    keep: bool = False
+    """Keep what was played of an episode that is given up, as an episode that ends there, in place of the error."""
 
     def agent(self, scheme: str, slots: int = 1) -> PolicyAgent:
         """Return the agent of a scheme `policy:PATH`.
@@ -117,9 +125,11 @@ def policy_controller(environment: Environment, scheme: str) -> PolicyController
     return PolicyController(policy_flows(environment, scheme))
 
 
-def playing_controller(environment: Environment, scheme: str, seed: int, playing: Playing) -> PolicyController:
-    """Return the controller of an episode's policies, which play as they are told."""
-    return PolicyController(policy_flows(environment, scheme), episode_id(environment.id, scheme, seed), playing)
+def playing_controller(environment: Environment, scheme: str, seed: int, playing: Playing) -> Controller:
+    """Return the controller of an episode's policies, which play as they are told; see `Playing.give_up`."""
+    episode = episode_id(environment.id, scheme, seed)
+    controller = PolicyController(policy_flows(environment, scheme), episode, playing)
+    return watched(controller, LossWatch(episode, playing.give_up)) if playing.give_up else controller
 
 
 def play_episode(
@@ -147,7 +157,7 @@ def play_episode(
         SageccError: a policy cannot be run, or the episode yields no complete trajectory.
     """
     playing = Playing(Exploration() if sample else None)
-    controller = playing_controller(environment, scheme, seed, playing)
+    controller = PolicyController(policy_flows(environment, scheme), episode_id(environment.id, scheme, seed), playing)
     drives = controller.drives(latency_us)
     return run_episode(kernel, environment, scheme, seed, controller, drives=drives, every_flow=every_flow)
 

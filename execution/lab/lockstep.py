@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.collector.kernel.machine import available_memory_mb
-from sagecc.collector.lab.boot import WATCHDOG_S, Guest
+from sagecc.collector.lab.boot import WATCHDOG_S, Guest, Recording
 from sagecc.collector.lab.episode import episode_from_recording
 from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, policy_flows
 from sagecc.collector.run.engines import (
@@ -36,6 +36,7 @@ from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import AS_NAMED, Playing, playing_controller, random_stream
+from sagecc.execution.lab.giving_up import GivenUpError, LossWatch
 from sagecc.schemas import wire
 
 BATCH = 16
@@ -81,6 +82,8 @@ class _Running:
     guest: Guest
     places: Mapping[int, tuple[str, int]]
     """The policy of each driven flow, and its slot in the policy's agent."""
+    watch: LossWatch | None
+    """Gives the episode up."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,8 @@ class BatchRunner:
         task, spec = self.tasks[number], self.tasks[number].spec
         places = agents.take(policy_flows(task.environment, task.scheme), task.id)
         try:
-            return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places)
+            watch = LossWatch(task.id, self.playing.give_up) if self.playing.give_up else None
+            return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places, watch)
         except BaseException:
             agents.release(places.values())
             raise
@@ -160,10 +164,14 @@ class BatchRunner:
             try:
                 samples = task.guest.tick()
                 if samples is None:
-                    over[number] = self._finish(task)
+                    over[number] = self._finish(task, task.guest.recording)
                     continue
+                if task.watch:
+                    task.watch.check(samples)
                 places = (task.places[int(flow)] for flow in samples["flow"])
                 waiting += [(name, slot, number, samples[row : row + 1]) for row, (name, slot) in enumerate(places)]
+            except GivenUpError as error:
+                over[number] = self._finish(task, task.guest.recording_so_far) if self.playing.keep else error
             except SageccError as error:
                 over[number] = error
         actions: dict[int, list[tuple[int, tuple[int, int]]]] = {}
@@ -188,11 +196,9 @@ class BatchRunner:
                 over[number] = error
         return list(over.items())
 
-    def _finish(self, running: _Running) -> Result:
+    def _finish(self, running: _Running, recording: Recording) -> Result:
         task = self.tasks[running.number]
-        episode = episode_from_recording(
-            task.environment, task.scheme, task.seed, running.spec, running.guest.recording
-        )
+        episode = episode_from_recording(task.environment, task.scheme, task.seed, running.spec, recording)
         return FinishedEpisode.pack(episode, task)
 
     def _run_alone(self, number: int) -> Result:

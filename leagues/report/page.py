@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import html
 from sagecc.leagues.plots import SET_TITLES, label
 from sagecc.leagues.report.contents import Contents
@@ -352,7 +353,10 @@ def _lost(contents: Contents) -> str:
 def _play_options(options: Mapping[str, Any]) -> str:
     action = "actions are drawn from their mixtures" if options["sample"] else "an action is their mixture's mean"
     latency = options["decision_latency_ms"]
-    return f"{action}; it takes effect {f'{latency:g} ms after' if latency else 'at the moment of'} its sample"
+    text = f"{action}; it takes effect {f'{latency:g} ms after' if latency else 'at the moment of'} its sample"
+    if give_up := options.get("give_up"):
+        text += f"; an episode with {GiveUp(**give_up)} is given up and counts as lost"
+    return text
 
 
 def _rules(summary: Mapping[str, Any]) -> str:

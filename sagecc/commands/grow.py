@@ -19,6 +19,8 @@ from sagecc.options import POOL, kernel_option, networks_options
 
 if TYPE_CHECKING:
     from sagecc.collector.run.sets import EnvironmentSet
+    from sagecc.execution.agent.exploration import Exploration
+    from sagecc.execution.lab.giving_up import GiveUp
     from sagecc.growth.places import Places
     from sagecc.growth.settings import Growth
 
@@ -64,6 +66,12 @@ STEPS = ("train", "play", "pool")
     show_default=True,
     help="Add normal noise of this deviation to each action played, in log2 of the window's ratio.",
 )
+@click.option(
+    "--give-up/--to-the-end",
+    default=True,
+    show_default=True,
+    help="End an episode with more than a fifth of its packets lost in 5 s; what was played is kept, for floods teach.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
     "--cache", type=click.Path(path_type=Path), default=".cache/pool", show_default=True, help="Compiled pools."
@@ -88,6 +96,7 @@ def command(
     decay: float,
     sample: bool,
     noise: float,
+    give_up: bool,
     seed: int,
     cache: Path,
     checkpoint_every: float,
@@ -106,6 +115,7 @@ def command(
         raise SageccError("--only and --round go together: one step of one round")
     # numpy and more take time to load: not for --help.
     from sagecc.execution.agent.exploration import Exploration
+    from sagecc.execution.lab.giving_up import GiveUp
     from sagecc.growth.places import Places
     from sagecc.growth.settings import Growth
 
@@ -114,15 +124,16 @@ def command(
         name=name or out.name,
         config=config,
         round_steps=round_steps or config.steps,
-        exploration=Exploration(sample, noise, seed) if sample or noise else None,
         seed=seed,
         own_share=own_share,
         decay=decay,
     )
+    exploration = Exploration(sample, noise, seed) if sample or noise else None
+    rule = GiveUp() if give_up else None
     places = Places(out)
     doing: dict[str, Callable[[int], str]] = {
         "train": lambda number: _train(growth, places, number, pool, cache, checkpoint_every),
-        "play": lambda number: _play(growth, places, number, networks, kernel, jobs),
+        "play": lambda number: _play(growth, places, number, networks, kernel, exploration, rule, jobs),
         "pool": lambda number: _pool(places, number, pool, jobs),
     }
     every = [(number, step) for number in range(rounds) for step in STEPS] + [(rounds, "train")]
@@ -149,10 +160,19 @@ def _train(growth: Growth, places: Places, number: int, pool: Path, cache: Path,
     return f"{outcome.trained_steps} steps, {steps} in all; critic loss {loss:.3g}"
 
 
-def _play(growth: Growth, places: Places, number: int, networks: EnvironmentSet, kernel: Path, jobs: int) -> str:
+def _play(
+    growth: Growth,
+    places: Places,
+    number: int,
+    networks: EnvironmentSet,
+    kernel: Path,
+    exploration: Exploration | None,
+    give_up: GiveUp | None,
+    jobs: int,
+) -> str:
     from sagecc.growth.playing import play_round
 
-    play_round(growth, places, number, networks.environments, kernel, jobs)
+    play_round(growth, places, number, networks.environments, kernel, exploration, give_up, jobs)
     return f"{len(networks.environments)} episodes as {growth.scheme(number)}"
 
 

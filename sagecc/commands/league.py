@@ -9,6 +9,7 @@ import click
 
 from sagecc.collector.run.sets import EnvironmentSet
 from sagecc.common.limits import usable_cores
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
 from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, summary
@@ -69,6 +70,12 @@ from sagecc.schemas.schemes import POLICY_PREFIX
     help="Episodes that share an inference, in each process; they change no result.",
 )
 @policy_options
+@click.option(
+    "--give-up",
+    is_flag=True,
+    help="End a policy's episode in which"
+    f" {GiveUp()}, and count it as lost: a policy that floods costs minutes, not half an hour.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which episodes to score.")
 @click.option("--allow-missing", is_flag=True, help="A heuristic without an episode loses there, instead of an error.")
 @click.option(
@@ -89,6 +96,7 @@ def command(
     batch: int,
     decision_latency: float,
     sample: bool,
+    give_up: bool,
     seed: int,
     allow_missing: bool,
     with_report: bool,
@@ -108,7 +116,7 @@ def command(
         others = (*preset_schemes(preset, all_policies), *others)
     names = dict.fromkeys((*others, *policy_schemes))
     raw, out = raw or raw_folder(networks.own_name), out or league_folder(networks.own_name)
-    options = PlayOptions(decision_latency, sample)
+    options = PlayOptions(decision_latency, sample, GiveUp() if give_up else None)
     runner = lab_runner(kernel, jobs, seed, batch, options)
     league = play(
         networks,

@@ -120,6 +120,7 @@ def test_the_policy_s_episodes_are_in_the_pool_and_say_who_played_them(whole: Pa
         player = json.loads(pq.read_schema(part).metadata[b"sagecc.player"])
         assert player["policy_sha256"] == policy_sha256(f"policy:{mine / 'round-0' / 'policy'}")
         assert player["exploration"] == {"sample": True, "noise": 0.05, "seed": 0}
+        assert player["give_up"] == {"share": 0.2, "time_s": 5.0}
     with open_pool(joined) as connection:
         assert connection.sql("SELECT policy, round, episodes FROM rounds").fetchall() == [("mine", 0, 2)]
         assert [row[0] for row in connection.sql("SELECT scheme FROM schemes").fetchall()] == [

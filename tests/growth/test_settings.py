@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.exploration import Exploration
 from sagecc.growth.settings import LEAST_REST, Growth
 from sagecc.learner.config import from_dict, load
 from sagecc.schemas.schemes import is_grown
 from tests.learner.conftest import SMALLEST
 
-GROWTH = Growth("mine", load("tiny"), round_steps=50, exploration=Exploration())
+GROWTH = Growth("mine", load("tiny"), round_steps=50)
 
 
 def test_a_round_trains_on_with_the_rounds_before_it() -> None:

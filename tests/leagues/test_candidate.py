@@ -9,8 +9,9 @@ import pytest
 import sagecc.leagues.candidate
 from sagecc.collector.run.engines import Engine
 from sagecc.common.errors import SageccError
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues.candidate import CandidateLeague
-from sagecc.leagues.league import RunPolicies
+from sagecc.leagues.league import PlayOptions, RunPolicies
 from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 
@@ -31,7 +32,9 @@ class StubCollector:
         self.collected.append(out)
         write(out, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
 
-    def runner(self, kernel: Path, jobs: int) -> RunPolicies:
+    def runner(self, kernel: Path, jobs: int, *, options: PlayOptions) -> RunPolicies:
+        assert options.give_up == GiveUp()
+
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
             self.played += policies
             write(out, {(e, p): rows(e, p, [8, 8], [11, 11]) for e in environments for p in policies})

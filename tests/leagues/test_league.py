@@ -16,8 +16,17 @@ import sagecc.options
 from sagecc.collector.run.collect import EpisodesFailedError
 from sagecc.collector.run.store import SPOOL
 from sagecc.common.errors import SageccError
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import table
-from sagecc.leagues.league import PlayOptions, Rules, forget_changed_policies, play, save, summary
+from sagecc.leagues.league import (
+    EpisodesGivenUpError,
+    PlayOptions,
+    Rules,
+    forget_changed_policies,
+    play,
+    save,
+    summary,
+)
 from sagecc.leagues.report.files import write_beside
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
@@ -168,6 +177,43 @@ def test_a_policy_that_fails_loses_there_and_is_listed(raw: Path, tmp_path: Path
 def test_a_policy_that_fails_everywhere_is_an_error(raw: Path, tmp_path: Path, policy: str) -> None:
     with pytest.raises(EpisodesFailedError, match=r"nan \(and 2 more\)"):
         play(SMOKE, (*SCHEMES, policy), raw, tmp_path / "out", FailingLab(ENVIRONMENTS))
+
+
+class FloodedLab(FailingLab):
+    """A lab in which those episodes are given up."""
+
+    def __call__(self, environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
+        try:
+            super().__call__(environments, policies, out)
+        except EpisodesFailedError as error:
+            raise EpisodesGivenUpError(error.failures, error.failures.keys()) from None
+
+
+def test_a_policy_that_is_given_up_everywhere_has_lost_everywhere(raw: Path, tmp_path: Path, policy: str) -> None:
+    options = PlayOptions(give_up=GiveUp(0.3, 2))
+    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
+    league = play("smoke", *games, FloodedLab(ENVIRONMENTS), options=options)
+    own = league.standings.filter(pl.col("scheme") == policy).to_dicts()
+    assert [(row["wins"], row["windows"], row["missing"]) for row in own] == [(0, 4, 2), (0, 2, 1)]
+    about = summary(league)
+    assert about["terms"] == {
+        "decision_latency_ms": 0.0,
+        "sample": False,
+        "give_up": {"share": 0.3, "time_s": 2},
+    }
+    lost = about["lost"]
+    assert isinstance(lost, list) and [row["reason"] for row in lost] == [f"{e.id}: nan" for e in ENVIRONMENTS]
+    save(league, tmp_path / "out")
+    assert "an episode with more than 30 % lost in 2 s is given up" in write_beside(tmp_path / "out", raw).read_text()
+
+
+def test_episodes_that_may_be_given_up_are_others(raw: Path, tmp_path: Path, policy: str) -> None:
+    games = (ENVIRONMENTS, (*SCHEMES, policy), raw, tmp_path / "out")
+    first, second = StubLab(), StubLab()
+    play("smoke", *games, first)
+    play("smoke", *games, second, options=PlayOptions(give_up=GiveUp()))
+    known = json.loads((tmp_path / "out/raw/policies.json").read_text())
+    assert known == {policy: f"{policy_sha256(policy)} given up at more than 20 % lost in 5 s"}
 
 
 def test_two_kernels_are_refused(raw: Path, tmp_path: Path) -> None:

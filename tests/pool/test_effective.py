@@ -22,9 +22,9 @@ from sagecc.learner.compiled import compile_pool
 from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.effective import PACED, effective_windows
-from sagecc.pool.features import FEATURE_NAMES, Windows, derive
+from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
-from sagecc.schemas.pool import OF_CWND, pool_schema
+from sagecc.schemas.pool import FEATURE_NAMES, OF_CWND, pool_schema
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from tests.helpers.raw_episodes import write_partition
 
