@@ -7,6 +7,7 @@ A guest's virtual time stands still until it has its action, a flow's bits do no
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -171,7 +172,7 @@ class BatchRunner:
                 places = (task.places[int(flow)] for flow in samples["flow"])
                 waiting += [(name, slot, number, samples[row : row + 1]) for row, (name, slot) in enumerate(places)]
             except GivenUpError as error:
-                over[number] = self._finish(task, task.guest.recording_so_far) if self.playing.keep else error
+                over[number] = self._break_off(task) if self.playing.keep else error
             except SageccError as error:
                 over[number] = error
         actions: dict[int, list[tuple[int, tuple[int, int]]]] = {}
@@ -196,9 +197,16 @@ class BatchRunner:
                 over[number] = error
         return list(over.items())
 
-    def _finish(self, running: _Running, recording: Recording) -> Result:
+    def _break_off(self, running: _Running) -> Result:
+        """Return the episode as it is at its last tick."""
+        recording = running.guest.recording_so_far
+        return self._finish(running, recording, float(recording.samples["t_ns"][-1]) / 1e9)
+
+    def _finish(self, running: _Running, recording: Recording, stopped_s: float = math.inf) -> Result:
         task = self.tasks[running.number]
-        episode = episode_from_recording(task.environment, task.scheme, task.seed, running.spec, recording)
+        episode = episode_from_recording(
+            task.environment, task.scheme, task.seed, running.spec, recording, stopped_s=stopped_s
+        )
         return FinishedEpisode.pack(episode, task)
 
     def _run_alone(self, number: int) -> Result:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -107,6 +108,10 @@ def test_what_was_played_of_a_flood_can_be_kept(kernel: Path, flooding: str) -> 
     [(_, kept)] = lockstep(1, 1, Playing(give_up=SOON, keep=True))(kernel, [task])
     assert isinstance(kept, FinishedEpisode) and 100 <= kept.rows < 200
     rows = pa.ipc.open_file(kept.file).read_all()
+    summary = json.loads(rows.schema.metadata[b"sagecc.episode"])
+    assert summary["rows"] == kept.rows
+    received, seconds = int(rows["received_bytes"][-1].as_py()), rows["t_s"][-1].as_py()
+    assert summary["goodput_mbps"] == pytest.approx(received * 8e-6 / seconds)
     whole = play_episode(kernel, LINK, flooding).rows
     assert rows.replace_schema_metadata(None).equals(whole.slice(0, kept.rows).replace_schema_metadata(None))
 
