@@ -131,7 +131,7 @@ def test_stages_hang_on_the_modules_that_they_can_reach(
         ("execution/lab/giving_up.py", {"grow-play"}),
         ("growth/playing.py", {"grow-play"}),
         ("learner/crr.py", {"grow-train"}),
-        ("learner/selection.py", {"grow-train"}),
+        ("learner/selection.py", {"grow-train", "grow-play"}),
         ("execution/lab/controllers.py", {"grow-play"}),
         ("execution/agent/exploration.py", {"grow-play"}),
         ("collector/run/grid.py", {"grow-play"}),

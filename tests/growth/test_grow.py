@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from click.testing import CliRunner
 
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import local
 from sagecc.commands import distance
 from sagecc.common.manifest import Manifest
 from sagecc.learner.compiled import compile_pool
@@ -25,73 +20,8 @@ from sagecc.learner.continuation import Continuation
 from sagecc.learner.selection import Selection
 from sagecc.policy.artefact import policy_sha256
 from sagecc.pool.checks import check_pool
-from sagecc.pool.derivation import build_pool
 from sagecc.pool.views import open_pool
-from tests.conftest import ROOT
-from tests.helpers import files
-from tests.helpers.networks import network
-from tests.helpers.training import CONFIG
-
-GRID = {"bandwidth_mbps": [12, 24], "rtt_ms": [20], "queue_bdp": [1], "duration_s": 2, "windows_s": [[1, 2]]}
-
-KILLING = """
-import importlib, os, signal, sys
-import sagecc.cli
-
-module, _, name = sys.argv.pop(1).rpartition(":")
-count = int(sys.argv.pop(1))
-owner, _, member = name.rpartition(".")
-place = importlib.import_module(module)
-place = getattr(place, owner) if owner else place
-called = getattr(place, member)
-
-def call_and_die(*arguments, **options):
-    global count
-    count -= 1
-    if count < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return called(*arguments, **options)
-
-setattr(place, member, call_and_die)
-sagecc.cli.main(sys.argv[1:])
-"""
-"""`sagecc` that is killed when a function is called once more than so many times."""
-
-
-def arguments(folder: Path, pool: Path) -> list[str]:
-    (folder / "short.yaml").write_text(yaml.safe_dump({"name": "short", "grids": [GRID]}))
-    (folder / "own.yaml").write_text(yaml.safe_dump({**CONFIG, "steps": 20}))
-    options = {
-        "--rounds": 1,
-        "--environments": folder / "short.yaml",
-        "--pool": pool,
-        "--out": folder / "mine",
-        "--cache": folder / "cache",
-        "--config": folder / "own.yaml",
-        "--round-steps": 15,
-        "--noise": 0.05,
-        "--jobs": 1,
-        "--checkpoint-every": 0,
-    }
-    return ["grow", *(str(text) for pair in options.items() for text in pair)]
-
-
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
-
-
-def grown(folder: Path) -> dict[str, str]:
-    """Return the hashes of all that must be the same in every run."""
-    hashes = files.hashes(folder / "mine")
-    return {name: sha256 for name, sha256 in hashes.items() if "/logs/" not in name and "/." not in f"/{name}"}
-
-
-@pytest.fixture(scope="module")
-def pool(kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("first")
-    collect([network(12, 20, 1, 2)], ["cubic", "vegas"], folder / "raw", kernel, local(1), progress=False)
-    build_pool(folder / "raw", folder / "pool", progress=False)
-    return folder / "pool"
+from tests.helpers.growing import KILLING, arguments, grown, run
 
 
 @pytest.fixture(scope="module")
