@@ -11,9 +11,10 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.helpers import files
-from tests.helpers.training import CONFIG
 
 GRID = {"bandwidth_mbps": [12, 24], "rtt_ms": [20], "queue_bdp": [1], "duration_s": 2, "windows_s": [[1, 2]]}
+
+CONFIG = {"base": "tiny", "width": 16, "gru": 16, "batch": 16, "window": 8, "steps": 20, "average": 0.9}
 
 KILLING = """
 import importlib, os, signal, sys
@@ -41,7 +42,7 @@ sagecc.cli.main(sys.argv[1:])
 
 def arguments(folder: Path, pool: Path) -> list[str]:
     (folder / "short.yaml").write_text(yaml.safe_dump({"name": "short", "grids": [GRID]}))
-    (folder / "own.yaml").write_text(yaml.safe_dump({**CONFIG, "steps": 20}))
+    (folder / "own.yaml").write_text(yaml.safe_dump(CONFIG))
     options = {
         "--rounds": 1,
         "--environments": folder / "short.yaml",
