@@ -10,7 +10,7 @@ export HOME := $(CURDIR)/build/home
 endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PYTHON_FILES := benchmarks collector common execution leagues learner notebooks policy pool sagecc schemas scripts studies tests
+PYTHON_FILES := benchmarks collector common execution growth leagues learner notebooks policy pool sagecc schemas scripts studies tests
 C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help

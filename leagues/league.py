@@ -22,7 +22,8 @@ from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
-from sagecc.execution.lab.controllers import policy_controller, policy_drives
+from sagecc.execution.agent.exploration import Exploration
+from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.leagues.harm import harm
@@ -331,7 +332,7 @@ def lab_runner(
         # Every policy is read here: a damaged one is one error now, not one per episode.
         competitors = {cross.scheme for environment in environments for cross in environment.cross}
         drives = policy_drives((*policies, *sorted(competitors)), options.latency_us)
-        engine = lockstep(jobs, batch, options.sample, give_up=options.give_up)
+        engine = lockstep(jobs, batch, Playing(Exploration() if options.sample else None, give_up=options.give_up))
         given_up: set[str] = set()
 
         def noting(kernel: Path, tasks: Sequence[Task]) -> Results:

@@ -77,7 +77,7 @@ def find_episodes(
     roots: Iterable[Path],
     environments: Sequence[Environment],
     schemes: Sequence[str],
-    seed: int = 0,
+    seed: int | None = 0,
     seeds: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[tuple[str, str], StoredEpisode]:
     """Look up episodes in folders of raw trajectories.
@@ -86,7 +86,7 @@ def find_episodes(
         roots: the folders, each laid out as set=*/scheme=*; a later one's episode replaces an earlier one's.
         environments: whose episodes.
         schemes: whose episodes.
-        seed: whose episodes, in environments that are not in `seeds`.
+        seed: whose episodes, in environments that are not in `seeds`; None for any.
         seeds: by environment id, whose episodes there.
 
     Returns:
@@ -102,7 +102,9 @@ def find_episodes(
             kernel = (table.schema.metadata or {}).get(KERNEL, b"").decode(errors="replace")
             for row in table.to_pylist():
                 environment = by_id.get(row["environment_id"])
-                if environment and row["scheme"] in schemes and row["seed"] == seeds.get(environment.id, seed):
+                if environment is None or row["scheme"] not in schemes:
+                    continue
+                if seeds.get(environment.id, seed) in (None, row["seed"]):
                     episode = StoredEpisode(
                         id=row["episode_id"],
                         environment=environment,

@@ -18,7 +18,7 @@ from sagecc.leagues.transitions import PoolTransitions, pool_rows
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import POLICY_PREFIX, is_grown
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)
 """Section 7.1's environment: the rate changes from 24 to 96 Mbps; the paper does not give RTT and queue: ours are
@@ -33,16 +33,18 @@ def find_or_play(
     league: Path,
     out: Path,
     run_policies: RunPolicies,
+    rounds: Sequence[Path] = (),
 ) -> Mapping[tuple[str, str], StoredEpisode]:
     """Find the episodes of schemes; those of policies that have not played are run.
 
     Args:
         networks: whose episodes.
-        schemes: heuristics and policies (`policy:PATH`).
+        schemes: heuristics, policies (`policy:PATH`) and rounds of policies in training (`policy:NAME@ROUND`).
         raw: folder of the heuristics' trajectories.
         league: folder of a league; the policies' episodes are taken from it if their files are still the same.
         out: the other policies' trajectories are kept in out/raw.
         run_policies: runs the other policies.
+        rounds: folders of the trajectories that policies in training played.
 
     Returns:
         Episodes by (environment id, scheme); one that fails is left out.
@@ -50,9 +52,12 @@ def find_or_play(
     Raises:
         SageccError: a heuristic was not collected.
     """
+    grown = find_episodes(rounds, networks.environments, [scheme for scheme in schemes if is_grown(scheme)], seed=None)
+    schemes = [scheme for scheme in schemes if scheme not in {found for _, found in grown}]
     played = _played(league / "raw", networks.environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
     remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in networks.environments)]
     gathered = gather(networks, remaining, raw, out, run_policies).episodes if remaining else {}
+    played |= grown
     return {**{key: episode for key, episode in played.items() if key[1] not in remaining}, **gathered}
 
 

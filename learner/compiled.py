@@ -37,7 +37,7 @@ from sagecc.common.files import parquet_digest, sha256_file, sync
 from sagecc.common.locks import lock
 from sagecc.common.manifest import MANIFEST, Manifest
 from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
-from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, weights
+from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
 from sagecc.schemas.pool import (
@@ -106,6 +106,10 @@ class CompiledPool:
     """Observation windows of its features in ticks, as its files say; a policy must see the same ones."""
     effective: str = ""
     """The schemes whose windows are effective ones (pool.effective), as its files say."""
+    sources: npt.NDArray[np.int64] | None = None
+    """Number of each episode's source [E], where sources have shares of the windows drawn."""
+    shares: tuple[float, ...] = (1.0,)
+    """Share of the windows drawn from each source, by its number."""
 
     @property
     def rows(self) -> int:
@@ -128,17 +132,44 @@ class CompiledPool:
         weight = weights(selection, self.trajectories)
         kept = np.flatnonzero(weight)
         digest = hashlib.sha256(self.identity.encode() + kept.tobytes() + weight[kept].tobytes())
-        t = self.trajectories
+        source, shares = None, self.shares
+        if selection.shares:
+            source = sources(selection, self.trajectories)[kept]
+            shares = (1 - math.fsum(selection.shares.values()), *selection.shares.values())
+            digest.update(source.tobytes() + repr(shares).encode())
         return replace(
             self,
             starts=self.starts[kept],
             lengths=self.lengths[kept],
             weights=weight[kept],
-            trajectories=Trajectories(t.ids[kept], t.sets[kept], t.schemes[kept], t.mean_rewards[kept]),
+            trajectories=self.trajectories.part(kept),
             sums=self.sums[kept],
             counted=self.counted[kept],
             identity=digest.hexdigest(),
+            sources=source,
+            shares=shares,
         )
+
+    def drawn(self, possible: npt.NDArray[np.int64]) -> Doubles:
+        """Return how often a window of each episode is drawn, relative to the others [E].
+
+        Args:
+            possible: Number of windows in each episode [E].
+
+        Raises:
+            SageccError: A source that has a share has no window.
+        """
+        drawn = possible * self.weights
+        if self.sources is None:
+            return drawn
+        totals = np.bincount(self.sources, drawn, len(self.shares))
+        if not totals.all():
+            names = np.unique(self.trajectories.schemes[np.isin(self.sources, np.flatnonzero(totals == 0))])
+            raise SageccError(
+                f"a source of data.shares ({', '.join(names) or 'left out by data.sets'}) has no episode as long as a"
+                " window: choose a smaller window, or leave the source out"
+            )
+        return np.asarray(drawn * (np.array(self.shares) / totals)[self.sources])
 
     @property
     def moments(self) -> Moments:

@@ -236,6 +236,8 @@ class Config:
     def record(self) -> dict[str, Any]:
         """Return the fields as a card has them and a run is known by; later ones that are off leave no trace there."""
         values = asdict(self)
+        if not values["data"]["shares"]:
+            del values["data"]["shares"]
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
     @property

@@ -126,7 +126,7 @@ class WindowSampler:
                 f"a window of {rows} rows is longer than every episode chosen from the pool (the longest has "
                 f"{pool.lengths.max()}): choose a smaller window"
             )
-        shares = np.cumsum(possible * pool.weights)
+        shares = np.cumsum(pool.drawn(possible))
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
         self._schemes = pool.trajectories.schemes
         self._scaling, self._seed = scaling, seed

@@ -20,6 +20,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
+from sagecc.learner.continuation import CHECKPOINT, OWN, Continuation
 from sagecc.learner.crr import METRICS
 
 EVALUATION = "evaluation/"
@@ -27,8 +28,6 @@ EVALUATION = "evaluation/"
 
 SPEED = ("steps_per_s", "waiting_share")
 """What a line of metrics says of the machine."""
-
-_SUMS = "metric_sums"
 
 
 class Learner(Protocol):
@@ -47,18 +46,25 @@ class TrainingJournal:
         fingerprint: What only this run has; a checkpoint of another is refused.
         every: Steps over which metrics are averaged.
         metrics: Names of the metrics of a step.
+        start: Where another run ended, if this one goes on from there.
     """
 
     def __init__(
-        self, learner: Learner, folder: Path, fingerprint: str, every: int, metrics: tuple[str, ...] = METRICS
+        self,
+        learner: Learner,
+        folder: Path,
+        fingerprint: str,
+        every: int,
+        metrics: tuple[str, ...] = METRICS,
+        start: Continuation | None = None,
     ) -> None:
         self.folder, self.every = folder, every
         self.scores: dict[int, dict[str, float]] = {}
         """Scores of the evaluations so far, by step and name."""
         self.extra: dict[str, npt.NDArray[Any]] = {}
         """What the checkpoint that was restored holds beside the learner's state."""
-        self._learner, self._fingerprint, self._metrics = learner, fingerprint, metrics
-        self._checkpoint = folder / "checkpoint.safetensors"
+        self._learner, self._fingerprint, self._metrics, self._start = learner, fingerprint, metrics, start
+        self._checkpoint = folder / CHECKPOINT
         self._lines = folder / "metrics.jsonl"
         self._sums = np.zeros(len(metrics))
         self._events = tf.summary.create_file_writer(str(folder))
@@ -84,7 +90,8 @@ class TrainingJournal:
         self._sums += values * steps
         if step % self.every:
             return
-        means = {**dict(zip(self._metrics, (self._sums / self.every).tolist(), strict=True)), **latest}
+        count = min(self.every, step - (self._start.steps if self._start else 0))
+        means = {**dict(zip(self._metrics, (self._sums / count).tolist(), strict=True)), **latest}
         self._sums[:] = 0
         now = time.perf_counter()
         seconds = now - self._since
@@ -122,32 +129,32 @@ class TrainingJournal:
         """
         self._sync()
         tensors = {name: np.asarray(variable.numpy()) for name, variable in self._learner.state().items()}
-        data = save_tensors({**tensors, **extra, _SUMS: self._sums}, {"fingerprint": self._fingerprint})
+        data = save_tensors({**tensors, **extra, OWN: self._sums}, {"fingerprint": self._fingerprint})
         with write_atomically(self._checkpoint) as path:
             path.write_bytes(data)
         self._events.flush()
 
     def restore(self) -> int:
-        """Load the checkpoint, if there is one, and cut the metrics back to it.
+        """Load the checkpoint, if there is one, and cut the metrics back to it; else where another run ended.
 
         Returns:
-            The checkpoint's step; 0 if there is none.
+            The checkpoint's step; without one, the steps of the run that this one goes on from, or 0.
 
         Raises:
             SageccError: The checkpoint or the metrics are damaged or of another run.
         """
         if not self._checkpoint.exists():
             self._lines.unlink(missing_ok=True)
-            return 0
+            return self._begin()
         state = self._learner.state()
         try:
             with safe_open(self._checkpoint, "numpy") as file:
                 if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
                     raise ValueError("it belongs to another run")
-                self._sums = file.get_tensor(_SUMS)
+                self._sums = file.get_tensor(OWN)
                 for name, variable in state.items():
                     variable.assign(file.get_tensor(name))
-                others = set(file.keys()) - state.keys() - {_SUMS}
+                others = set(file.keys()) - state.keys() - {OWN}
                 self.extra = {name: file.get_tensor(name) for name in sorted(others)}
             step = int(state["steps"].numpy())
             lines = {text: json.loads(text) for text in self._read()}
@@ -163,6 +170,17 @@ class TrainingJournal:
         with write_atomically(self._lines) as path:
             path.write_text("".join(f"{text}\n" for text in lines))
         return step
+
+    def _begin(self) -> int:
+        """Take over the state of the run that this one goes on from, if there is one; return its steps."""
+        if self._start is None:
+            return 0
+        try:
+            for name, variable in self._learner.state().items():
+                variable.assign(self._start.state[name])
+        except (KeyError, ValueError) as error:
+            raise SageccError(f"{self._start.policy.path} is of another kind of run ({error})") from error
+        return self._start.steps
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:
         with self._lines.open("a") as file:

@@ -18,6 +18,7 @@ from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner import histograms
 from sagecc.learner.config import Config
+from sagecc.learner.continuation import Continuation
 from sagecc.learner.crr import METRICS, Crr
 from sagecc.learner.data import ALL, Prefetch, WindowSampler
 from sagecc.learner.evaluation import Candidates
@@ -78,6 +79,7 @@ def run(
     strategy: Strategy,
     saving: Saving = Saving(),
     candidates: Candidates | None = None,
+    start: Continuation | None = None,
 ) -> Result:
     """Train from the last checkpoint (or from the start) to the configuration's last step.
 
@@ -93,6 +95,7 @@ def run(
         strategy: Where to compute.
         saving: When the checkpoint is written.
         candidates: The policies to evaluate; none by default.
+        start: Where another run ended, to go on from there; by default the networks are new.
 
     Raises:
         SageccError: The run diverges, or its checkpoint is damaged.
@@ -100,7 +103,8 @@ def run(
         SystemExit: SIGTERM did (exit code 143).
     """
     crr = strategy.build(lambda: Crr(config, len(config.observations), value_range, seed))
-    journal = TrainingJournal(crr, logs, fingerprint, every=max(1, min(100, config.steps // 20)))
+    steps = config.steps - (start.steps if start else 0)
+    journal = TrainingJournal(crr, logs, fingerprint, every=max(1, min(100, steps // 20)), start=start)
     begin = journal.restore()
     strategy.broadcast(crr)
     take_step, begun = strategy.stepper(crr), time.perf_counter()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class Selection:
     reward_weight: float = 0.0
     """k of a factor exp(k (x - 1)), x the trajectory's mean reward between the lowest (0) and the highest (1) of its
     environment: 0 draws all alike, 3 draws an environment's worst e^3 times less often than its best."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Which share of all windows is drawn from each of these sources: schemes by name or pattern, `policy:mine@*` for
+    every round of a grown pool. They are learned from whatever `schemes`, `winners_of` and `reward_weight` say of the
+    others, who have what is left of 1 and are ranked among themselves: a policy's own failures teach only if they are
+    drawn, and the more of them there are the less the others may lose."""
 
     def __post_init__(self) -> None:
         for name in ("schemes", "sets"):
@@ -52,6 +58,14 @@ class Selection:
                     f"data.{name} must be 'name: weight' with weights above 0, not {value!r}; to leave one out, name "
                     f"the others in data.{name.removesuffix('_weights')}s"
                 )
+        if (
+            not isinstance(self.shares, Mapping)
+            or not all(isinstance(key, str) and _number(x) and x > 0 for key, x in self.shares.items())
+            or sum(self.shares.values()) >= 1
+        ):
+            raise SageccError(
+                f"data.shares must be 'scheme: share' with shares above 0 whose sum is below 1, not {self.shares!r}"
+            )
         if not _number(self.reward_weight) or abs(self.reward_weight) > 100:
             raise SageccError(f"data.reward_weight must be a number within +-100, not {self.reward_weight!r}")
 
@@ -93,34 +107,60 @@ class Trajectories:
     mean_rewards: npt.NDArray[np.float64]
     """Mean reward per row."""
 
+    def part(self, chosen: npt.NDArray[Any]) -> Trajectories:
+        """Return some of the trajectories, by a mask or by their numbers."""
+        return Trajectories(self.ids[chosen], self.sets[chosen], self.schemes[chosen], self.mean_rewards[chosen])
+
     def environments(self) -> npt.NDArray[np.str_]:
         """Return each trajectory's environment: its id is `environment.scheme.seed`."""
         pairs = zip(self.ids, self.schemes, strict=True)
         return np.array([str(name).rpartition(f".{scheme}.")[0] or str(name) for name, scheme in pairs])
 
 
+REST = 0
+"""The source of trajectories that no pattern of Selection.shares names."""
+
+
+def sources(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.int64]:
+    """Return the number of each trajectory's source: REST, or its pattern's place in Selection.shares, from 1.
+
+    Raises:
+        SageccError: The pool has no scheme of a pattern, or one of several.
+    """
+    result = np.full(len(trajectories.ids), REST)
+    for number, pattern in enumerate(selection.shares, REST + 1):
+        matching = [scheme for scheme in np.unique(trajectories.schemes) if fnmatchcase(scheme, pattern)]
+        if not matching:
+            _refuse_unknown("scheme", [pattern], trajectories.schemes)
+        chosen = np.isin(trajectories.schemes, matching)
+        if (result[chosen] != REST).any():
+            raise SageccError(f"data.shares: '{pattern}' names schemes that another pattern names too")
+        result[chosen] = number
+    return result
+
+
 def weights(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.float64]:
-    """Return the weight of each trajectory's windows, 0 for those left out.
+    """Return the weight of each trajectory's windows beside its source's others, 0 for those left out.
 
     Raises:
         SageccError: The pool lacks a scheme or set, the league cannot be read, or the selection is empty.
     """
-    result = np.ones(len(trajectories.ids))
+    result, rest = np.ones(len(trajectories.ids)), sources(selection, trajectories) == REST
     for kind, chosen, names, factors in (
         ("scheme", selection.schemes, trajectories.schemes, selection.scheme_weights),
         ("set", selection.sets, trajectories.sets, selection.set_weights),
     ):
         _refuse_unknown(kind, [*chosen, *factors], names)
         if chosen:
-            result *= np.isin(names, chosen)
+            result *= np.isin(names, chosen) | ((kind == "scheme") & ~rest)
         for name, factor in factors.items():
             result[names == name] *= factor
     if selection.winners_of:
-        result *= _winners(Path(selection.winners_of), trajectories)
-    if not result.any():
+        result *= _winners(Path(selection.winners_of), trajectories) | ~rest
+    if not result[rest].any():
         raise SageccError(f"the selection leaves nothing of the pool's {len(result)} trajectories: {selection}")
     if selection.reward_weight:
-        result *= np.exp(selection.reward_weight * (_rank_in_environment(trajectories) - 1))
+        result[rest] *= np.exp(selection.reward_weight * (_rank_in_environment(trajectories.part(rest)) - 1))
     return result
 
 

@@ -20,6 +20,7 @@ from sagecc.common.files import write_atomically
 from sagecc.learner import runs
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
+from sagecc.learner.continuation import Continuation
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.policy import artefact
@@ -69,6 +70,7 @@ def train(
     evaluation: Evaluation | None = None,
     strategy: Kind = "one",
     device: Device = "auto",
+    start: Continuation | None = None,
 ) -> Outcome | None:
     """Train a policy, or continue a run that was stopped, or do nothing if `out` holds its policy already.
 
@@ -86,6 +88,8 @@ def train(
             one without, though it trains the same weights.
         strategy: Where to compute (learner.strategy.connect).
         device: On what to compute (learner.strategy.connect).
+        start: Where another run ended, to train on from there up to the configuration's last step: with its networks,
+            Adam's state, scaling and range of returns. By default all of these are new.
 
     Returns:
         The result; None on every worker but the chief, which writes the policy and all else.
@@ -94,8 +98,10 @@ def train(
         SageccError: The pool or a checkpoint is damaged, the run diverges, or the workers' runs differ.
     """
     compiled = compile_pool(pool, cache).select(config.data)
-    scaling = compiled.moments.scaling(config.input_transform, config.input_limit)
-    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation)
+    if start is not None:
+        start.check(config)
+    scaling = start.scaling if start else compiled.moments.scaling(config.input_transform, config.input_limit)
+    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation, start)
     run_id = runs.run_id(fingerprint, __name__)
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
@@ -123,7 +129,9 @@ def train(
         period=config.period_ticks,
         start_share=config.start_share,
     )
-    value_range = config.value_range or compiled.value_range(config.discount, config.period_ticks)
+    value_range = (
+        start.value_range if start else config.value_range or compiled.value_range(config.discount, config.period_ticks)
+    )
     observations = config.observations
     sizes = config.sizes(len(observations))
     selected = scaling.select([FEATURE_NAMES.index(name) for name in observations])
@@ -144,6 +152,7 @@ def train(
             **({"windows": compiled.windows} if compiled.windows else {}),
             **({"effective_windows": compiled.effective} if compiled.effective else {}),
         },
+        **({"started_from": {"steps": start.steps, "identity": start.identity}} if start else {}),
     }
 
     def write_candidate(folder: Path, weights: dict[str, Floats], step: int) -> None:
@@ -167,6 +176,7 @@ def train(
             strategy=distribution,
             saving=saving,
             candidates=candidates,
+            start=start,
         )
 
     kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
@@ -205,8 +215,11 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
     )
 
 
-def _fingerprint(config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None) -> str:
+def _fingerprint(
+    config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None, start: Continuation | None
+) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
     evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
-    text = json.dumps([config.record(), seed, pool_identity, *evaluations], sort_keys=True)
+    starts = [start.identity] if start else []
+    text = json.dumps([config.record(), seed, pool_identity, *evaluations, *starts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -181,6 +181,11 @@ def mean(logits: Floats, loc: Floats) -> Doubles:
     return _mean(logits, loc)
 
 
+def exp(x: Doubles) -> Doubles:
+    """Return e**x, element by element of [B]; within 1e-15 of it."""
+    return _powers(x, 1.0)
+
+
 def power(base: float, exponent: Doubles) -> Doubles:
     """Return base**exponent, element by element of [B]; within 1e-14 of it."""
     return _powers(exponent, math.log(base))

@@ -10,7 +10,8 @@ Each fault names a file and says what is wrong with it:
   action before;
 - values: finite, within the bounds of schemas/pool.py, an average between its minimum and maximum;
 - episodes: each once, in its set's and scheme's folder, with the rows and the return that episodes.parquet says;
-- the grid: every scheme in every environment of its profile.
+- the grid: every scheme in every environment of its profile, but for the rounds of a policy in training, which say who
+  played them.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from sagecc.schemas.pool import (
     EFFECTIVE_KEY,
     EPISODE_COLUMNS,
     KERNEL_KEY,
+    PLAYER_KEY,
     POOL_EPISODE_SCHEMA,
     POOL_VERSION,
     REWARD_ALIGNMENTS,
@@ -61,6 +63,7 @@ from sagecc.schemas.pool import (
     pool_columns,
     pool_schema,
 )
+from sagecc.schemas.schemes import is_grown
 
 GRIDS = PROFILES
 """Names of the grids that a pool can be checked against."""
@@ -522,6 +525,8 @@ class _PartitionCheck:
             if self._kernel is not None and kernel != self._kernel:
                 wrong.append(Fault(name, "comes from another kernel than the files before it"))
             self._kernel = kernel
+            if is_grown(partition_of(path)[1]) and PLAYER_KEY not in (schema.metadata or {}):
+                wrong.append(Fault(name, "does not say which policy played it, and how it explored"))
             faults += wrong
             names = [column.name for column in self._columns]
             if not same_major(version, POOL_VERSION) or column_fault(schema, self._schema):
@@ -661,8 +666,10 @@ def _against_grid(listing: Listing, wanted: EnvironmentSet | None) -> tuple[Envi
             that has all of the pool's, of which a scheme that is in a set must be in all environments of that set.
 
     Returns:
-        What the pool was checked against, and which environments each scheme lacks or has too many.
+        What the pool was checked against, and which environments each scheme lacks or has too many; a policy in
+        training plays where it is to learn, so that its rounds are left out.
     """
+    listing = {folder: rows for folder, rows in listing.items() if not is_grown(rows[0]["scheme"])}
     sets = {environment.set for environment in wanted.environments} if wanted else set()
     present = {folder: {row["environment_id"] for row in rows} for folder, rows in listing.items()}
     environment_ids = set().union(*present.values())

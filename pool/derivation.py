@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.store import KERNEL, read_episodes, reading
+from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, reading
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -46,6 +46,7 @@ from sagecc.schemas.pool import (
     FEATURE_NAMES,
     INPUT_KEY,
     KERNEL_KEY,
+    PLAYER_KEY,
     POOL_EPISODE_SCHEMA,
     POOL_SCHEMA,
     POOL_VERSION,
@@ -101,6 +102,11 @@ class PoolOptions:
     def __post_init__(self) -> None:
         if self.alignment not in REWARD_ALIGNMENTS:
             raise SageccError(f"reward alignment '{self.alignment}': use {' or '.join(REWARD_ALIGNMENTS)}")
+
+    @classmethod
+    def of(cls, about: Mapping[str, str]) -> PoolOptions:
+        """Return the options of a pool whose manifest says this about it."""
+        return cls(Windows.parse(about["windows"]), about["reward_alignment"], bool(about.get("effective_windows")))
 
     def metadata(self) -> dict[bytes, bytes]:
         """Return the options as a pool file's metadata."""
@@ -305,10 +311,12 @@ class _Partition:
 
     def _write(self, advance: Callable[[int], object], stop: Event) -> None:
         features = np.empty((FEATURES, 0), np.float32)
-        kernels = {_metadata(path).get(KERNEL, b"") for path in self._checked_parts()}
+        found = [_metadata(path) for path in self._checked_parts()]
+        kernels, players = ({meta[key] for meta in found if key in meta} for key in (KERNEL, PLAYER))
         if len(kernels) > 1:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
         meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
+        meta |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
         expected = iter(self.episodes)
         schema = pool_schema(self._options.windows.ticks, self._options.effective).with_metadata(meta)
         with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:

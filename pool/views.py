@@ -16,7 +16,7 @@ from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
 from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
-VIEWS = ("transitions", "episodes", "environments", "schemes", "columns")
+VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "columns")
 """Views that every pool has."""
 
 RAW_VIEW, LEAGUE_VIEW = "raw", "league"

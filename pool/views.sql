@@ -62,6 +62,23 @@ FROM episodes
 GROUP BY scheme
 ORDER BY scheme;
 
+-- One row per round of a policy in training, whose scheme is policy:NAME@ROUND (sagecc grow); none in other pools.
+CREATE OR REPLACE VIEW rounds AS
+SELECT
+    regexp_extract(scheme, '^policy:(.*)@([0-9]+)$', 1) AS policy,
+    regexp_extract(scheme, '^policy:(.*)@([0-9]+)$', 2)::INTEGER AS round,
+    any_value(scheme) AS scheme,
+    count(*) AS episodes,
+    sum("rows")::BIGINT AS transitions,
+    median(reward_mean) FILTER ("set" = 'I') AS reward_median_set_i,
+    median(reward_mean) FILTER ("set" = 'II') AS reward_median_set_ii,
+    sum(lost_packets) / sum(sent_packets) AS loss_rate,
+    count(*) FILTER (lost_packets > 0.05 * sent_packets) AS flooded
+FROM episodes
+WHERE regexp_matches(scheme, '^policy:.*@[0-9]+$')
+GROUP BY ALL
+ORDER BY policy, round;
+
 -- The data dictionary: name, dtype, unit, formula, paper_index (row of the paper's Table 1, 0 if none), table
 -- (transitions, episodes or raw), low and high (bounds that every value keeps).
 CREATE OR REPLACE VIEW columns AS

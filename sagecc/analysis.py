@@ -32,6 +32,7 @@ from sagecc.options import (
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.partitions import ROUNDS
 from sagecc.schemas.schemes import POLICY_PREFIX
 from sagecc.sets import networks_options
 
@@ -55,6 +56,8 @@ class AnalysisSettings:
     """Episodes at a time."""
     kernel: Path
     """The lab's kernel."""
+    grown: Path | None
+    """Folder of a growing pool, whose rounds' trajectories are there."""
 
     def choose(self, count: int, set_name: str | None = None) -> tuple[Environment, ...]:
         """Return the named environments, or `count` drawn ones (of one set, if given)."""
@@ -72,6 +75,7 @@ class AnalysisSettings:
             league=self.league,
             out=self.out,
             run_policies=runner,
+            rounds=sorted(self.grown.glob(ROUNDS)) if self.grown else (),
         )
 
 
@@ -134,6 +138,12 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
         click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
         kernel_option(),
+        click.option(
+            "--grown",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="Of 'sagecc grow': its rounds are schemes too, policy:NAME@ROUND, with the trajectories played there.",
+        ),
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,20 @@ from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
 
 COMMANDS = Path(__file__).parent / "commands"
-ORDER = ("doctor", "schemes", "environments", "kernel", "run", "collect", "pool", "sql", "train", "league", "report")
+ORDER = (
+    "doctor",
+    "schemes",
+    "environments",
+    "kernel",
+    "run",
+    "collect",
+    "pool",
+    "sql",
+    "train",
+    "grow",
+    "league",
+    "report",
+)
 """The order of work, for the help; commands not named here follow by name."""
 
 EXIT_ERROR = 2

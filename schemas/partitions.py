@@ -12,6 +12,9 @@ EPISODES_FILE = "episodes.parquet"
 LISTINGS = f"{PARTITIONS}/{EPISODES_FILE}"
 """Patterns under a folder of trajectories: its partitions, their rows, the episode lists of raw partitions."""
 
+ROUNDS = "round-*/raw"
+"""Pattern under a growing pool's folder: the raw trajectories that its policy played, one folder a round."""
+
 _PLAIN = ":+,@"
 """Characters that are not escaped in a folder's name, besides letters, digits and `-._~`."""
 

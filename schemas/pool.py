@@ -21,9 +21,10 @@ ALIGNMENT_KEY = b"sagecc.reward_alignment"
 EFFECTIVE_KEY = b"sagecc.effective_windows"
 INPUT_KEY = b"sagecc.input_sha256"
 KERNEL_KEY = b"sagecc.kernel"
+PLAYER_KEY = b"sagecc.player"
 """Keys of every file's metadata: version, observation windows, pairing of rewards, which schemes' windows are effective
 ones (only in a pool that has some), digest of the input; files of rows also have the identity of the kernel that ran
-the episodes."""
+the episodes, and those of a policy in training what played them."""
 
 COLUMNS_FILE = "columns.parquet"
 """File of the data dictionary, for readers that have only the files."""

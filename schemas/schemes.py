@@ -42,6 +42,16 @@ OTHERS: Mapping[str, str] = MappingProxyType(
 """Further mainline schemes of the guest kernel, outside the paper's pool."""
 
 
+def grown_scheme(name: str, number: int) -> str:
+    """Return the scheme of the episodes that a policy in training played in a round (growth)."""
+    return f"{POLICY_PREFIX}{name}@{number}"
+
+
+def is_grown(scheme: str) -> bool:
+    """Tell whether a scheme is a round of a policy in training: its trajectories are in a pool, it plays no more."""
+    return scheme.startswith(POLICY_PREFIX) and scheme.rpartition("@")[2].isdecimal()
+
+
 def check_scheme(name: str) -> str:
     """Return `name` if it names a kernel scheme or a policy.
 

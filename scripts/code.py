@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What code each stage hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
+"""What code each stage of a dvc.yaml hangs on, as one small file a stage in build/code: DVC's stage `code` runs this.
 
 A file lists every source with its digest: the modules behind the stage's command (common.code), and what is BESIDE
 them. So a stage's file changes exactly when code that it can reach does, and a `diff` of two tells which.
@@ -31,6 +31,15 @@ LOCKS = (Path("dvc.lock"), Path("datasets/full/dvc.lock"))
 OUT = Path("build/code")
 STAGE = "code"
 
+GROWING: Mapping[str, str] = MappingProxyType(
+    {
+        "grow-train": "sagecc.growth.training",
+        "grow-play": "sagecc.growth.playing",
+        "grow-pool": "sagecc.growth.pooling",
+    }
+)
+"""The stages of datasets/grown/dvc.yaml, all of one command, and the module of each one's work."""
+
 BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "kernel": (
@@ -43,6 +52,8 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "train": ("learner/configs/*.yaml",),
         "study": ("leagues/report/report.css",),
+        "grow-train": ("learner/configs/*.yaml",),
+        "grow-play": ("sagecc.collector.run.grid", "sagecc.collector.run.set_file"),
         "report": ("leagues/report/*.css", "leagues/report/*.js", "sagecc.leagues.report.files"),
     }
 )
@@ -51,10 +62,10 @@ bytes."""
 
 
 def stages(root: Path) -> dict[str, str]:
-    """Return the commands that the pipelines' stages run, which stages are named after, and the module of each."""
+    """Return the stages' names, those of their commands or of GROWING, and the module of each."""
     found = [yaml.safe_load((root / path).read_text())["stages"] for path in PIPELINES]
     commands = [stage["cmd"].split()[1] for stages in found for name, stage in stages.items() if name != STAGE]
-    return {command: f"sagecc.commands.{command}" for command in commands}
+    return {**{command: f"sagecc.commands.{command}" for command in commands}, **GROWING}
 
 
 def listings(root: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues", "sagecc")
+PACKAGES = ("common", "schemas", "collector", "pool", "policy", "learner", "execution", "growth", "leagues", "sagecc")
 """What an installation has, in the order in which data pass: none imports one after it."""
 
 

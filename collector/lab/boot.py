@@ -211,13 +211,18 @@ class Guest:
             self._stream.send(b"".join(_ACTION.pack(*action) for action in actions))
 
     @property
+    def recording_so_far(self) -> Recording:
+        """What the guest has measured up to its last tick."""
+        return Recording(np.frombuffer(self._samples, wire.SAMPLE), np.frombuffer(self._packets, wire.PACKET))
+
+    @property
     def recording(self) -> Recording:
         """Everything that the guest measured.
 
         Raises:
             SageccError: the episode is not over, or its stream is incomplete.
         """
-        recording = Recording(np.frombuffer(self._samples, wire.SAMPLE), np.frombuffer(self._packets, wire.PACKET))
+        recording = self.recording_so_far
         counts = (len(recording.samples), len(recording.packets))
         if self._end is None or counts != (int(self._end["samples"]), int(self._end["packets"])):
             raise SageccError(f"episode {self._spec.name}: the guest's stream is short")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -203,6 +204,7 @@ def episode_from_recording(
     recording: Recording,
     *,
     every_flow: bool = False,
+    stopped_s: float = math.inf,
 ) -> Episode:
     """Return the episode that a guest has recorded.
 
@@ -213,6 +215,7 @@ def episode_from_recording(
         spec: the specification with which the guest was started.
         recording: everything that the guest measured.
         every_flow: whether the episode has the rows of every flow.
+        stopped_s: when the recording was broken off (s); rates are over the time until then.
 
     Raises:
         SageccError: the flow under test never got through.
@@ -222,7 +225,7 @@ def episode_from_recording(
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     flows = tuple(
-        _summary(recording, number, name, environment.stop_of(flow) - flow.start_s)
+        _summary(recording, number, name, min(environment.stop_of(flow), stopped_s) - flow.start_s)
         for number, (name, flow) in enumerate(zip(schemes, environment.all_flows, strict=True))
     )
     counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flow_count))

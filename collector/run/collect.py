@@ -46,6 +46,7 @@ def collect(
     prune: bool = False,
     drives: Mapping[str, Drive] = MappingProxyType({}),
     seeds: Mapping[str, int] = MappingProxyType({}),
+    players: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
 
@@ -63,6 +64,8 @@ def collect(
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
         drives: by policy, how its controller drives its flows, where that differs from the default.
         seeds: by environment id, seeds of episodes (EnvironmentSet.seeds).
+        players: by policy, what decides its rows beside networks and kernel, which its partitions then say; episodes
+            of another player are run again.
 
     Raises:
         SageccError: a scheme is unknown, or a policy has no controller.
@@ -81,9 +84,11 @@ def collect(
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
             names = _all_schemes(group, (scheme,))
             identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
-            partition = locks.enter_context(Partition(out, group[0].set, scheme, identity))
+            player = players.get(scheme, "")
+            partition = locks.enter_context(Partition(out, group[0].set, scheme, identity, player))
             tasks = [
-                Task(each, scheme, seeds.get(each.id, seed), identity, controllers, dict(drives)) for each in group
+                Task(each, scheme, seeds.get(each.id, seed), identity, controllers, dict(drives), player)
+                for each in group
             ]
             kept = partition.kept()
             ids = {task.id for task in tasks}

@@ -48,14 +48,35 @@ KERNEL = b"sagecc.kernel"
 """Metadata key of the identity of the kernel that ran the episodes (collector.kernel.identity)."""
 
 
-def pack(episode: Episode, kernel: str) -> bytes:
-    """Return the content of an episode's file in the spool; `kernel` is the identity of the kernel that ran it."""
-    meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), KERNEL: kernel.encode()}
+PLAYER = b"sagecc.player"
+"""Metadata key of what decided a policy's rows beside networks and kernel, as JSON: its files' hash, how it explored;
+in partitions whose maker says so."""
+
+
+def pack(episode: Episode, kernel: str, player: str = "") -> bytes:
+    """Return the content of an episode's file in the spool.
+
+    Args:
+        episode: the episode.
+        kernel: identity of the kernel that ran it.
+        player: what PLAYER says; empty for nothing.
+    """
+    meta = {SUMMARY: json.dumps(episode.summary_row()).encode(), **_made_by(kernel, player)}
     table = episode.rows.replace_schema_metadata(meta)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _made_by(kernel: str, player: str) -> dict[bytes, bytes]:
+    """Return the metadata of who ran episodes."""
+    return {KERNEL: kernel.encode()} | ({PLAYER: player.encode()} if player else {})
+
+
+def _makers(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes]:
+    """Return what a file's metadata says of who ran its episodes."""
+    return {key: metadata[key] for key in (KERNEL, PLAYER) if key in metadata} if metadata else {}
 
 
 class Partition:
@@ -66,13 +87,14 @@ class Partition:
         set_name: the set.
         scheme: the scheme under test.
         kernel: identity of the kernel; episodes of another are discarded.
+        player: what PLAYER says; episodes of another are discarded.
     """
 
-    def __init__(self, out: Path, set_name: str, scheme: str, kernel: str) -> None:
+    def __init__(self, out: Path, set_name: str, scheme: str, kernel: str, player: str = "") -> None:
         self._folder = out / partition(set_name, scheme)
         self._spool = out / SPOOL / self._folder.relative_to(out)
         self._new_folder = self._folder.with_name(f".tmp-{self._folder.name}")
-        self._kernel = kernel.encode()
+        self._made_by = _made_by(kernel, player)
         self._lock = -1
 
     def __enter__(self) -> Partition:
@@ -101,14 +123,14 @@ class Partition:
 
     @cached_property
     def _stored(self) -> dict[str, dict[str, Any]]:
-        """Summaries in the partition's files by episode id; none if another kernel ran them."""
+        """Summaries in the partition's files by episode id; none if another kernel or player ran them."""
         if not self._folder.exists() and (self._new_folder / EPISODES_FILE).exists():
             self._new_folder.rename(self._folder)  # killed between the two renames of assemble()
         path = self._folder / EPISODES_FILE
         if not path.exists():
             return {}
         table = read_table(path)
-        if (table.schema.metadata or {}).get(KERNEL) != self._kernel or "spec_sha256" not in table.column_names:
+        if _makers(table.schema.metadata) != self._made_by or "spec_sha256" not in table.column_names:
             return {}
         return {row["episode_id"]: row for row in checked_episodes(path, table).to_pylist()}
 
@@ -119,7 +141,7 @@ class Partition:
     def spooled(self) -> dict[str, str]:
         """Return spec_sha256 by id of the finished episodes that are not assembled yet.
 
-        Files of another kernel and damaged ones are removed: their episodes are run again.
+        Files of another kernel or player and damaged ones are removed: their episodes are run again.
         """
         spooled = {}
         for path in self._spool.glob("[!.]*.arrow"):
@@ -127,7 +149,7 @@ class Partition:
                 with pa.memory_map(str(path)) as source:
                     table = pa.ipc.open_file(source).read_all()
                 summary = json.loads(table.schema.metadata[SUMMARY])
-                is_valid = table.schema.metadata[KERNEL] == self._kernel and len(table) == summary["rows"]
+                is_valid = _makers(table.schema.metadata) == self._made_by and len(table) == summary["rows"]
                 episode_id, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
             except (*UNREADABLE, ValueError, KeyError, TypeError):
                 is_valid = False
@@ -184,7 +206,7 @@ class Partition:
         self._new_folder.mkdir(parents=True)
         old = _old_rows(self._folder) if self._stored else iter(())
         summaries = []
-        meta = {KERNEL: self._kernel, b"sagecc.raw_version": RAW_VERSION.encode()}
+        meta = {**self._made_by, b"sagecc.raw_version": RAW_VERSION.encode()}
         with PartWriter(
             self._new_folder, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
         ) as parts:

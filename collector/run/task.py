@@ -41,6 +41,9 @@ class Task:
     drives: Mapping[str, Drive] = field(default_factory=dict)
     """By policy, how the controller drives its flows, where that differs from the default."""
 
+    player: str = ""
+    """What decides the rows of a scheme `policy:...` beside networks and kernel, where its partition is to say so."""
+
     @property
     def id(self) -> str:
         """Identifier of the episode: environment, scheme and seed."""
@@ -79,9 +82,9 @@ class FinishedEpisode:
     """Content of its file in the spool (collector.run.store.pack)."""
 
     @classmethod
-    def pack(cls, episode: Episode, identity: str) -> FinishedEpisode:
-        """Pack an episode; `identity` is that of the kernel that ran it."""
-        return cls(episode.rows.num_rows, episode.spec_sha256, pack(episode, identity))
+    def pack(cls, episode: Episode, task: Task) -> FinishedEpisode:
+        """Pack the episode of a task."""
+        return cls(episode.rows.num_rows, episode.spec_sha256, pack(episode, task.identity, task.player))
 
 
 Result = FinishedEpisode | SageccError
@@ -113,4 +116,4 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
         )
     except SageccError as error:
         return error
-    return FinishedEpisode.pack(episode, task.identity)
+    return FinishedEpisode.pack(episode, task)

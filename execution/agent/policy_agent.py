@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.decisions import Decisions
+from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.sources import observation_source
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
@@ -29,15 +30,18 @@ class PolicyAgent:
     """One policy and the flows it drives, one slot per flow: observations, hidden state and window of every flow."""
 
     def __init__(
-        self, policy: PolicyArtefact, flows: int = 1, seed: int | None = None, step: runtime.Step | None = None
+        self,
+        policy: PolicyArtefact,
+        flows: int = 1,
+        exploration: Exploration | None = None,
+        step: runtime.Step | None = None,
     ) -> None:
         """Prepare the slots.
 
         Args:
             policy: the artefact.
             flows: number of slots.
-            seed: draw each action from the policy's mixture, with one generator per slot; None takes the mixture's
-                mean instead.
+            exploration: how actions are drawn, with one generator per slot; None takes the mixture's mean.
             step: the policy's network in a runtime of policy.runtime, by default the one whose bits are the same on
                 every machine and in every batch.
 
@@ -51,26 +55,30 @@ class PolicyAgent:
         self._network = step or runtime.load(policy)
         self._slots = np.arange(flows)
         self._hidden = policy.initial_state(flows)
-        self._seed = seed
+        self._exploration = exploration
         self._random = [self._generator(slot) for slot in range(flows)]
 
     @classmethod
     def load(
-        cls, path: Path | str, flows: int = 1, seed: int | None = None, runtime_name: str = runtime.DEFAULT
+        cls,
+        path: Path | str,
+        flows: int = 1,
+        exploration: Exploration | None = None,
+        runtime_name: str = runtime.DEFAULT,
     ) -> PolicyAgent:
         """Return the agent of the policy in a folder.
 
         Args:
             path: the artefact's folder.
             flows: number of slots.
-            seed: draw actions, see __init__.
+            exploration: how actions are drawn, see __init__.
             runtime_name: the network's runtime, by its name in policy.runtime.
 
         Raises:
             SageccError: there is no policy, or none that can be run.
         """
         policy = PolicyArtefact.load(path)
-        return cls(policy, flows, seed, runtime.load(policy, runtime_name))
+        return cls(policy, flows, exploration, runtime.load(policy, runtime_name))
 
     @property
     def underlying_scheme(self) -> str:
@@ -125,7 +133,8 @@ class PolicyAgent:
     def _decide(self, observation: npt.NDArray[np.float32], slots: Ints) -> Doubles:
         """Return the actions of flows [B] for their observations [B, F]."""
         logits, loc, scale, hidden = self._network(observation, self._hidden[slots])
-        action = exact.mean(logits, loc) if self._seed is None else self._draw(slots, logits, loc, scale)
+        exploring = self._exploration
+        action = self._draw(exploring, slots, logits, loc, scale) if exploring else exact.mean(logits, loc)
         finite = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
         if not finite.all():
             raise SageccError(
@@ -136,16 +145,14 @@ class PolicyAgent:
         return action
 
     def _generator(self, stream: int) -> np.random.Generator:
-        return np.random.default_rng((self._seed or 0, stream))
+        return (self._exploration or Exploration()).stream(stream)
 
-    def _draw(self, slots: Ints, logits: Any, loc: Any, scale: Any) -> npt.NDArray[np.float64]:
+    def _draw(
+        self, exploration: Exploration, slots: Ints, logits: Any, loc: Any, scale: Any
+    ) -> npt.NDArray[np.float64]:
         """Draw from the mixtures [B, K]; a flow's draws do not depend on the others of its batch."""
-        actions = np.empty(len(slots))
-        for row, slot in enumerate(slots):
-            random = self._random[slot]
-            part = np.argmax(logits[row] + random.gumbel(size=logits.shape[1]))
-            actions[row] = random.normal(loc[row, part], scale[row, part])
-        return actions
+        rows = zip(slots, logits, loc, scale, strict=True)
+        return np.array([exploration.draw(self._random[slot], *mixture) for slot, *mixture in rows])
 
 
 def _windows(policy: PolicyArtefact) -> Windows:

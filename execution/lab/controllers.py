@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -14,11 +15,58 @@ import numpy.typing as npt
 from sagecc.collector.lab.boot import Controller
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive, policy_flows
+from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.giving_up import GiveUp, LossWatch, watched
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
+
+
+@dataclass(frozen=True)
+class Playing:
+    """How policies play in the lab; by default each takes its mixture's mean and lies where its scheme's name says."""
+
+    exploration: Exploration | None = None
+    """How they draw their actions; None takes their mixtures' means."""
+
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """By scheme, the policy's folder, where that is not the path in the scheme's name."""
+
+    give_up: GiveUp | None = None
+    """When an episode is given up; its result is a GivenUpError then. None plays all to their end."""
+
+    keep: bool = False
+    """Keep what was played of an episode that is given up, as an episode that ends there, in place of the error."""
+
+    def agent(self, scheme: str, slots: int = 1) -> PolicyAgent:
+        """Return the agent of a scheme `policy:PATH`.
+
+        Args:
+            scheme: the scheme.
+            slots: how many flows it can drive at once.
+
+        Raises:
+            SageccError: there is no policy, or none that can be run.
+        """
+        return PolicyAgent.load(self._folder(scheme), slots, self.exploration)
+
+    def drive(self, scheme: str, agent: PolicyAgent, latency_us: int = 0) -> Drive:
+        """Return how a scheme `policy:PATH` drives its flows.
+
+        Args:
+            scheme: the scheme.
+            agent: its agent.
+            latency_us: from a sample to when its action takes effect.
+        """
+        sha256 = policy_sha256(f"{POLICY_PREFIX}{self._folder(scheme)}")
+        return Drive(agent.underlying_scheme, latency_us, sha256)
+
+    def _folder(self, scheme: str) -> str:
+        return self.folders.get(scheme, scheme.removeprefix(POLICY_PREFIX))
+
+
+AS_NAMED = Playing()
 
 
 class PolicyController:
@@ -27,23 +75,23 @@ class PolicyController:
     Each flow has its own observations, hidden state, period and random numbers, whatever flies beside it.
     """
 
-    def __init__(self, scheme_of: Mapping[int, str], episode: str | None = None) -> None:
+    def __init__(self, scheme_of: Mapping[int, str], episode: str = "", playing: Playing = AS_NAMED) -> None:
         """Read the policies.
 
         Args:
             scheme_of: the scheme `policy:PATH` of each driven flow, by its number (collector.lab.spec.policy_flows).
-            episode: its id, which names its seed: actions are drawn from the policies' mixtures, the same in every run
-                of it. None takes the mixtures' means.
+            episode: its id, which names its seed: where policies explore, they draw the same in every run of it.
+            playing: how they play.
 
         Raises:
             SageccError: there is no such policy, or none that can be run.
         """
-        self.scheme_of, self._episode = scheme_of, episode
+        self.scheme_of, self._episode, self._playing = scheme_of, episode, playing
         self._slot_of: dict[int, int] = {}
         self._agents: dict[str, PolicyAgent] = {}
         for name in dict.fromkeys(scheme_of.values()):
             flows = [flow for flow, other in scheme_of.items() if other == name]
-            self._agents[name] = load_agent(name, len(flows), sample=episode is not None)
+            self._agents[name] = playing.agent(name, len(flows))
             self._slot_of |= {flow: slot for slot, flow in enumerate(flows)}
         self.reset()
 
@@ -53,13 +101,12 @@ class PolicyController:
         Args:
             latency_us: from a sample to when its action takes effect.
         """
-        return {name: _drive(name, agent, latency_us) for name, agent in self._agents.items()}
+        return {name: self._playing.drive(name, agent, latency_us) for name, agent in self._agents.items()}
 
     def reset(self) -> None:
         """Forget what was seen of the flows, before another episode of the same ones."""
         for flow, name in self.scheme_of.items():
-            stream = None if self._episode is None else random_stream(self._episode, flow)
-            self._agents[name].reset(self._slot_of[flow], stream)
+            self._agents[name].reset(self._slot_of[flow], random_stream(self._episode, flow))
 
     def __call__(self, samples: npt.NDArray[np.void]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the windows (packets) and pacing rates (bytes/s) for the driven flows' samples of a tick."""
@@ -78,21 +125,11 @@ def policy_controller(environment: Environment, scheme: str) -> PolicyController
     return PolicyController(policy_flows(environment, scheme))
 
 
-def playing_controller(
-    environment: Environment, scheme: str, seed: int, *, sample: bool = False, give_up: GiveUp | None = None
-) -> Controller:
-    """Return the controller of an episode's policies.
-
-    Args:
-        environment: the network and its flows.
-        scheme: the scheme under test.
-        seed: of the episode.
-        sample: draw actions from the policies' mixtures, instead of taking the means.
-        give_up: when the controller gives the episode up, by GivenUpError.
-    """
+def playing_controller(environment: Environment, scheme: str, seed: int, playing: Playing) -> Controller:
+    """Return the controller of an episode's policies, which play as they are told; see `Playing.give_up`."""
     episode = episode_id(environment.id, scheme, seed)
-    controller = PolicyController(policy_flows(environment, scheme), episode if sample else None)
-    return watched(controller, LossWatch(episode, give_up)) if give_up else controller
+    controller = PolicyController(policy_flows(environment, scheme), episode, playing)
+    return watched(controller, LossWatch(episode, playing.give_up)) if playing.give_up else controller
 
 
 def play_episode(
@@ -119,45 +156,25 @@ def play_episode(
     Raises:
         SageccError: a policy cannot be run, or the episode yields no complete trajectory.
     """
-    policies = policy_flows(environment, scheme)
-    controller = PolicyController(policies, episode_id(environment.id, scheme, seed) if sample else None)
+    playing = Playing(Exploration() if sample else None)
+    controller = PolicyController(policy_flows(environment, scheme), episode_id(environment.id, scheme, seed), playing)
     drives = controller.drives(latency_us)
     return run_episode(kernel, environment, scheme, seed, controller, drives=drives, every_flow=every_flow)
 
 
-def load_agent(scheme: str, slots: int = 1, *, sample: bool = False) -> PolicyAgent:
-    """Return the agent of a scheme `policy:PATH`.
-
-    Args:
-        scheme: the scheme.
-        slots: how many flows it can drive at once.
-        sample: draw actions from the policy's mixture, instead of taking its mean.
-
-    Raises:
-        SageccError: there is no policy, or none that can be run.
-    """
-    return PolicyAgent.load(scheme.removeprefix(POLICY_PREFIX), slots, 0 if sample else None)
-
-
-def policy_drives(schemes: Iterable[str], latency_us: int = 0) -> dict[str, Drive]:
+def policy_drives(schemes: Iterable[str], latency_us: int = 0, playing: Playing = AS_NAMED) -> dict[str, Drive]:
     """Return how each policy among `schemes` drives its flows; the policies are read.
 
     Args:
         schemes: any schemes.
         latency_us: from a sample to when its action takes effect.
+        playing: how they play.
 
     Raises:
         SageccError: there is no such policy, or none that can be run.
     """
-    return {
-        name: _drive(name, load_agent(name), latency_us)
-        for name in dict.fromkeys(schemes)
-        if name.startswith(POLICY_PREFIX)
-    }
-
-
-def _drive(scheme: str, agent: PolicyAgent, latency_us: int) -> Drive:
-    return Drive(agent.underlying_scheme, latency_us, policy_sha256(scheme))
+    names = [name for name in dict.fromkeys(schemes) if name.startswith(POLICY_PREFIX)]
+    return {name: playing.drive(name, playing.agent(name), latency_us) for name in names}
 
 
 def random_stream(episode: str, flow: int = 0) -> int:

@@ -7,6 +7,7 @@ A guest's virtual time stands still until it has its action, a flow's bits do no
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.collector.kernel.machine import available_memory_mb
-from sagecc.collector.lab.boot import WATCHDOG_S, Guest
+from sagecc.collector.lab.boot import WATCHDOG_S, Guest, Recording
 from sagecc.collector.lab.episode import episode_from_recording
 from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, policy_flows
 from sagecc.collector.run.engines import (
@@ -35,21 +36,15 @@ from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import load_agent, playing_controller, random_stream
-from sagecc.execution.lab.giving_up import GiveUp, LossWatch
+from sagecc.execution.lab.controllers import AS_NAMED, Playing, playing_controller, random_stream
+from sagecc.execution.lab.giving_up import GivenUpError, LossWatch
 from sagecc.schemas import wire
 
 BATCH = 16
 """Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
 
 
-def lockstep(
-    jobs: int,
-    batch: int = BATCH,
-    sample: bool = False,
-    watchdog_s: float = WATCHDOG_S,
-    give_up: GiveUp | None = None,
-) -> Engine:
+def lockstep(jobs: int, batch: int = BATCH, playing: Playing = AS_NAMED, watchdog_s: float = WATCHDOG_S) -> Engine:
     """Return the engine of policies on this machine.
 
     A process and its guests keep about one core busy. Fewer guests run where there is no room for their memory.
@@ -57,9 +52,8 @@ def lockstep(
     Args:
         jobs: the most processes.
         batch: the most guests in step per process.
-        sample: draw actions from the policies' mixtures, instead of taking the mean.
+        playing: how the policies play.
         watchdog_s: how long a guest may be silent, real time.
-        give_up: when an episode is given up; its result is a GivenUpError then. None plays all to their end.
     """
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
@@ -67,7 +61,7 @@ def lockstep(
         # One policy after another, and the longest first: batches stay full.
         ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
         guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
-        runner = BatchRunner(kernel, ordered, guests, memory_mb, sample, watchdog_s, give_up)
+        runner = BatchRunner(kernel, ordered, guests, memory_mb, playing, watchdog_s)
         if workers == 1:
             results = runner.run(iter(range(len(ordered))))
         else:
@@ -104,12 +98,10 @@ class BatchRunner:
     """The most at once."""
     memory_mb: int
     """What all guests may have together."""
-    sample: bool = False
-    """Draw actions from the policies' mixtures, instead of taking the mean."""
+    playing: Playing = AS_NAMED
+    """How the policies play."""
     watchdog_s: float = WATCHDOG_S
     """How long a guest may be silent, real time."""
-    give_up: GiveUp | None = None
-    """When an episode is given up."""
 
     def run(self, numbers: Iterator[int]) -> NumberedResults:
         """Run tasks; closing the generator ends those under way.
@@ -120,7 +112,7 @@ class BatchRunner:
         Yields:
             Each task's number and result.
         """
-        agents = _Agents(self.tasks, self.guests, self.sample)
+        agents = _Agents(self.tasks, self.guests, self.playing)
         running: dict[int, _Running] = {}
         pending: int | None = None
         try:
@@ -155,7 +147,7 @@ class BatchRunner:
         task, spec = self.tasks[number], self.tasks[number].spec
         places = agents.take(policy_flows(task.environment, task.scheme), task.id)
         try:
-            watch = LossWatch(task.id, self.give_up) if self.give_up else None
+            watch = LossWatch(task.id, self.playing.give_up) if self.playing.give_up else None
             return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places, watch)
         except BaseException:
             agents.release(places.values())
@@ -173,12 +165,14 @@ class BatchRunner:
             try:
                 samples = task.guest.tick()
                 if samples is None:
-                    over[number] = self._finish(task)
+                    over[number] = self._finish(task, task.guest.recording)
                     continue
                 if task.watch:
                     task.watch.check(samples)
                 places = (task.places[int(flow)] for flow in samples["flow"])
                 waiting += [(name, slot, number, samples[row : row + 1]) for row, (name, slot) in enumerate(places)]
+            except GivenUpError as error:
+                over[number] = self._break_off(task) if self.playing.keep else error
             except SageccError as error:
                 over[number] = error
         actions: dict[int, list[tuple[int, tuple[int, int]]]] = {}
@@ -203,27 +197,32 @@ class BatchRunner:
                 over[number] = error
         return list(over.items())
 
-    def _finish(self, running: _Running) -> Result:
+    def _break_off(self, running: _Running) -> Result:
+        """Return the episode as it is at its last tick."""
+        recording = running.guest.recording_so_far
+        return self._finish(running, recording, float(recording.samples["t_ns"][-1]) / 1e9)
+
+    def _finish(self, running: _Running, recording: Recording, stopped_s: float = math.inf) -> Result:
         task = self.tasks[running.number]
         episode = episode_from_recording(
-            task.environment, task.scheme, task.seed, running.spec, running.guest.recording
+            task.environment, task.scheme, task.seed, running.spec, recording, stopped_s=stopped_s
         )
-        return FinishedEpisode.pack(episode, task.identity)
+        return FinishedEpisode.pack(episode, task)
 
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
         task = self.tasks[number]
-        factory = partial(playing_controller, seed=task.seed, sample=self.sample, give_up=self.give_up)
+        factory = partial(playing_controller, seed=task.seed, playing=self.playing)
         return attempt(self.kernel, replace(task, factory=factory), self.watchdog_s)
 
 
 class _Agents:
     """The policies' agents, with a slot for each flow that one may drive at once."""
 
-    def __init__(self, tasks: Sequence[Task], guests: int, sample: bool) -> None:
+    def __init__(self, tasks: Sequence[Task], guests: int, playing: Playing) -> None:
         flows = [Counter(policy_flows(task.environment, task.scheme).values()) for task in tasks]
         self._slots = {name: guests * max(count[name] for count in flows) for name in set().union(*flows)}
-        self._sample = sample
+        self._playing = playing
         self._agents: dict[str, PolicyAgent] = {}
         self._free: dict[str, list[int]] = {}
 
@@ -231,7 +230,7 @@ class _Agents:
         """Return by flow its policy's scheme and a fresh slot; raises SageccError where a policy cannot be run."""
         for name in scheme_of.values():
             if name not in self._agents:
-                self._agents[name] = load_agent(name, self._slots[name], sample=self._sample)
+                self._agents[name] = self._playing.agent(name, self._slots[name])
                 self._free[name] = list(range(self._slots[name]))[::-1]
         places = {}
         for flow, name in scheme_of.items():

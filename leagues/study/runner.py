@@ -12,7 +12,7 @@ from pathlib import Path
 from sagecc.collector.run.engines import core_per_worker, in_processes
 from sagecc.collector.run.ray_engine import each_on_ray
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import load_agent, play_episode
+from sagecc.execution.lab.controllers import AS_NAMED, play_episode
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
 from sagecc.leagues.study.experiments import StudyRun
@@ -60,7 +60,7 @@ def check_policies(schemes: Iterable[str]) -> None:
     """Raise SageccError where a policy among the schemes is missing or cannot drive a flow."""
     for scheme in schemes:
         if scheme.startswith(POLICY_PREFIX):
-            load_agent(scheme)
+            AS_NAMED.agent(scheme)
 
 
 def play(kernel: Path, run: StudyRun) -> Outcome:

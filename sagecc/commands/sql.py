@@ -36,9 +36,10 @@ from sagecc.shell import Shell
 def command(query: str | None, shell: bool, pool: Path, raw: Path | None, league: Path | None, layout: str) -> None:
     """Ask the pool a question in SQL (DuckDB).
 
-    Views: transitions (one row per tick), episodes, environments, schemes, and columns, which explains every
-    column with its unit and formula; raw (what the kernel counted, the window among it) and league (scores),
-    where there are any. The table macro episode('...') finds one episode's transitions fast. For example:
+    Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns,
+    which explains every column with its unit and formula; raw (what the kernel counted, the window among it) and
+    league (scores), where there are any. The table macro episode('...') finds one episode's transitions fast.
+    For example:
 
     \b
     sagecc sql "SELECT * FROM columns"

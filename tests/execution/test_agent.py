@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import load_agent
+from sagecc.execution.lab.controllers import Playing
 from sagecc.policy.artefact import SPREAD_MAP, Control, PolicyArtefact
 from sagecc.pool.features import Windows, derive
 from sagecc.schemas import wire
@@ -107,9 +108,9 @@ def test_windows_are_those_of_the_pool_it_learned_from(tmp_path: Path) -> None:
 
 def test_many_flows_in_one_batch_are_as_many_single_ones(policy: Path) -> None:
     flows = [samples(trajectory(80, rtt_ms=rtt, seed=rtt)) for rtt in (10, 40, 80)]
-    for seed in (None, 5):
-        together = PolicyAgent.load(policy, flows=3, seed=seed)
-        first = PolicyAgent.load(policy, seed=seed)
+    for exploration in (None, Exploration(seed=5), Exploration(sample=False, noise=0.1)):
+        together = PolicyAgent.load(policy, 3, exploration)
+        first = PolicyAgent.load(policy, 1, exploration)
         for tick in range(80):
             rows = np.array([flow[tick] for flow in flows])
             order = np.array([2, 0, 1]) if tick % 2 else np.array([0, 1, 2])
@@ -122,7 +123,7 @@ def test_many_flows_in_one_batch_are_as_many_single_ones(policy: Path) -> None:
 
 def test_a_slot_can_be_used_again(policy: Path) -> None:
     rows = samples(trajectory(50))
-    fresh, used = PolicyAgent.load(policy, seed=1), PolicyAgent.load(policy, seed=1)
+    fresh, used = (PolicyAgent.load(policy, exploration=Exploration(seed=1)) for _ in range(2))
     for row in samples(trajectory(30, rtt_ms=80)):
         used(row)
     used.reset()
@@ -132,23 +133,29 @@ def test_a_slot_can_be_used_again(policy: Path) -> None:
 def test_same_seed_same_draws_and_none_by_default(policy: Path) -> None:
     rows = samples(trajectory(120))
 
-    def run(seed: int | None) -> list[tuple[int, int]]:
-        agent = PolicyAgent.load(policy, seed=seed)
+    def run(exploration: Exploration | None) -> list[tuple[int, int]]:
+        agent = PolicyAgent.load(policy, exploration=exploration)
         return [agent(row) for row in rows]
 
-    assert run(None) == run(None)
-    assert run(1) == run(1)
-    assert run(1) != run(2) != run(None)
+    ways = [None, Exploration(seed=1), Exploration(seed=2), Exploration(noise=0.1, seed=1), Exploration(False, 0.1)]
+    assert [run(way) for way in ways] == [run(way) for way in ways]
+    assert len({tuple(run(way)) for way in ways}) == len(ways)
 
 
 def test_draws_follow_the_mixture() -> None:
     fixed = Fixed([])
-    agent = PolicyAgent(cast("PolicyArtefact", fixed), 1, seed=3, step=fixed.step)
+    exploration = Exploration(seed=3)
+    agent = PolicyAgent(cast("PolicyArtefact", fixed), 1, exploration, step=fixed.step)
     logits = np.log(np.array([[0.25, 0.75]]))
     loc, scale = np.array([[-1.0, 1.0]]), np.array([[0.01, 0.02]])
-    drawn = np.array([agent._draw(np.array([0]), logits, loc, scale)[0] for _ in range(4000)])
+    drawn = np.array([agent._draw(exploration, np.array([0]), logits, loc, scale)[0] for _ in range(4000)])
     assert (drawn > 0).mean() == pytest.approx(0.75, abs=0.03)
     assert drawn[drawn > 0].std() == pytest.approx(0.02, rel=0.1)
+    noisy = Exploration(sample=False, noise=0.3)
+    random = noisy.stream(0)
+    drawn = np.array([noisy.draw(random, logits[0], loc[0], scale[0]) for _ in range(4000)])
+    assert drawn.mean() == pytest.approx(0.5, abs=0.02)  # the mixture's mean
+    assert drawn.std() == pytest.approx(0.3, rel=0.05)
     agent._network = lambda observation, hidden: (logits, 9 * loc, scale, hidden)
     assert agent(sample(0, 100))[0] in (25, 400)  # clipped to what the learner saw
 
@@ -162,9 +169,9 @@ def test_an_answer_that_is_no_number_names_the_policy(bad: float) -> None:
 
 
 def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> None:
-    assert load_agent(f"policy:{policy}")(sample(0, 10))[0] >= 4
+    assert Playing().agent(f"policy:{policy}")(sample(0, 10))[0] >= 4
     with pytest.raises(SageccError, match="no policy at"):
-        load_agent(f"policy:{tmp_path}/none")
+        Playing().agent(f"policy:{tmp_path}/none")
     card = json.loads((policy / "card.json").read_text())
     others = {"source": "orca"}, {"source_version": "0.9"}, {"observations": ["sRTT", *FEATURE_NAMES[1:]]}
     for change, message in [
@@ -180,7 +187,7 @@ def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> N
     ]:
         (policy / "card.json").write_text(json.dumps(card | change))
         with pytest.raises(SageccError, match=message):
-            load_agent(f"policy:{policy}")
+            Playing().agent(f"policy:{policy}")
 
 
 def test_the_card_says_what_an_answer_does() -> None:

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 from click.testing import CliRunner
 
 from sagecc.cli import cli
 from sagecc.collector.run.task import FinishedEpisode, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import play_episode, playing_controller, policy_controller
+from sagecc.execution.lab.controllers import Playing, play_episode, playing_controller, policy_controller
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp, LossWatch
 from sagecc.execution.lab.lockstep import lockstep
 from sagecc.leagues.league import EpisodesGivenUpError, PlayOptions, lab_runner
@@ -83,12 +86,12 @@ def test_what_is_no_rule(share: float, time_s: float) -> None:
 
 def test_a_flood_ends_early_alone_and_in_step_alike(kernel: Path, flooding: str, still: str) -> None:
     tasks = [Task(LINK, scheme, 0, "", policy_controller) for scheme in (flooding, still)]
-    results = {task.scheme: result for task, result in lockstep(1, 2, give_up=SOON)(kernel, tasks)}
+    results = {task.scheme: result for task, result in lockstep(1, 2, Playing(give_up=SOON))(kernel, tasks)}
     error = results[flooding]
     assert isinstance(error, GivenUpError)
     found = re.search(r"given up after ([\d.]+) s: (\d+) % of its packets were lost in 1 s, more than 30 %", str(error))
     assert found and 1 <= float(found[1]) < 2 and int(found[2]) > 30
-    alone = playing_controller(LINK, flooding, 0, give_up=SOON)
+    alone = playing_controller(LINK, flooding, 0, Playing(give_up=SOON))
     with pytest.raises(GivenUpError, match=re.escape(str(error))):
         alone_episode(kernel, flooding, alone)
     assert isinstance(results[still], FinishedEpisode) and results[still] == attempt(kernel, tasks[1])
@@ -98,6 +101,19 @@ def alone_episode(kernel: Path, scheme: str, controller: object) -> None:
     from sagecc.collector.lab.episode import run_episode
 
     run_episode(kernel, LINK, scheme, 0, controller)  # type: ignore[arg-type]
+
+
+def test_what_was_played_of_a_flood_can_be_kept(kernel: Path, flooding: str) -> None:
+    task = Task(LINK, flooding, 0, "", policy_controller)
+    [(_, kept)] = lockstep(1, 1, Playing(give_up=SOON, keep=True))(kernel, [task])
+    assert isinstance(kept, FinishedEpisode) and 100 <= kept.rows < 200
+    rows = pa.ipc.open_file(kept.file).read_all()
+    summary = json.loads(rows.schema.metadata[b"sagecc.episode"])
+    assert summary["rows"] == kept.rows
+    received, seconds = int(rows["received_bytes"][-1].as_py()), rows["t_s"][-1].as_py()
+    assert summary["goodput_mbps"] == pytest.approx(received * 8e-6 / seconds)
+    whole = play_episode(kernel, LINK, flooding).rows
+    assert rows.replace_schema_metadata(None).equals(whole.slice(0, kept.rows).replace_schema_metadata(None))
 
 
 def test_unless_told_an_episode_is_played_to_its_end(kernel: Path, flooding: str) -> None:

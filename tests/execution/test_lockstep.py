@@ -23,9 +23,10 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
 from sagecc.common.errors import SageccError
+from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
-from sagecc.execution.lab.controllers import playing_controller, policy_controller, policy_drives
+from sagecc.execution.lab.controllers import Playing, playing_controller, policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BatchRunner, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
 from tests.helpers.files import hashes
@@ -40,6 +41,7 @@ ENVIRONMENTS = (
     network(12, 30, 0.5, 1.2, cross=("reno", "vegas")),
     network(12, 10, 4, 0.7),
 )
+SAMPLING = Playing(Exploration())
 ROOM_MB = 8 * 1024
 
 Answer = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -227,15 +229,15 @@ def test_no_more_guests_than_there_is_memory_for(
 
 def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:
     drawn = [
-        {task.id: result for task, result in lockstep(1, batch, sample=True)(kernel, order)}
+        {task.id: result for task, result in lockstep(1, batch, playing=SAMPLING)(kernel, order)}
         for batch, order in ((1, tasks[:4]), (3, tasks[3::-1]))
     ]
     assert drawn[0] == drawn[1]
     assert not any(drawn[0][name] == alone[name] for name in drawn[0])
-    single = replace(tasks[0], factory=partial(playing_controller, seed=tasks[0].seed, sample=True))
+    single = replace(tasks[0], factory=partial(playing_controller, seed=tasks[0].seed, playing=SAMPLING))
     assert attempt(kernel, single) == drawn[0][tasks[0].id]
     other = replace(tasks[0], seed=8)  # the network has no randomness of its own
-    assert next(iter(lockstep(1, 1, sample=True)(kernel, [other])))[1] != drawn[0][tasks[0].id]
+    assert next(iter(lockstep(1, 1, playing=SAMPLING)(kernel, [other])))[1] != drawn[0][tasks[0].id]
 
 
 def test_a_damaged_policy_costs_its_episodes(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:

@@ -19,7 +19,7 @@ from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.store import read_table
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import load_agent, play_episode, policy_controller
+from sagecc.execution.lab.controllers import Playing, play_episode, policy_controller
 from sagecc.leagues.league import lab_runner
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
@@ -228,7 +228,7 @@ def test_another_order_of_observations_is_refused(orca: Path) -> None:
     card["inputs"]["observations"].reverse()
     (orca / "card.json").write_text(json.dumps(card))
     with pytest.raises(SageccError, match="does not observe 10 reports of thr/max, pacing/max"):
-        load_agent(f"policy:{orca}")
+        Playing().agent(f"policy:{orca}")
 
 
 class RecordingAgent:

@@ -17,8 +17,9 @@ LAYERS = {
     "policy": {"common", "schemas"},
     "learner": {"common", "schemas", "policy"},
     "execution": {"common", "schemas", "collector", "pool", "policy"},
+    "growth": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
     "leagues": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
-    "sagecc": {"common", "schemas", "collector", "pool", "policy", "learner", "execution", "leagues"},
+    "sagecc": {"common", "schemas", "collector", "pool", "policy", "learner", "execution", "growth", "leagues"},
 }
 """What each package may import beside itself."""
 

@@ -21,6 +21,7 @@ GROUPS = {
         "policy/test_artefact.py",
         "policy/test_orca.py",
         "pool/test_exports.py",
+        "growth/test_grow.py",
     ),
     "this machine's own kernel": (
         "collector/test_realtime.py",

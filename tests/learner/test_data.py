@@ -12,7 +12,8 @@ from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.data import Prefetch, WindowSampler
 from sagecc.learner.selection import Selection
 from sagecc.policy.scaling import Scaling
-from tests.learner.conftest import PoolMaker
+from sagecc.schemas.partitions import partition
+from tests.learner.conftest import PoolMaker, episode, write_part
 
 AS_IS = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)
 
@@ -178,3 +179,27 @@ def test_a_part_of_a_batch_is_those_windows_of_it(make_pool: PoolMaker, tmp_path
         for begin, end in ((0, 25), (25, 50), (7, 8)):
             for found, wanted in zip(sampler.batch(3, slice(begin, end)), whole, strict=True):
                 np.testing.assert_array_equal(found, wanted[:, begin:end])
+
+
+def test_sources_have_their_shares_however_few_and_bad_their_episodes_are(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Of 373 windows of cubic with the best rewards, and of vegas with short episodes, own ones are drawn as told."""
+    pool = make_pool()
+    for number, lengths in enumerate(((130,), (110, 99))):  # the last has no window of 100 rows
+        scheme = f"policy:mine@{number}"
+        episodes = [episode(f"I-cubic-{i}.{scheme}.0", rows, 50 + i) for i, rows in enumerate(lengths)]
+        write_part(pool / partition("I", scheme) / "part-000.parquet", episodes)
+    compiled = numbered(compile_pool(pool, tmp_path / "cache"))
+    shares = {"policy:mine@0": 0.1, "policy:mine@1": 0.3}
+    selection = Selection(reward_weight=8, scheme_weights={"vegas": 3}, shares=shares)
+    chosen = compiled.select(selection)
+    drawn = batch(chosen, 40_000, 100)[0][0, :, 0].astype(int)
+    of_scheme = chosen.trajectories.schemes[drawn]
+    counts = {scheme: (of_scheme == scheme).mean() for scheme in np.unique(of_scheme)}
+    assert counts["policy:mine@0"] == pytest.approx(0.1, abs=0.01)
+    assert counts["policy:mine@1"] == pytest.approx(0.3, abs=0.01)
+    assert counts["cubic"] + counts["vegas"] == pytest.approx(0.6, abs=0.01)
+    assert counts["vegas"] > 2 * counts["cubic"]
+    identities = {compiled.select(Selection(shares={"policy:mine@0": share})).identity for share in (0.1, 0.2)}
+    assert len({*identities, compiled.identity}) == 3
+    with pytest.raises(SageccError, match=r"policy:mine@0.* no episode as long"):
+        batch(chosen, 10, 140)

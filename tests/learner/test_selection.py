@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import from_dict
-from sagecc.learner.selection import Selection, Trajectories, weights
+from sagecc.learner.selection import Selection, Trajectories, sources, weights
 from tests.helpers.messages import facts
 from tests.learner.conftest import SMALLEST, scores
 
@@ -123,3 +125,27 @@ def test_a_configuration_says_which_data() -> None:
     config = from_dict({**SMALLEST, "data": {"schemes": ["vegas", "bbr2"], "sets": ["I"], "set_weights": {"I": 2}}})
     assert config.data == Selection(schemes=("vegas", "bbr2"), sets=("I",), set_weights={"I": 2})
     assert from_dict(SMALLEST).data == Selection()
+
+
+def test_a_source_with_a_share_is_learned_from_whatever_else_is_said() -> None:
+    own = {"policy:models/a.b": 0.25}
+    assert weights(Selection(schemes=("vegas",), shares=own), POOL).tolist() == [0, 1, 1, 0, 1]
+    ranked = weights(Selection(reward_weight=4, shares=own), POOL)
+    assert ranked == pytest.approx([math.exp(-4), 1, 1, 1, 1])  # the others among themselves
+    assert weights(Selection(sets=("II",), shares=own), POOL).tolist() == [0, 0, 0, 1, 1]
+    assert sources(Selection(shares={"policy:*": 0.2, "vegas": 0.3}), POOL).tolist() == [0, 2, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("shares", "fact"),
+    [
+        ({"policy:b*": 0.5}, "no scheme 'policy:b*'"),
+        ({"policy:*": 0.2, "policy:models/*": 0.2}, "'policy:models/*'"),
+        ({"cubic": 0.6, "vegas": 0.4}, "below 1"),
+        ({"cubic": 0}, "above 0"),
+        (0.5, "scheme: share"),
+    ],
+)
+def test_shares_that_say_nothing(shares: Any, fact: str) -> None:
+    with pytest.raises(SageccError, match=re.escape(fact)):
+        weights(Selection(shares=shares), POOL)

@@ -42,6 +42,10 @@ class Project:
         outs += ["leagues/report.html"]
         outs += [f"leagues/study-results/experiments/{name}/a" for name in STUDIED]
         outs += ["leagues/study-results/all/a", "models/sagecc-1/a"]
+        rounds = [f"datasets/grown/round-{number}" for number in range(3)]
+        outs += [
+            f"{folder}/{name}" for folder in rounds for name in ("policy/a", "state.safetensors", "raw/a", "pool/a")
+        ]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
         for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several pools joined into one, which has the bytes of a pool derived from all of their raw trajectories at once.
+
+Partitions are linked, not copied, where the file system allows: a pool that grew by a few partitions takes the room of
+these alone. They are never written to in place, so that a link stays what it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sagecc.common.errors import SageccError
+from sagecc.common.files import sync, write_atomically
+from sagecc.common.manifest import FileEntry, Manifest
+from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.schemas.partitions import EPISODES_FILE, partition
+from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY
+
+_TABLES = (EPISODES_FILE, COLUMNS_FILE)
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
+
+
+def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
+    """Join pools; nothing is done where `out` is their join already.
+
+    Args:
+        pools: Folders of pools with the same options, no two of which have the same partition.
+        out: Folder of the joined pool; one that is there is replaced as a whole.
+
+    Returns:
+        Its manifest.
+
+    Raises:
+        SageccError: A pool is missing, damaged or of other options, or two have the same partition.
+    """
+    manifests = [Manifest.read(pool) for pool in pools]
+    for pool, manifest in zip(pools, manifests, strict=True):
+        if manifest.about != manifests[0].about:
+            raise SageccError(f"{pool} was derived with other options than {pools[0]}: derive one of them again")
+    entries: dict[str, tuple[Path, FileEntry]] = {}
+    for pool, manifest in zip(pools, manifests, strict=True):
+        for name, entry in manifest.files.items():
+            if name in _TABLES:
+                continue
+            if name in entries:
+                raise SageccError(f"{pool} and {entries[name][0]} both have {name}: join pools of different schemes")
+            entries[name] = pool, entry
+    identities = {Path(name).parent: entry.input_sha256 for name, (_, entry) in entries.items()}
+    identity = hashlib.sha256("".join(identities[folder] for folder in sorted(identities)).encode()).hexdigest()
+    with suppress(SageccError):
+        there = Manifest.read(out)
+        rows = {name: entry for name, entry in there.files.items() if name not in _TABLES}
+        if rows == {name: entry for name, (_, entry) in entries.items()} and there.about == manifests[0].about:
+            return there
+    fresh = out.with_name(f".tmp-{out.name}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        for name, (pool, entry) in entries.items():
+            _link(pool / name, fresh / name, entry)
+        tables = _write_tables(pools, fresh, identity)
+        manifest = Manifest(manifests[0].about, tables | {name: entry for name, (_, entry) in entries.items()})
+        manifest.write(fresh)
+        shutil.rmtree(out, ignore_errors=True)
+        fresh.rename(out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return manifest
+
+
+def _link(source: Path, target: Path, entry: FileEntry) -> None:
+    if not source.exists() or source.stat().st_size != entry.bytes:
+        raise SageccError(f"{source} is not the file of its pool's manifest: derive that pool again with 'sagecc pool'")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+
+
+def _write_tables(pools: Sequence[Path], out: Path, identity: str) -> dict[str, FileEntry]:
+    """Write the episodes of all pools and the first one's data dictionary; return their entries."""
+    listings = [_read(pool / EPISODES_FILE) for pool in pools]
+    rows: list[dict[str, Any]] = [row for listing in listings for row in listing.to_pylist()]
+    rows.sort(key=lambda row: (Path(partition(row["set"], row["scheme"])), row["episode_id"]))
+    meta = {**(listings[0].schema.metadata or {}), INPUT_KEY: identity.encode()}
+    tables = {
+        COLUMNS_FILE: _read(pools[0] / COLUMNS_FILE).replace_schema_metadata(meta),
+        EPISODES_FILE: pa.Table.from_pylist(rows, schema=listings[0].schema.with_metadata(meta)),
+    }
+    for name, table in tables.items():
+        with write_atomically(out / name) as beside:
+            pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+    return {name: FileEntry.from_file(out / name, table.num_rows, identity) for name, table in tables.items()}
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except UNREADABLE as error:
+        raise SageccError(f"{path} cannot be read ({first_line(error)}): derive its pool again") from error
