@@ -13,6 +13,7 @@ Every random number is a function of the run's seed and the step, so a run conti
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from sagecc.common.tensorflow_runtime import tf
@@ -140,8 +141,9 @@ class Crr:
         policy_gradient, policy_norm = clip(gradients[0], self.config.gradient_clip)
         critic_gradient, critic_norm = clip(gradients[1], self.config.gradient_clip)
         self.steps.assign_add(1)
-        self.policy_optimizer.apply(policy_gradient, self.steps)
-        self.critic_optimizer.apply(critic_gradient, self.steps)
+        share = rate_share(self.steps, self.config.steps, self.config.final_rate)
+        self.policy_optimizer.apply(policy_gradient, self.steps, share)
+        self.critic_optimizer.apply(critic_gradient, self.steps, share)
         if self.config.average:
             count = tf.cast(self.steps, tf.float32)
             # The average is over all steps so far until they outnumber those that the decay spans.
@@ -280,6 +282,14 @@ class Crr:
         return {name: tf.stop_gradient(after[-1]) for name, after in states.items()}
 
 
+def rate_share(step: Any, steps: int, final: float) -> Any:
+    """Return the share of the learning rates at a step (from 1 to `steps`): from 1 down to `final`, a half cosine."""
+    if final == 1:
+        return 1.0
+    progress = tf.cast(step - 1, tf.float32) / max(1, steps - 1)
+    return final + (1 - final) * 0.5 * (1 + tf.cos(math.pi * progress))
+
+
 def clip(gradients: list[Any], limit: float) -> tuple[list[Any], Any]:
     """Scale gradients to a global norm of at most `limit`; return them and the norm they had."""
     norm = tf.linalg.global_norm(gradients)
@@ -350,8 +360,8 @@ class Adam:
         self.m = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
         self.v = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
-    def apply(self, gradients: list[Any], step: Any) -> None:
-        """Update the variables; `step` is the number of this update, from 1."""
+    def apply(self, gradients: list[Any], step: Any, share: Any = 1.0) -> None:
+        """Update the variables; `step` is the number of this update, from 1, `share` what is left of the rate."""
         count = tf.cast(step, tf.float32)
         for variable, m, v, gradient in zip(self.variables, self.m, self.v, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(
@@ -360,7 +370,7 @@ class Adam:
                 v=v.handle,
                 beta1_power=tf.pow(0.9, count),
                 beta2_power=tf.pow(0.999, count),
-                lr=self.rate,
+                lr=self.rate * share,
                 beta1=0.9,
                 beta2=0.999,
                 epsilon=1e-8,
