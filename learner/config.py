@@ -260,7 +260,7 @@ class Config:
         return self.inputs
 
 
-_LATER: dict[str, Any] = {"window_bound": None}
+_LATER: dict[str, Any] = {"window_bound": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
 
 

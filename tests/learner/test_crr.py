@@ -327,3 +327,9 @@ def test_a_step_shows_what_it_saw_of_each_transition() -> None:
     mean = metrics.numpy()[crr.METRICS.index("advantage_mean")]
     assert mean == pytest.approx(float(tf.reduce_mean(seen.advantage)), abs=1e-5)
     np.testing.assert_array_equal(metrics, learner().step(*data))
+
+
+def test_rates_fall_along_half_a_cosine() -> None:
+    shares = [float(crr.rate_share(tf.constant(step), 101, 0.1)) for step in (1, 51, 101)]
+    np.testing.assert_allclose(shares, [1, 0.55, 0.1], rtol=1e-6)
+    assert crr.rate_share(tf.constant(7), 101, 1.0) == 1
