@@ -17,6 +17,7 @@ from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import STUDY_NAMES
 from sagecc.leagues.study.results import values_table, write_tables
 from sagecc.leagues.study.runner import lab_runner
+from sagecc.leagues.study.testbed import PREDECESSOR
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -43,6 +44,7 @@ REPEATS = 5
     help="Of each cell; all but the first shift when flows start.",
 )
 @click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
+@click.option("--testbed", is_flag=True, help="Networks and times measured as in the study's predecessor.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("leagues/study-results"), show_default=True
 )
@@ -55,6 +57,7 @@ def command(
     renamed: tuple[str, ...],
     repeats: int,
     quick: bool,
+    testbed: bool,
     out: Path,
     jobs: int | None,
     kernel: Path,
@@ -69,6 +72,8 @@ def command(
     names_of = {**STUDY_NAMES, **dict(_renaming(text) for text in renamed)}
     chosen = tuple(EXPERIMENTS) if names == ("all",) else names
     runs = plan(chosen, tested, repeats, quick)
+    if testbed:
+        runs = [PREDECESSOR.run(run) for run in runs]
     click.echo(_plan_line(runs), err=True)
     collected = collect(runs, lab_runner(kernel, jobs or usable_cores()), out / "runs", lab_identity(kernel))
     if not collected.files:
