@@ -28,7 +28,7 @@ from sagecc.leagues.study.experiments import REPEATS, StudyRun, experiment
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS
 from sagecc.leagues.study.runner import lab_runner
-from sagecc.leagues.study.testbed import PREDECESSOR, Testbed
+from sagecc.leagues.study.testbed import PREDECESSOR, Conventions
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
@@ -37,7 +37,7 @@ CACHE = Path(".cache/bench-testbed")
 NEAR = 0.15
 """A cell's ratio agrees with the published one within this."""
 
-OURS = Testbed()
+OURS = Conventions()
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Way:
     """A way to run and to measure the cells."""
 
     name: str
-    testbed: Testbed = OURS
+    conventions: Conventions = OURS
     of_means: bool = False
     """Whether to take one ratio of mean goodputs instead of the mean of each second's ratio."""
 
     def run(self, run: StudyRun) -> StudyRun:
         """Return the run; ways that only measure otherwise share it."""
-        return replace(self.testbed, measured_rtts=OURS.measured_rtts).run(run)
+        return replace(self.conventions, measured_rtts=OURS.measured_rtts).run(run)
 
     def ratio(self, run: StudyRun, series: pl.DataFrame) -> float:
         """Measure the ratio of goodputs of a run, as the study here plans it."""
-        environment = self.testbed.environment(run.cell, run.environment)
+        environment = self.conventions.environment(run.cell, run.environment)
         if self.of_means:
             goodputs = flow_means(between(series, *environment.windows_s[0], run.interval_s))["goodput_mbps"]
             return float(goodputs.min()) / float(goodputs.max())  # type: ignore[arg-type]
@@ -68,12 +68,12 @@ BASE = Way("as the study's text says: the last 500 of 2000 RTTs")
 ALL = Way("all that the lab can switch", PREDECESSOR)
 WAYS = (
     BASE,
-    Way("the last 125 RTTs", Testbed(measured_rtts=(1875, 2000))),
-    Way("RTTs 1375 to 1500", Testbed(measured_rtts=PREDECESSOR.measured_rtts)),
+    Way("the last 125 RTTs", Conventions(measured_rtts=(1875, 2000))),
+    Way("RTTs 1375 to 1500", Conventions(measured_rtts=PREDECESSOR.measured_rtts)),
     Way("one ratio of mean goodputs", of_means=True),
-    Way("a BDP of 2^20 bits per Mbit", Testbed(mbit_bits=PREDECESSOR.mbit_bits)),
-    Way("Ethernet headers count at the bottleneck", Testbed(header_bytes=PREDECESSOR.header_bytes)),
-    Way("the delay before the bottleneck", Testbed(delay_first=True)),
+    Way("a BDP of 2^20 bits per Mbit", Conventions(mbit_bits=PREDECESSOR.mbit_bits)),
+    Way("Ethernet headers count at the bottleneck", Conventions(header_bytes=PREDECESSOR.header_bytes)),
+    Way("the delay before the bottleneck", Conventions(delay_first=True)),
     ALL,
 )
 

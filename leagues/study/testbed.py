@@ -18,7 +18,7 @@ BITS_PER_MBIT = 10**6
 
 
 @dataclass(frozen=True)
-class Testbed:
+class Conventions:
     """How a testbed builds and measures the study's networks; the defaults are this project's."""
 
     mbit_bits: int = BITS_PER_MBIT
@@ -58,6 +58,6 @@ class Testbed:
         return ((start * cell.rtt_ms / 1000, end * cell.rtt_ms / 1000),)
 
 
-PREDECESSOR = Testbed(mbit_bits=2**20, header_bytes=14, delay_first=True, measured_rtts=(1375, 1500))
+PREDECESSOR = Conventions(mbit_bits=2**20, header_bytes=14, delay_first=True, measured_rtts=(1375, 1500))
 """Giacomoni and Parisis, INFOCOM 2024: netem before a token bucket that counts Ethernet frames; `plot_figure_1.py`
 averages over the last 125 of the first 1500 RTTs, though its flows go on to 2000."""
