@@ -27,6 +27,9 @@ class Conventions:
     """What the bottleneck counts of each packet besides its IP bytes, in its rate and in its queue."""
     delay_first: bool = False
     """Whether packets are delayed before the bottleneck instead of behind it."""
+    jitter_ms: float = 0.0
+    """Half-width of the jitter of acknowledgements behind each bottleneck: a machine's noise, without which flows of one
+    RTT lock into phases that decide whose packets a full queue drops (Floyd and Jacobson, 1991)."""
     measured_rtts: tuple[int, int] = (END_RTTS - MEASURED_RTTS, END_RTTS)
     """What is measured of two flows and of the parking lot: from and to which RTT since the start."""
 
@@ -36,9 +39,8 @@ class Conventions:
         if self.delay_first and len(links) == 1:  # elsewhere it comes first already
             (link,) = links
             links = (Link(delay_ms=link.delay_ms), replace(link, delay_ms=0.0))
-        return replace(
-            environment, links=links, return_links=(Link(),) * len(links), windows_s=self._windows(cell, environment)
-        )
+        back = tuple(Link(jitter_ms=self.jitter_ms if link.limited else 0.0) for link in links)
+        return replace(environment, links=links, return_links=back, windows_s=self._windows(cell, environment))
 
     def run(self, run: StudyRun) -> StudyRun:
         """Return a run of the study on this testbed."""
@@ -58,6 +60,8 @@ class Conventions:
         return ((start * cell.rtt_ms / 1000, end * cell.rtt_ms / 1000),)
 
 
-PREDECESSOR = Conventions(mbit_bits=2**20, header_bytes=14, delay_first=True, measured_rtts=(1375, 1500))
+PREDECESSOR = Conventions(
+    mbit_bits=2**20, header_bytes=14, delay_first=True, jitter_ms=0.05, measured_rtts=(1375, 1500)
+)
 """Giacomoni and Parisis, INFOCOM 2024: netem before a token bucket that counts Ethernet frames; `plot_figure_1.py`
 averages over the last 125 of the first 1500 RTTs, though its flows go on to 2000."""
