@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -36,15 +38,15 @@ Costs = Mapping[StudyRun, float]
 def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cells", type=int, help="the most of each experiment's quick grid; all by default")
-    most = parser.parse_args().cells
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no run is started; then a sample")
+    until = time.monotonic() + 60 * parser.parse_args().minutes
     checkpoint = os.environ.get("SAGECC_ORCA")
     if not checkpoint:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     orca = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
     schemes = (*SCHEMES, orca)
     quick, whole = distinct(plan(EXPERIMENTS, schemes, quick=True)), distinct(study_runs(schemes))
-    costs = timed(sample(quick, most))
+    costs = timed(spread(quick), until)
     parts = {"timed": list(costs), "quick": quick, "whole": whole}
     rates = Rates(costs)
     save(
@@ -98,28 +100,30 @@ def totals(runs: Iterable[StudyRun], rates: Rates) -> dict[str, float]:
     }
 
 
-def sample(runs: Sequence[StudyRun], most: int | None) -> list[StudyRun]:
-    """Return at most so many runs of each experiment and scheme, those in the middle of its grid."""
-    if most is None:
-        return list(runs)
+def spread(runs: Sequence[StudyRun]) -> list[StudyRun]:
+    """Return the runs so that any first part of them has all experiments and schemes alike, the short ones first."""
     groups: dict[tuple[str, str], list[StudyRun]] = {}
     for run in runs:
         groups.setdefault((run.experiment, run.scheme), []).append(run)
-    return [group[place] for group in groups.values() for place in places(len(group), most)]
+    rounds = [each for group in groups.values() for each in enumerate(middle_first(group))]
+    return [run for _, run in sorted(rounds, key=lambda each: (each[0], each[1].environment.duration_s))]
 
 
-def places(count: int, most: int) -> list[int]:
-    """Return at most so many of `count` places, evenly spread."""
-    return sorted({(2 * number + 1) * count // (2 * most) for number in range(most)})
+def middle_first(runs: Sequence[StudyRun]) -> list[StudyRun]:
+    """Return the runs of a grid by how far from its middle they are."""
+    middle = len(runs) // 2
+    return [runs[place] for place in sorted(range(len(runs)), key=lambda place: abs(place - middle))]
 
 
-def timed(runs: Sequence[StudyRun]) -> Costs:
-    """Play each run that was not timed yet, alone; return the CPU seconds of all."""
+def timed(runs: Sequence[StudyRun], until: float) -> Costs:
+    """Play each run that was not timed yet, alone, while there is time (time.monotonic); return all CPU seconds."""
     identity, costs = lab_identity(KERNEL), {}
     (CACHE / "runs").mkdir(parents=True, exist_ok=True)
     for run in tqdm(runs, desc="study", unit="run", disable=None):
         kept = CACHE / "runs" / f"{run_key(run, identity(run))}.json"
         if not kept.exists():
+            if time.monotonic() > until:
+                continue
             begin = CpuTime.now()
             outcome = play(KERNEL, run)
             if isinstance(outcome, SageccError):
