@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -23,7 +23,7 @@ from benchmarks.collect import KERNEL
 from benchmarks.machine import save
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import between, flow_means
-from sagecc.leagues.study.collect import collect, lab_identity, read_series
+from sagecc.leagues.study.collect import Outcome, Runner, collect, lab_identity, read_series
 from sagecc.leagues.study.experiments import REPEATS, StudyRun, experiment
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS
@@ -79,101 +79,108 @@ ALONE = (
     Way("Ethernet headers count at the bottleneck", Conventions(header_bytes=PREDECESSOR.header_bytes)),
     Way("the delay before the bottleneck", Conventions(delay_first=True)),
     Way("jitter of 0.05 ms", Conventions(jitter_ms=PREDECESSOR.jitter_ms)),
+    Way("all but jitter", replace(PREDECESSOR, jitter_ms=0.0)),
 )
 """Measured of Cubic alone: each takes runs of its own."""
 
-Values = dict[tuple[str, str, Cell], float]
-"""By way, scheme and cell: the ratio, the mean over repeats."""
+Ratios = dict[tuple[str, str, Cell], list[float]]
+"""By way, scheme and cell: each run's ratio."""
+
+Published = Mapping[tuple[str, Cell], float]
+"""By scheme and cell: the ratio."""
 
 
 def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=REPEATS, help="of each cell")
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--kept", action="store_true", help="run nothing more: save what is kept")
+    arguments = parser.parse_args()
     checkpoint = os.environ.get("SAGECC_ORCA")
     if not checkpoint:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     orca = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
     schemes = {"Cubic": "cubic", "Orca": orca}
-    ratios = measured(schemes, WAYS, repeats) | measured({"Cubic": "cubic"}, ALONE, repeats)
+    runner = no_runner if arguments.kept else lab_runner(KERNEL, 1)
+    runs = {name: experiment("fairness").runs((scheme,), arguments.repeats) for name, scheme in schemes.items()}
+    ratios = measured(runs, WAYS, runner) | measured({"Cubic": runs["Cubic"]}, ALONE, runner)
     published = {(p.scheme, p.cell): p.value for p in POINTS if (p.experiment, p.quantity) == ("fairness", "ratio")}
+    ways = [agreement(ratios, published, way, scheme) for way in (*WAYS[:-1], *ALONE, ALL) for scheme in schemes]
     save(
         "testbed",
         {
-            "repeats": repeats,
             "near": NEAR,
-            "ways": [
-                agreement(ratios, published, way, scheme)
-                for way in (*WAYS[:-1], *ALONE, ALL)
-                for scheme in schemes
-                if way in WAYS or scheme == "Cubic"
-            ],
-            "cells": cells(ratios, published, schemes),
+            "ways": [row for row in ways if row["cells"]],
+            "cells": cells(ratios, published),
             "panels": panels(ratios, published),
-            "behaviours": behaviours(),
+            "behaviours": behaviours(runner),
         },
         RESULTS,
     )
 
 
-def measured(schemes: Mapping[str, str], ways: Sequence[Way], repeats: int) -> Values:
-    """Run every cell of `fairness` with each scheme in each way; return the ratios."""
-    runs = experiment("fairness").runs(schemes.values(), repeats)
-    names = {scheme: name for name, scheme in schemes.items()}
-    files = played([way.run(run) for way in ways for run in runs])
-    found: dict[tuple[str, str, Cell], list[float]] = {}
+def no_runner(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
+    """Run nothing: what is kept is all there is."""
+    return iter(())
+
+
+def played(runs: Sequence[StudyRun], runner: Runner) -> Mapping[StudyRun, Path]:
+    """Return the series of each run that is kept, after those that are not were run, one after another."""
+    return collect(runs, runner, CACHE / "runs", lab_identity(KERNEL)).files
+
+
+def measured(runs: Mapping[str, Sequence[StudyRun]], ways: Sequence[Way], runner: Runner) -> Ratios:
+    """Play each scheme's runs in each way; return the ratios."""
+    found: Ratios = {}
+    files = played([way.run(run) for way in ways for some in runs.values() for run in some], runner)
     for way in ways:
-        for run in runs:
-            ratio = way.ratio(run, read_series(files[way.run(run)]))
-            found.setdefault((way.name, names[run.scheme], run.cell), []).append(ratio)
-    return {key: mean(values) for key, values in found.items()}
+        for name, some in runs.items():
+            for run in some:
+                if path := files.get(way.run(run)):
+                    found.setdefault((way.name, name, run.cell), []).append(way.ratio(run, read_series(path)))
+    return found
 
 
-def played(runs: Sequence[StudyRun]) -> Mapping[StudyRun, Path]:
-    """Return each run's series; those that are not kept are run, one after another."""
-    collected = collect(runs, lab_runner(KERNEL, 1), CACHE / "runs", lab_identity(KERNEL))
-    if collected.failures:
-        raise SageccError(f"testbed: {len(collected.failures)} runs failed; the same command tries them again")
-    return collected.files
-
-
-def agreement(ratios: Values, published: Mapping[tuple[str, Cell], float], way: Way, scheme: str) -> dict[str, Any]:
+def agreement(ratios: Ratios, published: Published, way: Way, scheme: str) -> dict[str, Any]:
     """Hold one way's ratios against the published ones."""
-    errors = [ratios[way.name, name, cell] - value for (name, cell), value in published.items() if name == scheme]
-    return {
-        "scheme": scheme,
-        "way": way.name,
-        "cells": len(errors),
+    keys = [key for key in ratios if key[:2] == (way.name, scheme)]
+    errors = [mean(ratios[key]) - published[key[1:]] for key in keys]
+    row = {"scheme": scheme, "way": way.name, "cells": len(keys), "runs": sum(len(ratios[key]) for key in keys)}
+    if not errors:
+        return row
+    return row | {
         "near": mean(abs(error) <= NEAR for error in errors),
         "mean_absolute_error": mean(map(abs, errors)),
         "mean_error": mean(errors),
     }
 
 
-def cells(ratios: Values, published: Mapping[tuple[str, Cell], float], schemes: Iterable[str]) -> list[dict[str, Any]]:
-    """Return each cell's published ratio beside ours, the plain way and with all switched."""
-    return [
-        {
-            "scheme": scheme,
-            "queue_bdp": cell.queue_bdp,
-            "rtt_ms": cell.rtt_ms,
-            "published": published[scheme, cell],
-            "ours": ratios[BASE.name, scheme, cell],
-            "testbed": ratios[ALL.name, scheme, cell],
-        }
-        for scheme in schemes
-        for cell in experiment("fairness").grid
-    ]
-
-
-def panels(ratios: Values, published: Mapping[tuple[str, Cell], float]) -> list[dict[str, Any]]:
-    """Return by queue each scheme's mean ratio, and at how many RTTs the same scheme is the fairer one."""
+def cells(ratios: Ratios, published: Published) -> list[dict[str, Any]]:
+    """Return each cell's published ratio beside ours, the plain way and with all switched; None where none was run."""
     rows = []
-    for queue in dict.fromkeys(cell.queue_bdp for cell in experiment("fairness").grid):
-        grid = [cell for cell in experiment("fairness").grid if cell.queue_bdp == queue]
+    for (scheme, cell), value in published.items():
+        ours, testbed = (ratios.get((way.name, scheme, cell)) for way in (BASE, ALL))
+        rows.append(
+            {
+                "scheme": scheme,
+                "queue_bdp": cell.queue_bdp,
+                "rtt_ms": cell.rtt_ms,
+                "published": value,
+                "ours": ours and mean(ours),
+                "testbed": testbed and mean(testbed),
+            }
+        )
+    return rows
+
+
+def panels(ratios: Ratios, published: Published) -> list[dict[str, Any]]:
+    """Return by queue each scheme's mean ratio with all switched, and at how many RTTs the same scheme is fairer."""
+    ours = {(scheme, cell): mean(values) for (way, scheme, cell), values in ratios.items() if way == ALL.name}
+    known = [cell for cell in experiment("fairness").grid if {("Cubic", cell), ("Orca", cell)} <= set(ours)]
+    rows = []
+    for queue in dict.fromkeys(cell.queue_bdp for cell in known):
+        grid = [cell for cell in known if cell.queue_bdp == queue]
         row: dict[str, Any] = {"queue_bdp": queue, "cells": len(grid)}
-        ours = {(scheme, cell): ratios[ALL.name, scheme, cell] for scheme in ("Cubic", "Orca") for cell in grid}
         for name, source in (("published", published), ("ours", ours)):
             row[name] = {scheme: mean(source[scheme, cell] for cell in grid) for scheme in ("Cubic", "Orca")}
         row["same_order"] = sum(
@@ -184,16 +191,13 @@ def panels(ratios: Values, published: Mapping[tuple[str, Cell], float]) -> list[
     return rows
 
 
-def behaviours() -> list[dict[str, Any]]:
+def behaviours(runner: Runner) -> list[dict[str, Any]]:
     """Return what Cubic and NewReno do in every fifth cell of three experiments."""
-    runs = [
-        run
-        for name in ("fairness", "fairness-rtt", "parking-lot")
-        for run in experiment(name).runs(("cubic", "reno"), quick=True)
-    ]
-    files, rows = played(runs), []
-    for run in runs:
-        series, tried = read_series(files[run]), experiment(run.experiment)
+    names = ("fairness", "fairness-rtt", "parking-lot")
+    runs = [run for name in names for run in experiment(name).runs(("cubic", "reno"), quick=True)]
+    rows = []
+    for run, path in played(runs, runner).items():
+        series, tried = read_series(path), experiment(run.experiment)
         means = flow_means(between(series, *run.environment.windows_s[0], run.interval_s))["goodput_mbps"].to_list()
         rows.append(
             {
