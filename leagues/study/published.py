@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sagecc.leagues.study.experiments import LINK_MBPS, QUEUES_BDP, RTTS_MS
 from sagecc.leagues.study.networks import Cell
 
-PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, last 125 RTTs"
+PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, RTTs 1375 to 1500"
 PREDECESSOR_SCHEDULES = "Giacomoni and Parisis, INFOCOM 2024, other schedules than today's code draws"
 AUTHORS_TABLE = "the study's authors, table of March 2025"
 

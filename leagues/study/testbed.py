@@ -28,8 +28,8 @@ class Conventions:
     delay_first: bool = False
     """Whether packets are delayed before the bottleneck instead of behind it."""
     jitter_ms: float = 0.0
-    """Half-width of the jitter of acknowledgements behind each bottleneck: a machine's noise, without which flows of one
-    RTT lock into phases that decide whose packets a full queue drops (Floyd and Jacobson, 1991)."""
+    """Half-width of the jitter of acknowledgements behind each bottleneck: a machine's noise, without which flows of
+    one RTT lock into phases that decide whose packets a full queue drops (Floyd and Jacobson, 1991)."""
     measured_rtts: tuple[int, int] = (END_RTTS - MEASURED_RTTS, END_RTTS)
     """What is measured of two flows and of the parking lot: from and to which RTT since the start."""
 

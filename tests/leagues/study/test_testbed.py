@@ -28,10 +28,18 @@ def test_each_convention_changes_what_it_names() -> None:
     assert framed.bandwidth_mbps == pytest.approx(100 * 1500 / 1514)
     assert framed.queue_bytes == 495_376  # as many packets as 500,000 bytes of frames
     assert fairness(Conventions(measured_rtts=(1375, 1500))).environment.windows_s == ((55.0, 60.0),)
+    assert [link.jitter_ms for link in fairness(Conventions(jitter_ms=0.05)).environment.return_links] == [0.05]
     delay, bottleneck = fairness(Conventions(delay_first=True)).environment.links
     assert (delay.delay_ms, delay.limited, bottleneck.delay_ms) == (40.0, False, 0.0)
     assert bottleneck.rates == ours.bottleneck.rates
     assert fairness(Conventions(delay_first=True)).environment.min_rtt_ms == ours.min_rtt_ms == 40
+
+
+def test_noise_is_behind_every_bottleneck_and_nowhere_else() -> None:
+    links = [link.jitter_ms for link in fairness(PREDECESSOR).environment.return_links]
+    assert links == [0.0, 0.05]  # the first one only delays
+    hops = experiment("parking-lot").runs(("cubic",), quick=True)[0]
+    assert [link.jitter_ms for link in PREDECESSOR.run(hops).environment.return_links] == [0.05] * 3
 
 
 def test_what_hangs_on_no_bdp_and_no_rtt_keeps_its_queue_and_its_times() -> None:
