@@ -71,7 +71,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
-	bench-lockstep bench-report
+	bench-lockstep bench-report bench-flows
 STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions
 PAGES = python -m scripts.pages
 
@@ -116,6 +116,15 @@ bench-torture: kernel ## Kill every stage and the agent, damage every kind of in
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
 	python -m studies.orca
+	$(PAGES)
+
+.PHONY: bench-testbed bench-study
+bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
+	python -m studies.testbed
+	$(PAGES)
+
+bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FOLDER; 40 minutes, killed it goes on)
+	python -m benchmarks.study
 	$(PAGES)
 
 .PHONY: policies

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.collect import flat
@@ -50,23 +50,31 @@ def main() -> None:
         for _ in range(int(times)):
             run_guest(Path(kernel), episode_spec(flat(float(rate), float(seconds)), "cubic", 0))
         return
+    if watched := profiled_kernel():
+        shares = {
+            name: profile(watched, ["-m", "benchmarks.profile", str(watched), *map(str, episode)])
+            for name, episode in EPISODES.items()
+        }
+        save("profile", {"shares": shares})
+
+
+def profiled_kernel() -> Path | None:
+    """Return the kernel with its symbols; where that or perf is missing, say so."""
     kernels = sorted(Path("build/kernel").glob("linux-*/linux"))
     if not kernels or shutil.which("perf") is None:
         print(
             "not profiled: this needs perf (Debian: linux-perf) and the kernel's folder build/kernel", file=sys.stderr
         )
-        return
-    shares = {name: profile(kernels[-1], *episode) for name, episode in EPISODES.items()}
-    save("profile", {"shares": shares})
+        return None
+    return kernels[-1]
 
 
-def profile(kernel: Path, rate_mbps: float, seconds: float, times: int) -> dict[str, float]:
-    """Return group -> share of the guest's CPU time."""
+def profile(kernel: Path, arguments: Sequence[str]) -> dict[str, float]:
+    """Return group -> share of the CPU time of a kernel's guests, which Python with these arguments runs."""
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "perf.data"
         watch = ["perf", "record", "-q", "-F", str(SAMPLES_HZ), "-e", "cpu-clock", "-o", str(data), "--"]
-        episodes = [sys.executable, "-m", "benchmarks.profile", str(kernel), str(rate_mbps), str(seconds), str(times)]
-        subprocess.run([*watch, *episodes], check=True)
+        subprocess.run([*watch, sys.executable, *arguments], check=True)
         shares: dict[str, float] = defaultdict(float)
         for percent, dso, symbol in symbols(data, kernel.name):
             shares[group(dso, symbol, kernel.name)] += percent

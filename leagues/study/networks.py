@@ -108,7 +108,7 @@ def parking_lot(cell: Cell, scheme: str, repeat: int) -> Environment:
         links=(_bottleneck(cell, rtt_ms, 0.0),) * 3,
         return_links=(Link(),) * 3,
         duration_s=end_s,
-        windows_s=(_last_rtts(rtt_ms),),
+        windows_s=(last_rtts(rtt_ms),),
         flow=Flow(starts[0], extra_rtt_ms=rtt_ms),
         cross=tuple(
             CrossFlow(scheme, Flow(start_s, extra_rtt_ms=rtt_ms, links=(link, link)))
@@ -193,6 +193,11 @@ def schedule_of_losses(schedule: int) -> list[tuple[int, float]]:
     return [(draws.randint(1, 100), round(draws.uniform(0, 5), 2)) for _ in range(CHANGES)]
 
 
+def last_rtts(rtt_ms: float) -> tuple[float, float]:
+    """Return what is measured of two flows and of the parking lot: from when to when (s)."""
+    return (END_RTTS - MEASURED_RTTS) * rtt_ms / 1000, END_RTTS * rtt_ms / 1000
+
+
 def _two_flows(cell: Cell, repeat: int, other: str, other_rtt_ms: float, queue_rtt_ms: float) -> Environment:
     rtt_ms = known(cell.rtt_ms)
     late_s, early_s = delayed([SECOND_START_RTTS * rtt_ms / 1000, 0.0], rtt_ms, repeat)
@@ -201,7 +206,7 @@ def _two_flows(cell: Cell, repeat: int, other: str, other_rtt_ms: float, queue_r
         links=(_bottleneck(cell, queue_rtt_ms, other_rtt_ms),),
         return_links=(Link(),),
         duration_s=END_RTTS * rtt_ms / 1000,
-        windows_s=(_last_rtts(rtt_ms),),
+        windows_s=(last_rtts(rtt_ms),),
         flow=Flow(late_s, extra_rtt_ms=rtt_ms - other_rtt_ms),
         cross=(CrossFlow(other, Flow(early_s)),),
     )
@@ -223,10 +228,6 @@ def _bottleneck(cell: Cell, queue_rtt_ms: float, delay_ms: float) -> Link:
     bandwidth_mbps = known(cell.bandwidth_mbps)
     limit = queue_bytes(bandwidth_mbps, queue_rtt_ms, known(cell.queue_bdp))
     return Link(rates=(RateStep(0, bandwidth_mbps),), delay_ms=delay_ms, queue_bytes=limit)
-
-
-def _last_rtts(rtt_ms: float) -> tuple[float, float]:
-    return (END_RTTS - MEASURED_RTTS) * rtt_ms / 1000, END_RTTS * rtt_ms / 1000
 
 
 def _time_s(change: int) -> float:

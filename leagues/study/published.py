@@ -11,7 +11,7 @@ from sagecc.leagues.study.experiments import LINK_MBPS, QUEUES_BDP, RTTS_MS
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.seeds import SEEDS
 
-PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, last 125 RTTs"
+PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, RTTs 1375 to 1500"
 PREDECESSOR_SCHEDULES = "Giacomoni and Parisis, INFOCOM 2024, other schedules than today's code draws"
 AUTHORS_TABLE = "the study's authors, table of March 2025"
 ASTRAEA = "Astraea, EuroSys 2024, sections 1 and 5.2"

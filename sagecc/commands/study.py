@@ -19,6 +19,7 @@ from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import study_names
 from sagecc.leagues.study.results import values_table, write_tables
 from sagecc.leagues.study.runner import check_policies, lab_runner, ray_runner
+from sagecc.leagues.study.testbed import PREDECESSOR
 from sagecc.options import kernel_option, parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -46,6 +47,7 @@ REPEATS = 20
 )
 @click.option("--traces", type=click.Path(path_type=Path), metavar="FOLDER", help="Traces for astraea-21.")
 @click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
+@click.option("--testbed", is_flag=True, help="Networks and times measured as in the study's predecessor.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("leagues/study-results"), show_default=True
 )
@@ -67,6 +69,7 @@ def command(
     repeats: int,
     traces: Path | None,
     quick: bool,
+    testbed: bool,
     out: Path,
     kept: Path | None,
     jobs: int | None,
@@ -88,6 +91,8 @@ def command(
     names_of = study_names(renamed, tested)
     wanted = _with_their_traces(chosen(names, traces))
     runs = plan(wanted, tested, repeats, quick)
+    if testbed:
+        runs = [PREDECESSOR.run(run) for run in runs]
     check_policies(tested)
     runner = lab_runner(kernel, jobs or usable_cores()) if cluster is None else ray_runner(kernel, cluster, tested)
     click.echo(_plan_line(runs), err=True)

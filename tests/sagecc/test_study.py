@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from sagecc.cli import main
+from sagecc.common.errors import SageccError
+from sagecc.leagues.study.catalogue import experiment
+from sagecc.leagues.study.experiments import StudyRun
+from sagecc.leagues.study.testbed import PREDECESSOR
 from tests.helpers.messages import facts
 
 
@@ -39,6 +44,22 @@ def test_a_quick_experiment_and_what_is_there_is_not_run_again(
     assert {path for path in after if after[path] != before[path]} == {runs[0]}
     assert pl.read_parquet(tmp_path / "values.parquet").equals(values)  # in any number of processes
     assert str(tmp_path / "study.html") in capsys.readouterr().out
+
+
+def test_the_testbed_s_networks_are_run_where_asked_for(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[StudyRun] = []
+
+    def runner(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, SageccError]]:
+        asked.extend(runs)
+        return ((run, SageccError("not here")) for run in runs)
+
+    monkeypatch.setattr("sagecc.commands.study.lab_runner", lambda *_: runner)
+    assert study("fairness", "--quick", "--testbed", "--out", str(tmp_path), "--kernel", str(kernel)) == 2
+    ours = experiment("fairness").runs(("cubic", "bbr2", "vegas"), quick=True)
+    assert set(asked) == {PREDECESSOR.run(run) for run in ours}
+    assert "not here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
