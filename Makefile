@@ -50,12 +50,15 @@ wheel-test: kernel ## Install a wheel into an empty environment elsewhere and us
 	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: test
-test: kernel ## Run the tests, less those that take minutes, in a process for each core
-	pytest -n auto -m "not slow"
+# One process more than cores: some tests wait for timers.
+TEST_PROCESSES := $(shell echo $$(( $$(nproc) + 1 )))
+
+test: kernel ## Run the tests, less those that take minutes, in a process for each core and one more
+	pytest -n $(TEST_PROCESSES) -m "not slow"
 
 .PHONY: test-full
 test-full: kernel ## Run every test
-	pytest -n auto
+	pytest -n $(TEST_PROCESSES)
 
 .PHONY: lint
 lint: setup ## Check style and types of Python and C

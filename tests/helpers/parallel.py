@@ -6,22 +6,24 @@ from __future__ import annotations
 from xdist.scheduler import LoadFileScheduling
 
 GROUPS = {
-    "the memory that TensorFlow takes": (
+    "the memory of training processes": (
         "learner/test_train.py",
         "learner/test_strategy.py",
         "learner/test_evaluation.py",
+        "learner/online/test_online_train.py",
+        "execution/test_online.py",
+        "growth/test_grow.py",
+    ),
+    "the memory of a process that has loaded TensorFlow": (
         "learner/test_crr.py",
+        "learner/online/test_td3.py",
         "learner/test_configs.py",
         "learner/test_networks.py",
         "learner/test_acme_compat.py",
         "learner/test_histograms.py",
-        "learner/online/test_online_train.py",
-        "learner/online/test_td3.py",
-        "execution/test_online.py",
         "policy/test_artefact.py",
         "policy/test_orca.py",
         "pool/test_exports.py",
-        "growth/test_grow.py",
     ),
     "this machine's own kernel": (
         "collector/test_realtime.py",

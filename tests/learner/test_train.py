@@ -165,7 +165,7 @@ def test_crr_prefers_the_better_action_and_cloning_does_not(make_pool: PoolMaker
     """The pool takes each action half of the time; only the reward says which is better in which state."""
     pool = make_pool((2000, 2000))
     for name in ("exp", "identity"):
-        changes: dict[str, Any] = {"filter": name, "steps": 600, "batch": 32, "discount": 0.5, "min_scale": 0.05}
+        changes: dict[str, Any] = {"filter": name, "steps": 400, "batch": 32, "discount": 0.5, "min_scale": 0.05}
         done = run(command(tmp_path, pool, name, **changes))
         assert done.returncode == 0, done.stderr
     low, high = preferred(tmp_path, "exp")
