@@ -19,6 +19,11 @@ from sagecc.policy.task import LearningTask
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
+def observed(config: OnlineConfig) -> tuple[str, ...]:
+    """Return the names of what a configuration's policy observes; raises SageccError where its task is none."""
+    return LearningTask.of(config.task).observations
+
+
 def online_task(config: OnlineConfig, kernel: Path) -> Task:
     """Return what a configuration says is to be learned.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
 """The configuration of online training: a frozen value, read from YAML."""
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from sagecc.common.limits import usable_cores
 from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.online import config as online_config
 from sagecc.options import environments_option, kernel_option, parse_schemes, refuse_both
-from sagecc.policy.task import LearningTask
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
@@ -162,7 +161,9 @@ def command(
     given = {field: value for field, value in overrides.items() if value is not None}
     config = online_config.load(name, **given) if online else load(name, **given)
     if count_parameters:
-        observations = config.observations if isinstance(config, Config) else LearningTask.of(config.task).observations
+        from sagecc.online import observed
+
+        observations = config.observations if isinstance(config, Config) else observed(config)
         click.echo(config.sizes(len(observations)).parameters)
         return
     if keep == "best" and evaluate_every is None:
