@@ -164,6 +164,7 @@ def test_the_study_s_code_runs_the_study_alone(project: Project) -> None:
     assert not project.changed()
     assert project.changed(STUDY) == {"page", *(f"study@{name}" for name in STUDIED)}
     file.write_text(before)
+    assert not project.changed(STUDY)
     file = project.folder / "leagues" / "study-results" / "experiments" / "fairness" / "a"
     file.unlink()
     assert running(project.dvc("repro", "--dry")) == ["code"]
