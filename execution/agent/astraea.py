@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us
+from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us, some
 from sagecc.policy.astraea import HISTORY, OBSERVATIONS, STATISTICS
 
 THROUGHPUT_UNIT_BYTES_S = 100e6 / 8
@@ -108,7 +108,7 @@ class AstraeaReports:
         Returns:
             One row of HISTORY x STATISTICS numbers per due flow.
         """
-        samples, slots = self._intervals.samples[due], self._intervals.slots[due]
+        samples, slots = some(due, self._intervals.samples, self._intervals.slots)
         report = self._intervals.report(due)
         highest = self._max_throughput[slots] = np.maximum(self._max_throughput[slots], report.delivered_bytes_s)
         newest = statistics(report, samples, highest)[:, None]
