@@ -113,7 +113,8 @@ class AstraeaReports:
         highest = self._max_throughput[slots] = np.maximum(self._max_throughput[slots], report.delivered_bytes_s)
         newest = statistics(report, samples, highest)[:, None]
         self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
-        return self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        return history
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""

@@ -103,7 +103,8 @@ class OrcaReports:
         max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
         newest = statistics(report, samples, max_rate)[:, None]
         self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
-        return self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        return history
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""
