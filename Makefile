@@ -74,7 +74,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
-	bench-lockstep bench-report bench-flows
+	bench-lockstep bench-online bench-report bench-flows
 STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions
 PAGES = python -m scripts.pages
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,11 @@ from sagecc.learner.online.train import actor_specs, train
 from sagecc.online import online_task
 from sagecc.policy.task import LearningTask
 
-LABS = (1, 2, 4, 8, 16, 32, 64)
-WARM_S, MEASURED_S = 5.0, 20.0
+LABS = (1, 4, 16, 64)
+WARM_S, MEASURED_S = 3.0, 10.0
 """Time before and for which decisions are counted: labs boot before."""
-UPDATES_S = 10.0
-TOGETHER_STEPS = {"orca": 1000, "astraea": 1000}
+UPDATES_S = 5.0
+TOGETHER_STEPS = {"orca": 600, "astraea": 400}
 """Updates of a training with actors beside it, after a shortened warm-up."""
 SIZES: dict[str, dict[str, Any]] = {
     "orca": {"hidden": (256, 256), "action_layer": 2},
@@ -61,37 +62,49 @@ def decisions(policy: str, labs: int, folder: Path) -> dict[str, Any]:
     config = configuration(policy, labs)
     processes = min(labs, len(os.sched_getaffinity(0)))
     specs: list[ActorSpec] = actor_specs(config, online_task(config, shipped.kernel()), folder, 0, processes)
-    began = CpuTime.now()
-    start = time.perf_counter()
     with Actors(specs) as actors:
         actors.weights.write({name: np.zeros(shape, np.float32) for name, shape in specs[0].network.shapes().items()})
         actors.begin()
         actors.start(0)
         first = marks(actors, WARM_S)
         last = marks(actors, MEASURED_S)
-        total = int(actors.counters["decisions"].sum())
-    spent, lived = CpuTime.now(), time.perf_counter() - start
-    seconds, counted, labs_s, inference_s = (b - a for a, b in zip(first, last, strict=True))
+    seconds, cpu_s, counted, labs_s, inference_s = (b - a for a, b in zip(first, last, strict=True))
     return {
         "policy": policy,
         "labs": labs,
         "processes": processes,
         "decisions_per_s": counted / seconds,
-        "decisions_per_cpu_s": total / (spent.children_s - began.children_s),
-        "cores_used": (spent.children_s - began.children_s) / lived,
+        "decisions_per_cpu_s": counted / cpu_s,
+        "cores_used": cpu_s / seconds,
         "inference_share": inference_s / (labs_s + inference_s),
     }
 
 
 def marks(actors: Actors, wait_s: float) -> tuple[float, ...]:
-    """Wait, let the learner's part be done, and return time, decisions, time in labs and in inference."""
+    """Wait, let the learner's part be done; return time, CPU time, decisions, time in labs and in inference."""
     until = time.perf_counter() + wait_s
     while time.perf_counter() < until:
         time.sleep(0.05)
         actors.check()
         actors.durable(actors.written)
     counters = actors.counters
-    return (time.perf_counter(), *(float(counters[name].sum()) for name in ("decisions", "labs_s", "inference_s")))
+    counted = (float(counters[name].sum()) for name in ("decisions", "labs_s", "inference_s"))
+    return (time.perf_counter(), descendants_cpu_s(), *counted)
+
+
+def descendants_cpu_s() -> float:
+    """Return the CPU seconds of this process's descendants so far: those that run, and those waited for."""
+    spent: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()  # from the third field of proc(5) on
+            parents[int(stat.parent.name)] = int(fields[1])
+            spent[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(spent[process] for process in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def updates(name: str) -> dict[str, Any]:
@@ -128,6 +141,7 @@ def together(name: str, folder: Path) -> dict[str, Any]:
     """Train for a while as `sagecc train --actors` with a process per core does; learner and actors share the cores."""
     config = replace(load(name), steps=TOGETHER_STEPS[name], warm_up=2000)
     task, cores = LearningTask.of(config.task), len(os.sched_getaffinity(0))
+    began = CpuTime.now()
     outcome = train(
         config, online_task(config, shipped.kernel()), folder / "model", folder / "logs", actors=cores, checkpoint_s=60
     )
@@ -140,16 +154,16 @@ def together(name: str, folder: Path) -> dict[str, Any]:
         "decisions_per_update": taken / outcome.trained_steps,
         "waiting_share": outcome.waiting,
         "real_time_hours": taken * task.control.period_ms / 1e3 / flows / 3600,
+        "cpu_hours": CpuTime.now().since(began) / 3600,
     }
 
 
 def in_process(kind: str, *words: str) -> dict[str, Any]:
-    """Run a part in a process of its own, as TensorFlow needs it; return what it measured, with its CPU hours."""
-    began = CpuTime.now()
+    """Run a part in a process of its own, as TensorFlow needs it; return what it measured."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "benchmarks.online", kind, *words, folder], check=True)
         measured: dict[str, Any] = json.loads((Path(folder) / "answer.json").read_text())
-    return {**measured, "cpu_hours": (CpuTime.now().children_s - began.children_s) / 3600}
+    return measured
 
 
 def be(kind: str, words: list[str]) -> None:

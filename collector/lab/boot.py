@@ -9,9 +9,10 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import IO, Self
 
@@ -94,11 +95,17 @@ class _Stream:
         self._position += count
         return self._buffer[self._position - count : self._position]
 
-    def records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (kind, body) of every record."""
-        while True:
-            kind, count = _RECORD.unpack(self.read(_RECORD.size))
-            yield kind, self.read(count)
+    def record(self) -> tuple[int, bytes]:
+        """Return the kind and the body of the next record."""
+        while len(self._buffer) - self._position < _RECORD.size:
+            self._fill()
+        kind, count = _RECORD.unpack_from(self._buffer, self._position)
+        size = _RECORD.size + count
+        while len(self._buffer) - self._position < size:
+            self._fill()
+        begin = self._position + _RECORD.size
+        self._position += size
+        return kind, self._buffer[begin : self._position]
 
     def _fill(self) -> None:
         try:
@@ -134,7 +141,6 @@ class Guest:
     def __init__(self, kernel: Path, spec: EpisodeSpec, watchdog_s: float = WATCHDOG_S) -> None:
         self._kernel, self._spec, self._watchdog_s = kernel, spec, watchdog_s
         self._samples, self._packets = bytearray(), bytearray()
-        self._pending_samples: list[bytes] = []
         latencies_us = spec.latencies_us or (0,) * len(spec.lockstep)
         self._latencies_us = {
             np.array(flow, wire.SAMPLE["flow"]).tobytes(): latency_us
@@ -156,10 +162,11 @@ class Guest:
                 self._process = _start(_command(self._kernel, self._spec), guest_socket, self._console, self._folder)
             resources.callback(_stop, self._process)
             self._stream = _Stream(host_socket, self._spec.name, self._watchdog_s)
-            self._records = self._stream.records()
-            with self._explaining_crash():
+            try:
                 self._stream.send(self._spec.wire)
                 hello = np.frombuffer(self._stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
+            except _GuestError:
+                raise self._crash() from None
             if (hello["magic"], hello["version"], hello["sample_bytes"]) != _EXPECTED_HELLO:
                 raise SageccError(
                     f"episode {self._spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it"
@@ -178,26 +185,28 @@ class Guest:
         """
         if self._end is not None:
             return None
-        with self._explaining_crash():
-            for kind, body in self._records:
-                if kind == wire.KIND_SAMPLE:
-                    self._samples += body
-                    if body[_FLOW_BYTES] in self._latencies_us:
-                        self._pending_samples.append(body)
-                elif kind == wire.KIND_PACKETS:
-                    self._packets += body
-                elif kind == wire.KIND_TICK:
-                    samples = np.frombuffer(b"".join(self._pending_samples), wire.SAMPLE)
-                    flows = (body[_FLOW_BYTES] for body in self._pending_samples)
-                    self._action_latencies_us = [self._latencies_us[flow] for flow in flows]
-                    self._pending_samples.clear()
-                    return samples
-                elif kind == wire.KIND_END:
-                    self._end = np.frombuffer(body, wire.END)[0]
-                    return None
-                else:
-                    raise SageccError(f"episode {self._spec.name}: {_error_text(kind, body)}")
-        return None
+        tick: list[bytes] = []
+        self._action_latencies_us.clear()
+        while True:
+            try:
+                kind, body = self._stream.record()
+            except _GuestError:
+                raise self._crash() from None
+            if kind == wire.KIND_SAMPLE:
+                self._samples += body
+                latency_us = self._latencies_us.get(body[_FLOW_BYTES])
+                if latency_us is not None:
+                    tick.append(body)
+                    self._action_latencies_us.append(latency_us)
+            elif kind == wire.KIND_PACKETS:
+                self._packets += body
+            elif kind == wire.KIND_TICK:
+                return np.frombuffer(b"".join(tick), wire.SAMPLE)
+            elif kind == wire.KIND_END:
+                self._end = np.frombuffer(body, wire.END)[0]
+                return None
+            else:
+                raise SageccError(f"episode {self._spec.name}: {_error_text(kind, body)}")
 
     def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
         """Send the actions for the samples of the last tick, in their order.
@@ -207,8 +216,10 @@ class Guest:
             pacing_bytes_s: pacing rates (bytes/s); 0 for no pacing.
         """
         actions = zip(cwnd_pkts, self._action_latencies_us, pacing_bytes_s, strict=True)
-        with self._explaining_crash():
-            self._stream.send(b"".join(_ACTION.pack(*action) for action in actions))
+        try:
+            self._stream.send(b"".join(starmap(_ACTION.pack, actions)))
+        except _GuestError:
+            raise self._crash() from None
 
     @property
     def recording_so_far(self) -> Recording:
@@ -228,21 +239,17 @@ class Guest:
             raise SageccError(f"episode {self._spec.name}: the guest's stream is short")
         return recording
 
-    @contextmanager
-    def _explaining_crash(self) -> Iterator[None]:
-        """Turn a _GuestError raised within into a SageccError that says why the guest ended."""
-        try:
-            yield
-        except _GuestError:
-            status = _stop(self._process, grace_s=EXIT_GRACE_S)
-            self._console.seek(0)
-            console = self._console.read().decode(errors="replace")
-            crash = explain(console, status, self._folder)
-            text = f"episode {self._spec.name}: {crash.text}"
-            if not crash.known:
-                path = keep_console(self._spec.name, console)
-                text += f"; the whole console is in {path}: report it with what 'sagecc doctor' prints"
-            raise SageccError(text) from None
+    def _crash(self) -> SageccError:
+        """Return why the guest has ended."""
+        status = _stop(self._process, grace_s=EXIT_GRACE_S)
+        self._console.seek(0)
+        console = self._console.read().decode(errors="replace")
+        crash = explain(console, status, self._folder)
+        text = f"episode {self._spec.name}: {crash.text}"
+        if not crash.known:
+            path = keep_console(self._spec.name, console)
+            text += f"; the whole console is in {path}: report it with what 'sagecc doctor' prints"
+        return SageccError(text)
 
 
 def run_guest(

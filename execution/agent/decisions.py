@@ -18,7 +18,7 @@ from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import WindowBound
-from sagecc.execution.agent.intervals import min_rtts_us
+from sagecc.execution.agent.intervals import min_rtts_us, some
 from sagecc.execution.agent.sources import ObservationSource
 from sagecc.policy.artefact import SPREAD_MAP, Control
 from sagecc.schemas.raw import TICK_S
@@ -117,18 +117,20 @@ class Decisions:
         ready = self.source.update(samples, slots)
         due = (self._wait[slots] <= 0) & ready
         self._wait[slots] -= 1
-        starting = self._slow_start.active(samples, slots) if self._slow_start else np.zeros(len(slots), np.bool_)
-        due &= ~starting
+        starting = np.zeros(len(slots), np.bool_)
+        if self._slow_start:
+            starting = self._slow_start.active(samples, slots)
+            due &= ~starting
         shown = due
         if ending is not None and ending.any():
             due, shown = due & ~ending, due | ending
         observation = self.source.report(shown) if shown.any() else np.zeros((0, 0), np.float32)
-        if (skipped := starting & ready & ~shown).any():
+        if self._slow_start and (skipped := starting & ready & ~shown).any():
             self.source.skip(skipped)
         if due.any():
-            deciding = slots[due]
-            self._period[deciding] = period_ticks(self._control, samples[due])
-            self._wait[deciding] = self._period[deciding] - 1
+            rows, deciding = some(due, samples, slots)
+            period = self._period[deciding] = period_ticks(self._control, rows)
+            self._wait[deciding] = period - 1
         return Observed(samples, slots, due, shown, starting, ready), observation
 
     def act(self, observed: Observed, actions: Doubles) -> tuple[Ints, Ints]:

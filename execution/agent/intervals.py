@@ -7,6 +7,7 @@ Every operation is one that IEEE 754 fixes: the same bits on every machine and i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +92,7 @@ class Intervals:
         Args:
             chosen: which [B].
         """
-        samples, slots = self.samples[chosen], self.slots[chosen]
+        samples, slots = some(chosen, self.samples, self.slots)
         seconds = _time_s(samples) - self._began_s[slots]
         past = np.where(seconds > 0, seconds, np.inf)
         mss = samples["mss_bytes"].astype(np.float64)
@@ -112,7 +113,7 @@ class Intervals:
 
     def begin(self, chosen: Bools) -> None:
         """Begin new intervals for the chosen flows of the last update [B]."""
-        samples, slots = self.samples[chosen], self.slots[chosen]
+        samples, slots = some(chosen, self.samples, self.slots)
         self._began_s[slots] = _time_s(samples)
         self._lost[slots] = samples["lost_total_pkts"]
         self._capacity[slots] = _capacity(samples)
@@ -122,6 +123,11 @@ class Intervals:
     def reset(self, slot: int) -> None:
         """Forget a flow."""
         self._seen[slot] = False
+
+
+def some(which: Bools, *columns: Any) -> tuple[Any, ...]:
+    """Return the chosen rows [B] of columns, without copies where they are all: choosing costs more than most work."""
+    return columns if which.all() else tuple(column[which] for column in columns)
 
 
 def min_rtts_us(samples: npt.NDArray[np.void]) -> Doubles:

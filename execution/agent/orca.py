@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us
+from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us, some
 from sagecc.policy.orca import DELAY_MARGIN, HISTORY, LOSS_FACTOR, OBSERVATIONS, STATISTICS
 
 HEADER_BYTES = 52
@@ -98,12 +98,13 @@ class OrcaReports:
         Returns:
             One row of HISTORY x STATISTICS numbers per due flow.
         """
-        samples, slots = self._intervals.samples[due], self._intervals.slots[due]
+        samples, slots = some(due, self._intervals.samples, self._intervals.slots)
         report = self._intervals.report(due)
         max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
         newest = statistics(report, samples, max_rate)[:, None]
         self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
-        return self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
+        return history
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""

@@ -13,6 +13,7 @@ from sagecc.common.arrays import Bools, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
 from sagecc.execution.agent.astraea import AstraeaReports
+from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.orca import OrcaReports
 from sagecc.policy import astraea, orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE
@@ -81,7 +82,8 @@ class PoolFeatures:
 
     def report(self, due: Bools) -> Floats:
         """Return the due flows' features of this tick in the policy's order."""
-        return np.ascontiguousarray(self._now[due][:, self._columns])
+        (rows,) = some(due, self._now)
+        return np.ascontiguousarray(rows[:, self._columns])
 
     def skip(self, skipped: Bools) -> None:
         """Do nothing: a tick's features are complete in themselves."""

@@ -75,11 +75,6 @@ class Lab:
         self._name = ""
         self._end: Callable[[], object] = lambda: None
 
-    @property
-    def running(self) -> bool:
-        """Whether an episode runs."""
-        return self._guest is not None
-
     def start(self, environment: Environment, seed: int) -> None:
         """Boot a kernel for an episode; the running one is ended."""
         self.close()
@@ -115,14 +110,6 @@ class Lab:
             self.close()
             raise
 
-    def first_tick(self) -> Samples:
-        """Run to the first tick at which an agent's flow is up; raises SageccError where none ever is."""
-        return self._expected(self.tick(), "the flow never got through")
-
-    def next_tick(self) -> Samples:
-        """Run to the next tick of an episode that is not over yet; raises SageccError where it is."""
-        return self._expected(self.tick(), "it ended before its time")
-
     def act(self, cwnd_pkts: Sequence[int], pacing_bytes_s: Sequence[int]) -> None:
         """Set the windows and pacing rates of the flows sampled at the last tick, in their order."""
         guest = self._running()
@@ -146,11 +133,9 @@ class Lab:
         self._guest = None
         self._end()
 
-    def _expected(self, samples: Samples | None, problem: str) -> Samples:
-        if samples is None:
-            self.close()
-            raise SageccError(f"episode {self._name}: {problem}")
-        return samples
+    def failure(self, problem: str) -> SageccError:
+        """Return an error that names the episode."""
+        return SageccError(f"episode {self._name}: {problem}")
 
     def _running(self) -> Guest:
         if self._guest is None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Ints
-from sagecc.execution.agent.intervals import Intervals, min_rtts_us
+from sagecc.execution.agent.intervals import Intervals, min_rtts_us, some
 from sagecc.execution.agent.sources import ObservationSource, PoolFeatures
 from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
@@ -139,7 +139,7 @@ class OrcaEarnings:
 
     def earned(self, shown: Bools) -> Doubles:
         """Return the rewards."""
-        samples, slots = self._intervals.samples[shown], self._intervals.slots[shown]
+        samples, slots = some(shown, self._intervals.samples, self._intervals.slots)
         report = self._intervals.report(shown)
         max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
         srtt = samples["srtt_us"].astype(np.float64)

@@ -21,6 +21,7 @@ from gymnasium.utils.seeding import np_random
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.decisions import Decisions, Observed, joined
+from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.sources import observation_source
 from sagecc.execution.environments.astraea import Competition
 from sagecc.execution.environments.flows import last_tick_ns
@@ -130,16 +131,29 @@ class Rollouts:
         self._lab_last_ns = np.zeros(labs, np.int64)
         self._up = np.zeros(slots, np.bool_)  # had a row, and not its last
         self._seen = np.zeros(slots, np.bool_)  # was shown
+        self._running = np.zeros(labs, np.bool_)
         self._fresh = np.zeros(labs, np.bool_)  # booted and not read yet
         self._steps = np.zeros(labs, np.int64)
         self._waiting = _NOBODY  # the flows of all running labs, at their last ticks
+        states = len(GLOBAL_STATE) if task.global_state else 0
+        self._nothing = Step(
+            labs=_NO_ROWS,
+            flows=_NO_ROWS,
+            observations=np.zeros((0, len(task.observations)), np.float32),
+            rewards=np.zeros(0),
+            first=_NO_FLAGS,
+            over=_NO_FLAGS,
+            terminal=_NO_FLAGS,
+            samples=_NOBODY.samples,
+            states=np.zeros((0, states), np.float32),
+        )
         self.episodes: dict[int, tuple[Environment, int]] = {}
         """By lab the network and the seed of its last episode."""
 
     @property
     def running(self) -> Bools:
         """Which labs' episodes run [labs]."""
-        return np.array([lab.running for lab in self._labs])
+        return self._running.copy()
 
     def reset(
         self,
@@ -187,14 +201,13 @@ class Rollouts:
         values, waiting = np.asarray(actions, np.float64), self._waiting
         if values.shape != (count := int(waiting.due.sum()),) or not np.isfinite(values).all():
             raise SageccError(f"actions must be {count} finite numbers, not {actions!r:.60}")
-        running = self.running
         try:
             self._act(waiting, values)
             self._waiting = _NOBODY
-            self._steps[running] += 1
-            if renew:
-                self._begin(dict.fromkeys(np.flatnonzero(~running).tolist()), self._candidates)
-            return self._run(np.flatnonzero(self.running).tolist())
+            self._steps += self._running
+            if renew and not self._running.all():
+                self._begin(dict.fromkeys(np.flatnonzero(~self._running).tolist()), self._candidates)
+            return self._run(np.flatnonzero(self._running).tolist())
         except BaseException:
             self.close()
             raise
@@ -202,8 +215,13 @@ class Rollouts:
     def close(self) -> None:
         """End all episodes."""
         self._waiting = _NOBODY
-        for lab in self._labs:
-            lab.close()
+        for number in range(len(self._labs)):
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        """End a lab's episode, if any."""
+        self._running[number] = False
+        self._labs[number].close()
 
     def _begin(self, seeds: Mapping[int, int | None], networks: Candidates) -> None:
         """Boot a kernel in each of these labs."""
@@ -216,6 +234,7 @@ class Rollouts:
                     f" {self.per_lab} and drives {list(driven)}"
                 )
             flows = {flow: environment.all_flows[flow] for flow in driven}
+            self._running[number] = True
             self._labs[number].start(environment, seed)
             first = number * self.per_lab
             within = slice(first, first + self.per_lab)
@@ -244,21 +263,21 @@ class Rollouts:
         if not len(observed.slots):
             return
         cwnd, pacing = (values.tolist() for values in self._decisions.act(observed, actions))
-        labs = observed.slots // self.per_lab
-        bounds = [0, *(np.flatnonzero(np.diff(labs)) + 1).tolist(), len(labs)]
+        labs = (observed.slots // self.per_lab).tolist()
+        bounds = [0, *(row for row in range(1, len(labs)) if labs[row] != labs[row - 1]), len(labs)]
         for begin, end in pairwise(bounds):
-            self._labs[int(labs[begin])].act(cwnd[begin:end], pacing[begin:end])
+            self._labs[labs[begin]].act(cwnd[begin:end], pacing[begin:end])
 
     def _run(self, labs: Sequence[int]) -> Step:
         """Run labs on, each to the next tick at which a flow of its is shown, or to its end."""
-        steps, waiting, numbers = [self._nothing()], [self._waiting], list(labs)
+        steps, waiting, numbers = [self._nothing], [self._waiting], list(labs)
         while numbers and (observed := self._tick(numbers, steps)) is not None:
             if observed.shown.all() and not steps[-1].over.any():  # nothing to part: most ticks are so
                 waiting.append(observed)
                 break
             of_lab = observed.slots // self.per_lab
             stopped = np.isin(of_lab, steps[-1].labs)
-            waiting.append(observed.take(stopped & self.running[of_lab]))
+            waiting.append(observed.take(stopped & self._running[of_lab]))
             resting = observed.take(~stopped)
             self._act(resting, np.zeros(0))
             numbers = np.unique(resting.slots // self.per_lab).tolist()
@@ -267,12 +286,11 @@ class Rollouts:
 
     def _tick(self, labs: Sequence[int], steps: list[Step]) -> Observed | None:
         """Run labs to their next ticks and add what is shown there to `steps`; None where all of them are over."""
-        up = np.asarray(self._up.reshape(-1, self.per_lab).any(axis=1))
-        read = [(number, samples) for number in labs if (samples := self._read(number, bool(up[number]))) is not None]
+        read = [(number, samples) for number in labs if (samples := self._read(number)) is not None]
         if not read:
             return None
         samples = joined([rows for _, rows in read])
-        of_lab = np.repeat([number for number, _ in read], [len(rows) for _, rows in read])
+        of_lab = np.array([number for number, rows in read for _ in range(len(rows))])
         slots, now_ns = of_lab * self.per_lab + samples["flow"], samples["t_ns"].astype(np.int64)
         ending = now_ns >= self._last_ns[slots]
         self._up[slots] = ~ending
@@ -282,57 +300,41 @@ class Rollouts:
             self._competition.update(samples, slots, shown, ending)
         self._earnings.update(samples, slots)
         if not shown.any():
-            steps.append(self._nothing())
+            steps.append(self._nothing)
             return observed
-        rows = slots[shown]
+        shown_samples, rows, labs_shown = some(shown, samples, slots, of_lab)
         first = ~self._seen[rows]
         self._seen[rows] = True
         limited = self._steps[of_lab] == (self._max_steps or -1)
         states = np.zeros((len(rows), 0), np.float32)
         if self._competition and self.task.global_state:
-            states = self._competition.states(of_lab[shown])
+            states = self._competition.states(labs_shown)
         steps.append(
             Step(
-                labs=of_lab[shown],
+                labs=labs_shown,
                 flows=rows % self.per_lab,
                 observations=observations,
                 rewards=np.where(first, 0.0, self._earnings.earned(shown)),
                 first=first,
                 over=(ending | limited)[shown],
                 terminal=np.zeros(len(rows), np.bool_),
-                samples=samples[shown],
+                samples=shown_samples,
                 states=states,
             )
         )
         if steps[-1].over.any():
             for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
-                self._labs[number].close()
+                self._end(number)
         return observed
 
-    def _read(self, number: int, up: bool) -> Samples | None:
+    def _read(self, number: int) -> Samples | None:
         """Run a lab to its next tick, which it must have while a flow is up; None where it is over without one."""
-        lab = self._labs[number]
-        if self._fresh[number]:
-            self._fresh[number] = False
-            return lab.first_tick()
-        if up:
-            return lab.next_tick()
-        samples = lab.tick()
+        samples = self._labs[number].tick()
         if samples is None:
-            lab.close()
+            if self._fresh[number]:
+                raise self._labs[number].failure("the flow never got through")
+            if self._up[number * self.per_lab : (number + 1) * self.per_lab].any():
+                raise self._labs[number].failure("it ended before its time")
+            self._end(number)
+        self._fresh[number] = False
         return samples
-
-    def _nothing(self) -> Step:
-        """Return a step without rows."""
-        width, states = len(self.task.observations), len(GLOBAL_STATE) if self.task.global_state else 0
-        return Step(
-            labs=_NO_ROWS,
-            flows=_NO_ROWS,
-            observations=np.zeros((0, width), np.float32),
-            rewards=np.zeros(0),
-            first=_NO_FLAGS,
-            over=_NO_FLAGS,
-            terminal=_NO_FLAGS,
-            samples=_NOBODY.samples,
-            states=np.zeros((0, states), np.float32),
-        )

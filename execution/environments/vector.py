@@ -145,10 +145,10 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
 
     def _infos(self, mask: Bools) -> dict[str, Any]:
         """Return the raw counters of all, and which of them are new (`_name`), Gymnasium's form for vectors."""
-        infos: dict[str, Any] = {"t_s": self._samples["t_ns"] / 1e9, "_t_s": mask.copy()}
+        samples, known = self._samples.copy(), mask.copy()
+        infos: dict[str, Any] = {"t_s": samples["t_ns"] / 1e9, "_t_s": known}
         for name in COUNTER_NAMES:
-            infos[name] = self._samples[name].copy()
-            infos[f"_{name}"] = mask.copy()
+            infos[name], infos[f"_{name}"] = samples[name], known
         if self._states.shape[1]:
-            infos |= {"global_state": self._states.copy(), "_global_state": mask.copy()}
+            infos |= {"global_state": self._states.copy(), "_global_state": known}
         return infos

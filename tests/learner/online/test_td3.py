@@ -116,13 +116,13 @@ def test_losses_and_gradients_are_acmes(action_layer: int) -> None:
 
 
 def test_updates_are_acmes() -> None:
-    """Seven of them, in two calls: optimisers, targets and the delay too."""
+    """Eight of them, in two calls: optimisers, targets and the delay too."""
     config = replace(CONFIG, policy_delay=3)
     td3 = learner(config)
-    acme, several = reference(td3), batches(config, 7)
-    metrics = [td3.learn(Batch(*(x[:3] for x in several))), td3.learn(Batch(*(x[3:] for x in several)))]
+    acme, several = reference(td3), batches(config, 8)
+    metrics = [td3.learn(Batch(*(x[4 * call : 4 * call + 4] for x in several))) for call in range(2)]  # one graph
     expected = []
-    for number in range(7):
+    for number in range(8):
         seed = [td3.seed, number]
         noise = tf.random.stateless_normal([1, config.batch], seed) * config.target_noise
         expected.append(acme.update_step(transition(part(several, number)), noise[0][:, None]))
@@ -135,10 +135,10 @@ def test_updates_are_acmes() -> None:
     for ours, theirs in pairs:
         for name, variable in ours.weights().items():
             np.testing.assert_allclose(variable, theirs[name], rtol=1e-4, atol=1e-5)
-    for values, part_of in zip(metrics, (expected[:3], expected[3:]), strict=True):
+    for values, part_of in zip(metrics, (expected[:4], expected[4:]), strict=True):
         mean = np.mean([step["critic_loss"] for step in part_of])
         np.testing.assert_allclose(values[METRICS.index("critic_loss")], mean, rtol=1e-4)
-    assert int(td3.steps) == 7
+    assert int(td3.steps) == 8
 
 
 def test_target_by_hand() -> None:
