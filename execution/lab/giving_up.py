@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.lab.boot import Controller
 from sagecc.common.errors import SageccError
 
 
@@ -96,13 +94,3 @@ class LossWatch:
                 f"episode {self._episode}: given up after {t_ns / 1e9:.1f} s: {100 * share:.0f} % of its packets were "
                 f"lost in {self._give_up.time_s:g} s, more than {100 * self._give_up.share:g} %"
             )
-
-
-def watched(controller: Controller, watch: LossWatch) -> Controller:
-    """Return a controller that checks the samples of each tick before it acts on them."""
-
-    def act(samples: npt.NDArray[np.void]) -> tuple[Sequence[int], Sequence[int]]:
-        watch.check(samples)
-        return controller(samples)
-
-    return act
