@@ -201,15 +201,14 @@ def test_agents_of_several_flows_decide_each_in_its_own_time() -> None:
     assert min(map(len, times.values())) > 25
 
 
-def one_floods(
-    give_up: GiveUp | None,
-) -> tuple[list[tuple[int, bool, bool, bytes]], list[tuple[int, bool, bool, bytes]]]:
+def one_floods(give_up: GiveUp | None) -> list[list[tuple[int, bool, bool, bytes]]]:
     """Play an episode of two flows in each of two labs, whose windows rise to 200 packets in the first and stay in the
     other; return by lab of each row flow, whether it is over and terminal, and what the kernel said."""
     task = LearningTask.of({"control": {"cwnd_packets": [4, 200]}, "reward": "power"})
     environment = replace(network(12, 20, duration_s=3), cross=(CrossFlow("pure", Flow(extra_rtt_ms=5)),))
     rollouts = Rollouts(task, environment, 2, give_up=give_up)
-    step, found = rollouts.reset([1, 2]), ([], [])  # type: tuple[list[Any], list[Any]]
+    step = rollouts.reset([1, 2])
+    found: list[list[tuple[int, bool, bool, bytes]]] = [[], []]
     while True:
         columns = (step.flows.tolist(), step.over.tolist(), step.terminal.tolist(), step.samples)
         for lab, flow, over, terminal, sample in zip(step.labs.tolist(), *columns, strict=True):
