@@ -14,7 +14,7 @@ from types import MappingProxyType
 import polars as pl
 
 from sagecc.collector.kernel.identity import join_identities
-from sagecc.collector.lab.spec import Drive
+from sagecc.collector.lab.spec import Drive, policy_flows
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
 from sagecc.collector.run.store import SPOOL
@@ -54,6 +54,9 @@ LEAGUE_VERSION = "1.4"
 """Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own; since 1.4 what schemes take."""
 
 POLICIES_FILE = "policies.json"
+
+GIVEN_UP_FILE = "given-up.json"
+"""Beside policies' trajectories: by episode, why it was given up and what decides that it is."""
 
 RunPolicies = Callable[[Sequence[Environment], Sequence[str], Path], None]
 """Runs policies in environments and writes their trajectories into a folder (`lab_runner`)."""
@@ -336,10 +339,17 @@ def lab_runner(
         given_up: set[str] = set()
 
         def noting(kernel: Path, tasks: Sequence[Task]) -> Results:
-            with closing(engine(kernel, tasks)) as results:
+            notes = _GivenUp(out / GIVEN_UP_FILE, options)
+            known = {task.id: reason for task in tasks if (reason := notes.reason(task)) is not None}
+            given_up.update(known)
+            yield from ((task, GivenUpError(known[task.id])) for task in tasks if task.id in known)
+            if not (others := [task for task in tasks if task.id not in known]):
+                return
+            with closing(engine(kernel, others)) as results:
                 for task, result in results:
                     if isinstance(result, GivenUpError):
                         given_up.add(task.id)
+                        notes.add(task, str(result))
                     yield task, result
 
         try:
@@ -359,6 +369,34 @@ def lab_runner(
             raise EpisodesGivenUpError(error.failures, given_up) if given_up else error from None
 
     return run
+
+
+class _GivenUp:
+    """The episodes that were given up; they leave no trajectory, and are not played again."""
+
+    def __init__(self, path: Path, options: PlayOptions) -> None:
+        self._path, self._terms = path, options.terms()
+        try:
+            self._known: dict[str, dict[str, str]] = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            self._known = {}  # they are played again
+
+    def reason(self, task: Task) -> str | None:
+        """Return why the same episode was given up, None where that is not known."""
+        note = self._known.get(task.id, {})
+        return note.get("reason") if note.get("decided_by") == self._deciding(task) else None
+
+    def add(self, task: Task, reason: str) -> None:
+        """Note an episode, on the disk too."""
+        self._known[task.id] = {"decided_by": self._deciding(task), "reason": reason}
+        _write_text(self._path, _json(self._known))
+
+    def _deciding(self, task: Task) -> str:
+        """Return a hash of all that decides an episode."""
+        policies = {
+            name: task.drives[name].policy_sha256 for name in policy_flows(task.environment, task.scheme).values()
+        }
+        return digest({"spec": task.spec_sha256, "kernel": task.identity, "policies": policies, "terms": self._terms})
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:

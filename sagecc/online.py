@@ -12,6 +12,7 @@ from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import Task
 from sagecc.policy.astraea import GLOBAL_STATE
@@ -37,6 +38,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> Task:
     task = LearningTask.of(config.task)
     if task.networks is None:
         raise SageccError("training configuration: task: name the networks to learn on")
+    give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme})
     labs_code = code.identity("sagecc.execution.environments.rollouts")
     return Task(
@@ -45,5 +47,5 @@ def online_task(config: OnlineConfig, kernel: Path) -> Task:
         states=len(GLOBAL_STATE) if task.global_state else 0,
         source=task.source,
         control=task.control,
-        make_labs=partial(Rollouts, task, kernel=kernel),
+        make_labs=partial(Rollouts, task, kernel=kernel, give_up=give_up),
     )

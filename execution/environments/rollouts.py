@@ -28,6 +28,7 @@ from sagecc.execution.environments.flows import last_tick_ns
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Candidates, Networks, candidates, draw, max_flows
 from sagecc.execution.environments.rewards import AstraeaEarnings, Earnings, OrcaEarnings, PoolEarnings
+from sagecc.execution.lab.giving_up import GiveUp, LossWindow
 from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
@@ -56,7 +57,7 @@ class Step:
     over: Bools
     """Whether it is the flow's last [R]: it takes no action."""
     terminal: Bools
-    """Whether nothing follows its last [R]. Never yet: the clock that ends a flow is no state of it."""
+    """Whether nothing follows its last [R]: its episode is given up. The clock that ends a flow is no state of it."""
     samples: Samples
     """The kernel's raw counters, wire.SAMPLE [R]."""
     states: Floats
@@ -89,6 +90,7 @@ class Rollouts:
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_steps: int | None = None,
+        give_up: GiveUp | None = None,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -101,6 +103,8 @@ class Rollouts:
             latency_ms: virtual time from an observation to when its action takes effect.
             max_steps: end episodes after so many steps; None leaves them their networks' duration. A flow that does
                 not decide at the last one has no last row.
+            give_up: end an episode early whose flows that decide lose too many of their packets, all together; each of
+                them that is up has its last row then, and it is terminal. None: never.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -117,6 +121,7 @@ class Rollouts:
         self._decisions = Decisions(task.control, source, slots, WHO)
         driven = drive(latency_ms, task.control.underlying_scheme)
         self._labs = [Lab(kernel, driven, self._chosen) for _ in range(labs)]
+        self._watch = give_up and _Floods(give_up, labs, self.per_lab)
         astraea = task.reward == "astraea" or task.global_state
         self._competition = Competition(labs, self.per_lab) if astraea else None
         self._earnings: Earnings
@@ -244,6 +249,8 @@ class Rollouts:
                 self._decisions.reset(first + flow)
                 self._earnings.begin(first + flow, environment, value)
                 self._last_ns[first + flow] = last_tick_ns(environment, value)
+            if self._watch:
+                self._watch.begin(number)
             if self._competition:
                 self._competition.begin(number, environment, flows)
             self._lab_last_ns[number] = self._last_ns[within].max()
@@ -292,7 +299,8 @@ class Rollouts:
         samples = joined([rows for _, rows in read])
         of_lab = np.array([number for number, rows in read for _ in range(len(rows))])
         slots, now_ns = of_lab * self.per_lab + samples["flow"], samples["t_ns"].astype(np.int64)
-        ending = now_ns >= self._last_ns[slots]
+        floods = self._watch.update(samples, slots) if self._watch else np.zeros(len(slots), np.bool_)
+        ending = (now_ns >= self._last_ns[slots]) | floods
         self._up[slots] = ~ending
         observed, observations = self._decisions.observe(samples, slots, ending)
         shown = observed.shown
@@ -317,13 +325,14 @@ class Rollouts:
                 rewards=np.where(first, 0.0, self._earnings.earned(shown)),
                 first=first,
                 over=(ending | limited)[shown],
-                terminal=np.zeros(len(rows), np.bool_),
+                terminal=floods[shown],
                 samples=shown_samples,
                 states=states,
             )
         )
         if steps[-1].over.any():
-            for number in np.unique(of_lab[(now_ns >= self._lab_last_ns[of_lab]) | (limited & shown)]).tolist():
+            over = (now_ns >= self._lab_last_ns[of_lab]) | (limited & shown) | floods
+            for number in np.unique(of_lab[over]).tolist():
                 self._end(number)
         return observed
 
@@ -338,3 +347,29 @@ class Rollouts:
             self._end(number)
         self._fresh[number] = False
         return samples
+
+
+class _Floods:
+    """Which labs' episodes are to be given up: by what the flows that decide there lost, all together."""
+
+    def __init__(self, give_up: GiveUp, labs: int, per_lab: int) -> None:
+        self._give_up, self._per_lab = give_up, per_lab
+        self._windows = [LossWindow(give_up) for _ in range(labs)]
+        self._passed, self._lost = np.zeros((2, labs, per_lab), np.int64)  # packets of each flow so far
+
+    def begin(self, lab: int) -> None:
+        """Forget a lab's episode."""
+        self._windows[lab] = LossWindow(self._give_up)
+        self._passed[lab] = self._lost[lab] = 0
+
+    def update(self, samples: Samples, slots: Ints) -> Bools:
+        """Take a tick's samples, lab by lab; return which of them are of labs whose episodes are to be given up."""
+        of_lab = slots // self._per_lab
+        begins = np.append(True, of_lab[1:] != of_lab[:-1])
+        first = np.flatnonzero(begins)
+        labs = of_lab[first]
+        self._passed.reshape(-1)[slots], self._lost.reshape(-1)[slots] = samples["link_packets"], samples["link_drops"]
+        counters = samples["t_ns"][first], self._passed[labs].sum(axis=1), self._lost[labs].sum(axis=1)
+        ticks = zip(labs.tolist(), *(values.tolist() for values in counters), strict=True)
+        floods = [self._windows[lab].flooded(*counted) is not None for lab, *counted in ticks]
+        return np.asarray(np.array(floods)[np.cumsum(begins) - 1])

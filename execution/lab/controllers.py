@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.collector.lab.boot import Controller
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import Drive, policy_flows
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.giving_up import GiveUp, LossWatch, watched
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -123,13 +122,6 @@ class PolicyController:
 def policy_controller(environment: Environment, scheme: str) -> PolicyController:
     """Return the controller of an episode's policies, which takes their mixtures' means (a ControllerFactory)."""
     return PolicyController(policy_flows(environment, scheme))
-
-
-def playing_controller(environment: Environment, scheme: str, seed: int, playing: Playing) -> Controller:
-    """Return the controller of an episode's policies, which play as they are told; see `Playing.give_up`."""
-    episode = episode_id(environment.id, scheme, seed)
-    controller = PolicyController(policy_flows(environment, scheme), episode, playing)
-    return watched(controller, LossWatch(episode, playing.give_up)) if playing.give_up else controller
 
 
 def play_episode(

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -32,11 +31,11 @@ from sagecc.collector.run.engines import (
     core_per_worker,
     in_processes,
 )
-from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
+from sagecc.collector.run.task import FinishedEpisode, Result, Task
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import AS_NAMED, Playing, playing_controller, random_stream
+from sagecc.execution.lab.controllers import AS_NAMED, Playing, random_stream
 from sagecc.execution.lab.giving_up import GivenUpError, LossWatch
 from sagecc.schemas import wire
 
@@ -182,8 +181,8 @@ class BatchRunner:
             batch = np.frombuffer(b"".join(rows), wire.SAMPLE)  # a concatenation of records takes 400 times as long
             try:
                 windows, rates = agents.step(name, batch, np.array(slots))
-            except SageccError:  # of one flow, and the others' state is lost with it
-                over |= dict.fromkeys(numbers)
+            except SageccError as error:  # of one flow, and the others' state is lost with it
+                over |= dict.fromkeys(numbers, None if len(running) > 1 else error)
                 continue
             answers = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
             for number, answer in zip(numbers, answers, strict=True):
@@ -211,9 +210,8 @@ class BatchRunner:
 
     def _run_alone(self, number: int) -> Result:
         """Run one episode with no other beside it."""
-        task = self.tasks[number]
-        factory = partial(playing_controller, seed=task.seed, playing=self.playing)
-        return attempt(self.kernel, replace(task, factory=factory), self.watchdog_s)
+        [(_, result)] = replace(self, tasks=[self.tasks[number]], guests=1).run(iter([0]))
+        return result
 
 
 class _Agents:

@@ -71,6 +71,8 @@ class Actor:
         """The policy's weights by name, to be replaced as a whole."""
         self.decisions = self.episodes = 0
         """Decisions taken and episodes ended so far."""
+        self.given_up = 0
+        """Episodes of these that were given up: they ended in a terminal state."""
         self.reward_sum = 0.0
         """Sum of all rewards so far."""
         self.rewards = 0
@@ -107,6 +109,7 @@ class Actor:
             rows = [self._labs.step(self._actions, renew=False)]
             self._tick += 1
             self._take(rows[0])
+            self.given_up += len(np.unique(rows[0].labs[rows[0].terminal]))
             if over := np.flatnonzero(~self._labs.running).tolist():
                 self.episodes += len(over)
                 self._numbers[over] += 1
@@ -126,6 +129,7 @@ class Actor:
             "tick": self._tick,
             "decisions": self.decisions,
             "episodes": self.episodes,
+            "given_up": self.given_up,
             "reward_sum": self.reward_sum,
             "rewards": self.rewards,
             "written": self.written,
@@ -145,6 +149,7 @@ class Actor:
         numbers = json.loads(state["numbers"].tobytes())
         self._random.bit_generator.state = numbers["random"]
         self.decisions, self.episodes = numbers["decisions"], numbers["episodes"]
+        self.given_up = numbers["given_up"]
         self.reward_sum, self.rewards, self.written = numbers["reward_sum"], numbers["rewards"], numbers["written"]
         self._numbers, self._began = state["episode_numbers"].copy(), state["began"].copy()
         bounds = np.cumsum(state["taken_counts"])[:-1]

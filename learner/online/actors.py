@@ -46,6 +46,7 @@ COUNTERS = np.dtype(
         ("durable", "i8"),
         ("decisions", "i8"),
         ("episodes", "i8"),
+        ("given_up", "i8"),
         ("rewards", "i8"),
         ("reward_sum", "f8"),
         ("labs_s", "f8"),
@@ -346,6 +347,7 @@ class _Server:
         actor, found = self._actor, self._counters[0]
         actor.decisions, actor.written = int(found["decisions"]), int(found["written"])
         actor.reward_sum, actor.rewards = float(found["reward_sum"]), int(found["rewards"])
+        actor.given_up = int(found["given_up"])
         actor.episodes = int(found["episodes"]) + (self._labs if actor.decisions else 0)
         actor.begin(actor.episodes + 1 if actor.decisions else 0)  # no lab's episode had this number
 
@@ -373,6 +375,7 @@ class _Server:
     def _report(self) -> None:
         actor = self._actor
         self._counters["decisions"], self._counters["episodes"] = actor.decisions, actor.episodes
+        self._counters["given_up"] = actor.given_up
         self._counters["reward_sum"], self._counters["rewards"] = actor.reward_sum, actor.rewards
         self._counters["labs_s"], self._counters["inference_s"] = actor.labs_s, actor.inference_s
         self._counters["waiting_s"] = self._waiting_s

@@ -95,6 +95,11 @@ class OnlineConfig:
     """The same after `uniform_decisions`; in between it falls linearly."""
     uniform_decisions: int = 0
     """Decisions over which it falls."""
+    give_up_share: float = 0.2
+    """An episode ends early, in a terminal state, where its links drop more than this share of its agents' packets over
+    `give_up_time_s`; 0 plays all to their end."""
+    give_up_time_s: float = 5.0
+    """The time over which that share is taken."""
 
     def __post_init__(self) -> None:
         counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
@@ -107,6 +112,8 @@ class OnlineConfig:
             (self.tau <= 1, "tau must be at most 1"),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (0 <= self.slope < 1, "slope must be from 0 to below 1"),
+            (0 <= self.give_up_share < 1, "give_up_share must be from 0 to below 1"),
+            (self.give_up_time_s > 0, "give_up_time_s must be above 0"),
             (all(0 <= p <= 1 for p in (self.uniform_first, self.uniform_last)), "uniform_* must be from 0 to 1"),
             (self.replay >= self.batch, "replay must hold a batch at least"),
             (bool(self.hidden) != bool(self.gru), "give either hidden (layers) or gru (a recurrent network's state)"),

@@ -240,7 +240,7 @@ class _Loop:
                 "learning rates, then train again"
             )
         counters = self.actors.counters
-        latest = {"decisions": int(counters["decisions"].sum()), "episodes": int(counters["episodes"].sum())}
+        latest = {name: int(counters[name].sum()) for name in ("decisions", "episodes", "given_up")}
         self.journal.add(step, values, self.waited_s, steps=self.config.round_steps, latest=latest)
 
     def _save(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,11 @@ from click.testing import CliRunner
 from sagecc.cli import cli
 from sagecc.collector.run.task import FinishedEpisode, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import Playing, play_episode, playing_controller, policy_controller
+from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.lab.controllers import Playing, play_episode, policy_controller
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp, LossWatch
 from sagecc.execution.lab.lockstep import lockstep
+from sagecc.leagues import league
 from sagecc.leagues.league import EpisodesGivenUpError, PlayOptions, lab_runner
 from sagecc.policy.artefact import Control
 from sagecc.schemas import wire
@@ -84,23 +87,35 @@ def test_what_is_no_rule(share: float, time_s: float) -> None:
         GiveUp(share, time_s)
 
 
-def test_a_flood_ends_early_alone_and_in_step_alike(kernel: Path, flooding: str, still: str) -> None:
+def test_a_flood_ends_early_beside_another(kernel: Path, flooding: str, still: str) -> None:
     tasks = [Task(LINK, scheme, 0, "", policy_controller) for scheme in (flooding, still)]
     results = {task.scheme: result for task, result in lockstep(1, 2, Playing(give_up=SOON))(kernel, tasks)}
     error = results[flooding]
     assert isinstance(error, GivenUpError)
     found = re.search(r"given up after ([\d.]+) s: (\d+) % of its packets were lost in 1 s, more than 30 %", str(error))
     assert found and 1 <= float(found[1]) < 2 and int(found[2]) > 30
-    alone = playing_controller(LINK, flooding, 0, Playing(give_up=SOON))
-    with pytest.raises(GivenUpError, match=re.escape(str(error))):
-        alone_episode(kernel, flooding, alone)
     assert isinstance(results[still], FinishedEpisode) and results[still] == attempt(kernel, tasks[1])
 
 
-def alone_episode(kernel: Path, scheme: str, controller: object) -> None:
-    from sagecc.collector.lab.episode import run_episode
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_flood_that_is_run_again_alone_is_given_up_alike(
+    kernel: Path, flooding: str, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """Its policy fails for another episode of the batch at once: this one is run again, and ends as ever."""
+    playing, ahead = Playing(give_up=SOON, keep=keep), network(12, 40, 1, duration_s=4)
+    tasks = [Task(environment, flooding, 0, "", policy_controller) for environment in (LINK, ahead)]
+    [(_, expected)] = lockstep(1, 1, playing)(kernel, tasks[:1])
+    step = PolicyAgent.step
 
-    run_episode(kernel, LINK, scheme, 0, controller)  # type: ignore[arg-type]
+    def fails(agent: PolicyAgent, samples: Any, slots: Any) -> Any:
+        if len(samples) > 1:
+            raise SageccError("no number")
+        return step(agent, samples, slots)
+
+    monkeypatch.setattr(PolicyAgent, "step", fails)
+    result = {task.environment: result for task, result in lockstep(1, 2, playing)(kernel, tasks)}[LINK]
+    assert isinstance(result, FinishedEpisode if keep else GivenUpError)
+    assert result == expected if keep else str(result) == str(expected)
 
 
 def test_what_was_played_of_a_flood_can_be_kept(kernel: Path, flooding: str) -> None:
@@ -130,6 +145,33 @@ def test_a_leagues_runner_tells_which_were_given_up(kernel: Path, flooding: str,
         run([LINK], [flooding, still], tmp_path)
     assert raised.value.given_up == raised.value.failures.keys() == {f"{LINK.id}.{flooding}.0"}
     run([LINK], [still], tmp_path)
+
+
+def test_a_given_up_episode_is_not_played_again(
+    kernel: Path, flooding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until what decides it changes, here the rule."""
+    with pytest.raises(EpisodesGivenUpError) as first:
+        lab_runner(kernel, 1, options=PlayOptions(give_up=SOON))([LINK], [flooding], tmp_path)
+    played = []
+
+    def engine(*arguments: Any, **options: Any) -> Any:
+        run = lockstep(*arguments, **options)
+
+        def noting(kernel: Path, tasks: Any) -> Any:
+            played.append(len(tasks))
+            return run(kernel, tasks)
+
+        return noting
+
+    monkeypatch.setattr(league, "lockstep", engine)
+    with pytest.raises(EpisodesGivenUpError) as again:
+        lab_runner(kernel, 1, options=PlayOptions(give_up=SOON))([LINK], [flooding], tmp_path)
+    assert (again.value.failures, again.value.given_up) == (first.value.failures, first.value.given_up)
+    assert not played
+    with pytest.raises(EpisodesGivenUpError, match="more than 25 %"):
+        lab_runner(kernel, 1, options=PlayOptions(give_up=GiveUp(0.25, 1.0)))([LINK], [flooding], tmp_path)
+    assert played == [1]
 
 
 def test_the_option_is_told() -> None:

@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.boot import Guest
-from sagecc.collector.lab.spec import BASE_MEMORY_MB
+from sagecc.collector.lab.spec import BASE_MEMORY_MB, policy_flows
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
@@ -26,9 +25,10 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab import lockstep as module
-from sagecc.execution.lab.controllers import Playing, playing_controller, policy_controller, policy_drives
+from sagecc.execution.lab.controllers import Playing, PolicyController, policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BatchRunner, lockstep
 from sagecc.policy.artefact import Control, PolicyArtefact, write
+from sagecc.schemas.environment import Environment, episode_id
 from tests.helpers.files import hashes
 from tests.helpers.networks import network
 from tests.helpers.policies import save_policy
@@ -227,6 +227,11 @@ def test_no_more_guests_than_there_is_memory_for(
     assert all(isinstance(result, FinishedEpisode) for _, result in lockstep(1, 3)(kernel, tasks[:2]))
 
 
+def sampling(environment: Environment, scheme: str) -> PolicyController:
+    episode = episode_id(environment.id, scheme, 7)
+    return PolicyController(policy_flows(environment, scheme), episode, SAMPLING)
+
+
 def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:
     drawn = [
         {task.id: result for task, result in lockstep(1, batch, playing=SAMPLING)(kernel, order)}
@@ -234,8 +239,7 @@ def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alo
     ]
     assert drawn[0] == drawn[1]
     assert not any(drawn[0][name] == alone[name] for name in drawn[0])
-    single = replace(tasks[0], factory=partial(playing_controller, seed=tasks[0].seed, playing=SAMPLING))
-    assert attempt(kernel, single) == drawn[0][tasks[0].id]
+    assert attempt(kernel, replace(tasks[0], factory=sampling)) == drawn[0][tasks[0].id]
     other = replace(tasks[0], seed=8)  # the network has no randomness of its own
     assert next(iter(lockstep(1, 1, playing=SAMPLING)(kernel, [other])))[1] != drawn[0][tasks[0].id]
 

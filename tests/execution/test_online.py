@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.actor import Actor
 from sagecc.learner.online.config import from_dict, load, shipped
 from sagecc.learner.online.replay import Layout, Ring
@@ -21,6 +22,10 @@ from tests.conftest import ROOT
 
 NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
 SMALL = {"labs": 2, "batch": 8, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30, "steps": 4}
+
+
+FLOODS = {"give_up_share": 0.05, "give_up_time_s": 0.5}
+"""Some of the episodes of random policies are given up by this."""
 
 
 def changed(name: str, **changes: Any) -> dict[str, Any]:
@@ -39,7 +44,7 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
     """A lab cannot be saved: the episodes under way are played again."""
     values = changed(name)
     base = load(values.pop("base"))
-    config = from_dict({**base.__dict__, **values})
+    config = from_dict({**base.__dict__, **values, **FLOODS})
     task = online_task(config, kernel)
     layout, sizes = Layout(2, len(task.observations), task.states), config.sizes(len(task.observations))
     random = np.random.default_rng(0)
@@ -65,11 +70,22 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
     labs.close()
     assert again.written == whole.written > 300
     assert again.episodes == whole.episodes > 0
+    assert again.given_up == whole.given_up > 0
     positions = np.arange(whole.written)
     assert ring.read(positions).tobytes() == kept.read(positions).tobytes()
     records = kept.read(positions).reshape(-1, 2, layout.row)
     assert np.isfinite(records).all()
     assert len(np.unique(records[:, 0, layout.observations + layout.states + 1])) > 10  # rewards
+
+
+def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
+    """What it says is the labs' rule; by default that of leagues and growing."""
+    values = load("orca").__dict__
+    rules = [
+        online_task(from_dict({**values, **changes}), kernel).make_labs.keywords["give_up"]  # type: ignore[attr-defined]
+        for changes in ({}, {"give_up_share": 0.5, "give_up_time_s": 2.0}, {"give_up_share": 0.0})
+    ]
+    assert rules == [GiveUp(), GiveUp(0.5, 2.0), None]
 
 
 @pytest.mark.parametrize("name", shipped())

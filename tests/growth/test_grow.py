@@ -23,6 +23,8 @@ from sagecc.pool.checks import check_pool
 from sagecc.pool.views import open_pool
 from tests.helpers.growing import KILLING, arguments, grown, run
 
+pytestmark = pytest.mark.slow  # two trainings: 40 s of CPU time; test_rounds.py has what needs none
+
 
 @pytest.fixture(scope="module")
 def whole(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -98,7 +100,6 @@ def test_distance_compares_a_round_with_the_pool_without_it(whole: Path, tmp_pat
     assert f"{name}.policy:mine@0.0" not in {row["neighbour_episode"] for row in rows}
 
 
-@pytest.mark.slow
 def test_killed_in_every_phase_it_goes_on_with_the_same_bytes(whole: Path, pool: Path, tmp_path: Path) -> None:
     phases = (
         ("sagecc.learner.journal:TrainingJournal.add", 7),

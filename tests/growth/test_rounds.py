@@ -34,9 +34,7 @@ def test_killed_in_playing_and_joining_it_goes_on_with_the_same_bytes(
     save_policy(tmp_path / "mine" / "round-0" / "policy")
     for place, count, step in (
         ("sagecc.collector.run.store:Partition.add", 1, PLAY),
-        ("sagecc.collector.run.store:Partition.assemble", 0, PLAY),
         ("", 0, PLAY),
-        ("sagecc.growth.pooling:join_pools", 0, POOL),
         ("sagecc.pool.joining:_write_tables", 0, POOL),
         ("", 0, POOL),
     ):

@@ -118,7 +118,7 @@ def test_terminal_states_are_marked(tmp_path: Path) -> None:
     played.begin()
     played.play(500)
     records = played._ring.read(np.arange(played.written)).reshape(-1, 2, 7)
-    assert played.episodes > 3
+    assert played.given_up == played.episodes > 3
     assert (records[:, 0, 6] == 0).sum() == played.episodes
     assert (records[:, 0, 6] == 1).sum() == len(records) - played.episodes
 
@@ -127,16 +127,17 @@ def test_terminal_states_are_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_restored_actor_goes_on_bit_for_bit(tmp_path: Path, kind: str, slots: int) -> None:
     network, rows = NETWORKS[kind], 2 if kind == "dense" else 4
-    whole = actor(tmp_path / "whole", FakeLabs(3, slots), network, rows)
+    terminal = slots == 2
+    whole = actor(tmp_path / "whole", FakeLabs(3, slots, terminal), network, rows)
     whole.begin()
-    killed = actor(tmp_path / "killed", FakeLabs(3, slots), network, rows)
+    killed = actor(tmp_path / "killed", FakeLabs(3, slots, terminal), network, rows)
     killed.begin()
     for part in (37, 200, 41):
         whole.play(part)
         killed.play(part)
         state = killed.state()
         killed.play(150)  # lost
-        killed = actor(tmp_path / "killed", FakeLabs(3, slots), network, rows)
+        killed = actor(tmp_path / "killed", FakeLabs(3, slots, terminal), network, rows)
         killed.restore(state)
     whole.play(300)
     killed.play(300)
@@ -144,6 +145,7 @@ def test_a_restored_actor_goes_on_bit_for_bit(tmp_path: Path, kind: str, slots: 
     positions = np.arange(whole.written)
     assert whole._ring.read(positions).tobytes() == killed._ring.read(positions).tobytes()
     assert (whole.decisions, whole.episodes, whole.reward_sum) == (killed.decisions, killed.episodes, killed.reward_sum)
+    assert whole.given_up == killed.given_up == (whole.episodes if terminal else 0)
     assert all(np.array_equal(a, killed.state()[name]) for name, a in whole.state().items())
 
 

@@ -106,6 +106,7 @@ def test_learns_what_is_best(whole: Path) -> None:
     assert curve[-1]["reward_mean"] > curve[0]["reward_mean"]
     assert curve[-1]["decisions"] >= 200 + 600 / 20 * 40
     assert curve[-1]["episodes"] > 5
+    assert curve[-1]["given_up"] == 0
     assert set(digests(whole)) == {
         "card.json", "metrics.json", "curves.csv", "policy.safetensors", "policy.tflite", "policy.onnx"
     }  # fmt: skip
@@ -172,6 +173,8 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
         ({"replay": 300}, {}, "too small for rounds of 40"),
         ({"hidden": []}, {}, "give either hidden"),
         ({"steps": 601}, {}, "a multiple of round_steps, 20"),
+        ({"give_up_share": 1}, {}, "give_up_share must be from 0 to below 1"),
+        ({"give_up_time_s": 0}, {}, "give_up_time_s must be above 0"),
         ({"window": 4}, {}, "window is for recurrent networks"),
         ({"tau": "much"}, {}, "tau must be of type float"),
         ({"hidden": "many"}, {}, "hidden must be a list of whole numbers"),
