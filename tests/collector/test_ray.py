@@ -111,6 +111,7 @@ def test_the_command_gives_the_same_files(cluster: Cluster, kernel: Path, tmp_pa
     assert sha256_file(copy) == sha256_file(kernel)
 
 
+@pytest.mark.slow
 def test_the_study_gives_the_same_runs(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sagecc", "study", "orca-9", "sage-17", "--schemes", "cubic", "--repeats", "2"]
     command += ["--kernel", str(kernel)]

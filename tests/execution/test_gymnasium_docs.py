@@ -41,6 +41,7 @@ def test_the_command_line_does_not_wait_for_them() -> None:
     assert not {name.split(".")[0] for file in behind for name in imported(file)} & {"gymnasium", "pettingzoo"}
 
 
+@pytest.mark.slow
 def test_the_example_learns(kernel: Path, tmp_path: Path) -> None:
     printed = run([str(ROOT / "docs" / "examples" / "cross_entropy.py")], tmp_path)
     rewards = [float(text) for text in re.findall(r"mean reward ([-0-9.]+),", printed)]

