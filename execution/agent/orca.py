@@ -26,9 +26,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Bools, Doubles, Floats, Ints
-from sagecc.common.errors import SageccError
-from sagecc.execution.agent.intervals import Intervals, Report, min_rtts_us, some
+from sagecc.common.arrays import Doubles
+from sagecc.execution.agent.intervals import Report, min_rtts_us
+from sagecc.execution.agent.reports import Reporting
 from sagecc.policy.orca import DELAY_MARGIN, HISTORY, LOSS_FACTOR, OBSERVATIONS, STATISTICS
 
 HEADER_BYTES = 52
@@ -66,51 +66,11 @@ def statistics(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles)
     return np.stack(values, axis=-1)
 
 
-class OrcaReports:
-    """Orca's reports of flows, one slot per flow, and the last ten of each flow; an ObservationSource."""
-
-    def __init__(self, names: tuple[str, ...], flows: int) -> None:
-        """Start with no flow known.
-
-        Args:
-            names: of the observations.
-            flows: number of slots.
-
-        Raises:
-            SageccError: the names are not those of Orca's.
-        """
-        if names != OBSERVATIONS:
-            raise SageccError(f"does not observe {HISTORY} reports of {', '.join(STATISTICS)}")
-        self._intervals = Intervals(flows)
-        self._max_rate = np.zeros(flows)
-        self._history = np.zeros((flows, HISTORY, len(STATISTICS)))
-
-    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
-        """Take one row of each flow; return which have got acknowledgements since their last report [B]."""
-        return self._intervals.update(samples, slots)
-
-    def report(self, due: Bools) -> Floats:
-        """Add a report of each due flow to its history; return their histories, the oldest report first.
-
-        Args:
-            due: which flows of the last update decide now [B].
-
-        Returns:
-            One row of HISTORY x STATISTICS numbers per due flow.
-        """
-        samples, slots = some(due, self._intervals.samples, self._intervals.slots)
-        report = self._intervals.report(due)
-        max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
-        newest = statistics(report, samples, max_rate)[:, None]
-        self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
-        history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
-        return history
-
-    def skip(self, skipped: Bools) -> None:
-        """Begin a new interval for those flows of the last update, without a report."""
-        self._intervals.begin(skipped)
-
-    def reset(self, slot: int) -> None:
-        """Forget a flow."""
-        self._intervals.reset(slot)
-        self._max_rate[slot] = self._history[slot] = 0
+REPORTING = Reporting(
+    names=STATISTICS,
+    history=HISTORY,
+    observations=OBSERVATIONS,
+    rate=lambda report: report.rate_bytes_s,
+    values=statistics,
+    after_acks=True,  # orca-server-mahimahi.cc skips a report without an acknowledgement
+)

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
-from sagecc.execution.agent.astraea import AstraeaReports
+from sagecc.execution.agent.astraea import REPORTING as ASTRAEA
 from sagecc.execution.agent.intervals import some
-from sagecc.execution.agent.orca import OrcaReports
+from sagecc.execution.agent.orca import REPORTING as ORCA
+from sagecc.execution.agent.reports import Reports
 from sagecc.policy import astraea, orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.pool.features import FeatureTracker, Windows
@@ -97,8 +98,8 @@ Factory = Callable[[tuple[str, ...], int, Windows], ObservationSource]
 
 SOURCES: dict[str, tuple[str, Factory]] = {
     OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
-    orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: OrcaReports(names, flows)),
-    astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: AstraeaReports(names, flows)),
+    orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: Reports(ORCA, names, flows)),
+    astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: Reports(ASTRAEA, names, flows)),
 }
 """By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
 

@@ -13,8 +13,9 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import AckedStart, action_map, ratios
-from sagecc.execution.agent.astraea import AstraeaReports
+from sagecc.execution.agent.astraea import REPORTING
 from sagecc.execution.agent.decisions import period_ticks
+from sagecc.execution.agent.reports import Reports
 from sagecc.execution.environments import astraea
 from sagecc.execution.environments.astraea import Flows
 from sagecc.execution.environments.rewards import orca, orca_paper
@@ -38,7 +39,7 @@ def row(tick: int, **changes: int) -> npt.NDArray[np.void]:
 
 
 def test_astraeas_state_is_what_its_section_3_3_says() -> None:
-    source, slot = AstraeaReports(OBSERVATIONS, 1), np.zeros(1, np.int64)
+    source, slot = Reports(REPORTING, OBSERVATIONS, 1), np.zeros(1, np.int64)
     assert not source.update(row(0), slot).any()  # nothing behind it
     for tick in (1, 2, 3):
         assert source.update(row(tick), slot).all()
@@ -65,7 +66,7 @@ def test_astraeas_state_is_what_its_section_3_3_says() -> None:
 
 
 def test_a_flow_without_a_sample_of_its_rtt_has_finite_numbers() -> None:
-    source, slot = AstraeaReports(OBSERVATIONS, 1), np.zeros(1, np.int64)
+    source, slot = Reports(REPORTING, OBSERVATIONS, 1), np.zeros(1, np.int64)
     for tick in range(2):
         source.update(row(tick, srtt_us=0, min_rtt_us=0xFFFFFFFF, delivered_pkts=1), slot)
     assert np.isfinite(source.report(np.ones(1, np.bool_))).all()
