@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
-from sagecc.learner.fields import checked, simple
+from sagecc.learner.fields import Configurations, checked, simple
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.sage import NetworkSizes
@@ -264,10 +262,9 @@ _LATER: dict[str, Any] = {"window_bound": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
 
 
-def shipped() -> tuple[str, ...]:
-    """Return the names of the configurations that come with the package."""
-    folder = resources.files("sagecc.learner") / "configs"
-    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+CONFIGURATIONS = Configurations("sagecc.learner")
+"""Those that come with the package, and users' files."""
+shipped = CONFIGURATIONS.shipped
 
 
 def load(name: str, **overrides: Any) -> Config:
@@ -286,7 +283,7 @@ def load(name: str, **overrides: Any) -> Config:
     first, *others = [name] if Path(name).exists() else name.split("+")
     values = _with_base(first, ())
     for other in others:
-        values |= _read(other)
+        values |= CONFIGURATIONS.read(other)
     values.pop("base", None)
     try:
         return from_dict({**values, **overrides})
@@ -298,23 +295,9 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of a configuration and of its bases; `above` names those that are based on it."""
     if name in above:
         raise SageccError(f"training configuration {name} is its own base: {' -> '.join((*above, name))}")
-    values = _read(name, f", the base of {above[-1]}" if above else "")
+    values = CONFIGURATIONS.read(name, f", the base of {above[-1]}" if above else "")
     base = values.pop("base", None)
     return values if base is None else {**_with_base(str(base), (*above, name)), **values}
-
-
-def _read(name: str, referrer: str = "") -> dict[str, Any]:
-    """Return the fields that one file names; `referrer` says in an error what refers to it."""
-    if name in shipped():
-        data = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_bytes()
-    elif Path(name).is_file():
-        data = Path(name).read_bytes()
-    else:
-        raise SageccError(f"no training configuration '{name}'{referrer}: give a file or one of {', '.join(shipped())}")
-    values = parse(data, f"training configuration {name}")
-    if not isinstance(values, dict):
-        raise SageccError(f"training configuration {name}: expected 'field: value' lines")
-    return values
 
 
 def from_dict(values: dict[str, Any]) -> Config:

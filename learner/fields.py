@@ -1,14 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a configuration's file says, field by field."""
+"""Configurations' files: where they lie, and checks of what they say, field by field."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
+from importlib import resources
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """The configurations that come with a package, and files beside them."""
+
+    package: str
+    """The package; its folder `configs` has them as YAML."""
+
+    def shipped(self) -> tuple[str, ...]:
+        """Return the names of those that come with the package."""
+        folder = resources.files(self.package) / "configs"
+        return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+    def read(self, name: str, referrer: str = "") -> dict[str, Any]:
+        """Return the fields that one of them, or a file, names.
+
+        Args:
+            name: A shipped one's, or the path of a YAML file.
+            referrer: What refers to it, for an error.
+
+        Raises:
+            SageccError: There is none, or it is no YAML with fields.
+        """
+        if name in self.shipped():
+            data = (resources.files(self.package) / "configs" / f"{name}.yaml").read_bytes()
+        elif Path(name).is_file():
+            data = Path(name).read_bytes()
+        else:
+            offered = ", ".join(self.shipped())
+            raise SageccError(f"no training configuration '{name}'{referrer}: give a file or one of {offered}")
+        values = parse(data, f"training configuration {name}")
+        if not isinstance(values, dict):
+            raise SageccError(f"training configuration {name}: expected 'field: value' lines")
+        return values
 
 
 def checked(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

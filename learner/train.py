@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sagecc.common.arrays import Floats
 from sagecc.common.files import write_atomically
@@ -27,6 +27,7 @@ from sagecc.policy import artefact
 from sagecc.schemas.pool import FEATURE_NAMES
 
 if TYPE_CHECKING:
+    from sagecc.learner.loop import Result
     from sagecc.learner.strategy import Device, Kind
 
 
@@ -105,7 +106,7 @@ def train(
     run_id = runs.run_id(fingerprint, __name__)
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
-        return _outcome(finished, out, logs, config)
+        return finished_outcome(finished, out, logs, config.steps)
 
     # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
     from sagecc.learner.loop import Saving, follow, run
@@ -116,7 +117,7 @@ def train(
     distribution.part(config.batch)
     done = distribution.agree(run_id, finished is not None)
     if done and finished is not None:
-        return _outcome(finished, out, logs, config)
+        return finished_outcome(finished, out, logs, config.steps)
     if done:
         return None
 
@@ -179,18 +180,36 @@ def train(
             start=start,
         )
 
-    kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
-    runs.write_tables(out, result.curve, result.scores)
-    with write_atomically(out / "metrics.json") as path:
-        path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
+    kept = write_results(out, result, sizes.parameters, evaluation)
     exported = export(sizes, result.weights, int8)
     provenance = {**provenance, "metrics": result.metrics, **kept}
     artefact.write(out, result.weights, sizes, selected, observations, provenance, exported=exported, control=control)
     distribution.barrier()
+    return outcome(result, out, logs, sizes.parameters)
+
+
+def write_results(out: Path, result: Result, parameters: int, evaluation: Evaluation | None) -> dict[str, Any]:
+    """Write what stands beside a policy: curve, scores, metrics; return what its card says of the step that was kept.
+
+    Args:
+        out: The artefact's folder.
+        result: How the training went.
+        parameters: Number of the policy's parameters.
+        evaluation: How it was evaluated; None for not at all.
+    """
+    kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
+    runs.write_tables(out, result.curve, result.scores)
+    with write_atomically(out / "metrics.json") as path:
+        path.write_text(json.dumps({**result.metrics, "parameters": parameters, **kept}, indent=2) + "\n")
+    return kept
+
+
+def outcome(result: Result, out: Path, logs: Path, parameters: int) -> Outcome:
+    """Return the result of a run that ended in this call."""
     return Outcome(
         artefact=out,
         logs=logs,
-        parameters=sizes.parameters,
+        parameters=parameters,
         trained_steps=result.steps,
         seconds=result.seconds,
         waiting=result.waiting,
@@ -201,7 +220,7 @@ def train(
     )
 
 
-def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: Config) -> Outcome:
+def finished_outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, steps: int) -> Outcome:
     """Return the result of a run that had ended before this call."""
     return Outcome(
         artefact=out,
@@ -211,7 +230,7 @@ def _outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, config: C
         seconds=0.0,
         waiting=0.0,
         metrics=finished.card.get("metrics", {}),
-        step=finished.card.get("kept", {}).get("step", config.steps),
+        step=finished.card.get("kept", {}).get("step", steps),
     )
 
 

@@ -7,7 +7,6 @@ import ast
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,13 +48,6 @@ def documented(kind: type[Any]) -> dict[str, str]:
     return texts
 
 
-def shipped(name: str, package: str = "sagecc.learner") -> dict[str, Any]:
-    """Return the fields that a configuration's own file names."""
-    text = (resources.files(package) / "configs" / f"{name}.yaml").read_text(encoding="utf-8")
-    values: dict[str, Any] = yaml.safe_load(text)
-    return values
-
-
 def table(kind: type[Any], values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table of a dataclass's fields, with each configuration's own values."""
     texts = documented(kind)
@@ -93,15 +85,15 @@ def _cell(text: str) -> str:
 
 def page() -> str:
     """Return the page."""
-    others = {name: shipped(name) for name in config.shipped() if name not in WHOLE}
+    others = {name: config.CONFIGURATIONS.read(name) for name in config.shipped() if name not in WHOLE}
     parts = [
         HEAD,
         "## Fields\n",
-        *table(config.Config, {name: shipped(name) for name in WHOLE}),
+        *table(config.Config, {name: config.CONFIGURATIONS.read(name) for name in WHOLE}),
         "## Fields of `data`\n",
         *table(Selection, {}),
         "## Fields of online training\n",
-        *table(online.OnlineConfig, {name: shipped(name, "sagecc.learner.online") for name in online.shipped()}),
+        *table(online.OnlineConfig, {name: online.CONFIGURATIONS.read(name) for name in online.shipped()}),
         "## Variants\n",
         "| name | base | what it changes |\n|---|---|---|",
         *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),

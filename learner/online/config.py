@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
-from sagecc.learner.fields import checked, simple, whole_numbers
+from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
 from sagecc.learner.online.exploration import Exploration
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Mlp
@@ -153,17 +151,16 @@ class OnlineConfig:
         )
 
 
-def shipped() -> tuple[str, ...]:
-    """Return the names of the configurations of online training that come with the package."""
-    folder = resources.files("sagecc.learner.online") / "configs"
-    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+CONFIGURATIONS = Configurations("sagecc.learner.online")
+"""Those that come with the package, and users' files."""
+shipped = CONFIGURATIONS.shipped
 
 
 def is_online(name: str) -> bool:
     """Tell whether a configuration is one of online training: a shipped one, or a file with a `task` or such a base."""
     if name in shipped() or not Path(name).is_file():
         return name in shipped()
-    values = _read(name)
+    values = CONFIGURATIONS.read(name)
     return "task" in values or values.get("base") in shipped()
 
 
@@ -179,12 +176,12 @@ def load(name: str, **overrides: Any) -> OnlineConfig:
     Raises:
         SageccError: The file is missing or not YAML, or a field is unknown, missing, of another type or out of range.
     """
-    values = _read(name)
+    values = CONFIGURATIONS.read(name)
     base = values.pop("base", None)
     if base is not None:
         if base not in shipped():
             raise SageccError(f"{name}: no training configuration '{base}' to be its base: {', '.join(shipped())}")
-        values = {**_read(str(base)), **values}
+        values = {**CONFIGURATIONS.read(str(base)), **values}
     try:
         return from_dict({**values, **overrides})
     except SageccError as error:
@@ -210,17 +207,3 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
             raise SageccError(f"{WHERE}: task must have fields, not {value!r}")
         return value
     return simple(name, value, kind)
-
-
-def _read(name: str) -> dict[str, Any]:
-    """Return the fields that one file names."""
-    if name in shipped():
-        data = (resources.files("sagecc.learner.online") / "configs" / f"{name}.yaml").read_bytes()
-    elif Path(name).is_file():
-        data = Path(name).read_bytes()
-    else:
-        raise SageccError(f"no {WHERE} '{name}': give a file or one of {', '.join(shipped())}")
-    values = parse(data, f"{WHERE} {name}")
-    if not isinstance(values, dict):
-        raise SageccError(f"{WHERE} {name}: expected 'field: value' lines")
-    return values

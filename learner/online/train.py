@@ -17,14 +17,13 @@ from pathlib import Path
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.common.files import write_atomically
 from sagecc.learner import runs
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.online.actors import ActorSpec
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import Task
 from sagecc.learner.online.replay import SPARE_SHARE, Layout
-from sagecc.learner.train import Outcome
+from sagecc.learner.train import Outcome, finished_outcome, outcome, write_results
 from sagecc.policy import artefact
 
 REPLAY = "replay"
@@ -78,16 +77,7 @@ def train(
     sizes, scaling = config.sizes(len(task.observations)), config.scaling(len(task.observations))
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None:
-        return Outcome(
-            artefact=out,
-            logs=logs,
-            parameters=sizes.parameters,
-            trained_steps=0,
-            seconds=0.0,
-            waiting=0.0,
-            metrics=finished.card.get("metrics", {}),
-            step=finished.card.get("kept", {}).get("step", config.steps),
-        )
+        return finished_outcome(finished, out, logs, config.steps)
 
     # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
     from sagecc.common.tensorflow_runtime import configure
@@ -117,10 +107,7 @@ def train(
         saving=Saving(checkpoint_s, checkpoint_steps),
         candidates=Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None,
     )
-    kept = {"kept": {"step": result.step, **result.scores[result.step]}} if evaluation else {}
-    runs.write_tables(out, result.curve, result.scores)
-    with write_atomically(out / "metrics.json") as path:
-        path.write_text(json.dumps({**result.metrics, "parameters": sizes.parameters, **kept}, indent=2) + "\n")
+    kept = write_results(out, result, sizes.parameters, evaluation)
     artefact.write(
         out,
         result.weights,
@@ -133,18 +120,7 @@ def train(
         source=task.source,
     )
     shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(
-        artefact=out,
-        logs=logs,
-        parameters=sizes.parameters,
-        trained_steps=result.steps,
-        seconds=result.seconds,
-        waiting=result.waiting,
-        metrics=result.metrics,
-        step=result.step,
-        evaluating_s=result.evaluating_s,
-        scores=result.scores,
-    )
+    return outcome(result, out, logs, sizes.parameters)
 
 
 def actor_specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
