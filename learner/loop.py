@@ -173,6 +173,19 @@ def follow(
         held.obey()
 
 
+def evaluate(
+    candidates: Candidates, step: int, weights: dict[str, Floats], journal: TrainingJournal, held: HeldSignals
+) -> float:
+    """Evaluate the policy of a step whose checkpoint is written, with signals as usual; return the time it took (s)."""
+    begun = time.perf_counter()
+    with held.released():
+        scores = candidates.evaluate(step, weights)
+    seconds = time.perf_counter() - begun
+    journal.add_scores(step, scores, seconds)
+    candidates.tidy(journal.scores)
+    return seconds
+
+
 def diverged(metrics: Floats | Doubles) -> bool:
     """Tell from a step's metrics whether the run has diverged: one is not finite, or a loss is beyond DIVERGED."""
     return bool(not np.isfinite(metrics).all() or (np.abs(metrics[:2]) > DIVERGED).any())
@@ -274,11 +287,5 @@ class _Loop:
         """Evaluate the policy if that is due; the checkpoint of this step is written, so a kill loses nothing."""
         if self.candidates is None or not self._evaluation_due(step):
             return
-        begun = time.perf_counter()
-        with held.released():
-            scores = self.candidates.evaluate(step, self.weights())
-        seconds = time.perf_counter() - begun
-        self.journal.add_scores(step, scores, seconds)
-        self.candidates.tidy(self.journal.scores)
-        self.evaluating_s += seconds
+        self.evaluating_s += evaluate(self.candidates, step, self.weights(), self.journal, held)
         bar.unpause()

@@ -26,7 +26,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.evaluation import Candidates
 from sagecc.learner.journal import TrainingJournal
-from sagecc.learner.loop import Result, Saving, diverged
+from sagecc.learner.loop import Result, Saving, diverged, evaluate
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.replay import Batch, Replay
@@ -278,11 +278,5 @@ class _Loop:
         """Evaluate the policy if that is due; the checkpoint of this step is written, so a kill loses nothing."""
         if self.candidates is None or not self._evaluation_due(step):
             return
-        begun = time.perf_counter()
-        with held.released():
-            scores = self.candidates.evaluate(step, self.weights())
-        seconds = time.perf_counter() - begun
-        self.journal.add_scores(step, scores, seconds)
-        self.candidates.tidy(self.journal.scores)
-        self.evaluating_s += seconds
+        self.evaluating_s += evaluate(self.candidates, step, self.weights(), self.journal, held)
         bar.unpause()
