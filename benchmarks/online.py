@@ -113,7 +113,7 @@ def updates(name: str) -> dict[str, Any]:
 
     configure(0)
     from sagecc.common.tensorflow_runtime import tf
-    from sagecc.learner.online.replay import Batch
+    from sagecc.learner.online.replay import ReplayBatch
     from sagecc.learner.online.td3 import Td3
 
     config = load(name)
@@ -123,7 +123,7 @@ def updates(name: str) -> dict[str, Any]:
     shape = (config.round_steps, config.window, config.batch)
     sizes = (*shape, seen), (*shape, states), shape, shape
     observations, global_states, actions, rewards = (tf.constant(random.normal(size=s), tf.float32) for s in sizes)
-    batch = Batch(observations, global_states, actions, rewards, tf.ones(shape))
+    batch = ReplayBatch(observations, global_states, actions, rewards, tf.ones(shape))
     td3.learn(batch)
     count, begun, spent = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begun + UPDATES_S:

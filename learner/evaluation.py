@@ -41,6 +41,11 @@ class Evaluation:
         if self.every < 1:
             raise SageccError(f"an evaluation every {self.every} steps is none: at least 1")
 
+    @property
+    def terms(self) -> list[str | int]:
+        """What decides which policies are evaluated, how, and which is kept."""
+        return [self.identity, self.every, self.best_by]
+
     def due(self, step: int, last: int) -> bool:
         """Tell whether the policy of this step is evaluated, in a run of `last` steps."""
         return step > 0 and (step % self.every == 0 or step == last)

@@ -238,7 +238,7 @@ def _fingerprint(
     config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None, start: Continuation | None
 ) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
-    evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
+    evaluations = [evaluation.terms] if evaluation else []
     starts = [start.identity] if start else []
     text = json.dumps([config.record(), seed, pool_identity, *evaluations, *starts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -14,7 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.learner.online.labs import Task
+from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -25,7 +25,7 @@ def observed(config: OnlineConfig) -> tuple[str, ...]:
     return LearningTask.of(config.task).observations
 
 
-def online_task(config: OnlineConfig, kernel: Path) -> Task:
+def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
     """Return what a configuration says is to be learned.
 
     Args:
@@ -41,7 +41,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> Task:
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme})
     labs_code = code.identity("sagecc.execution.environments.rollouts")
-    return Task(
+    return OnlineTask(
         identity=f"{json.dumps(config.task, sort_keys=True)} {lab} {labs_code}",
         observations=task.observations,
         states=len(GLOBAL_STATE) if task.global_state else 0,

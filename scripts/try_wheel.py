@@ -34,7 +34,7 @@ EXTRAS = ("litert", "onnx", "analysis", "train", "minari", "rlds", "huggingface"
 
 
 @dataclass(frozen=True)
-class Step:
+class WheelStep:
     """Arguments of `sagecc`, or those of Python under a name, and the extra that they need, if any."""
 
     arguments: tuple[str, ...]
@@ -42,14 +42,14 @@ class Step:
     name: str = ""
 
 
-def sagecc(line: str, extra: str = "") -> Step:
+def sagecc(line: str, extra: str = "") -> WheelStep:
     """Return the step of a command line without quotes."""
-    return Step(tuple(line.split()), extra)
+    return WheelStep(tuple(line.split()), extra)
 
 
-def runtime(name: str, extra: str = "") -> Step:
+def runtime(name: str, extra: str = "") -> WheelStep:
     """Return the step of a policy in a runtime."""
-    return Step(("-c", RUNTIME.format(name)), extra, f"a policy in the runtime {name}")
+    return WheelStep(("-c", RUNTIME.format(name)), extra, f"a policy in the runtime {name}")
 
 
 RUNTIME = """
@@ -102,12 +102,12 @@ STEPS = (
     sagecc("collect --profile smoke --schemes vegas,cubic"),
     sagecc("pool"),
     sagecc("pool check"),
-    Step(("sql", "SELECT scheme, avg(reward_mean) FROM episodes GROUP BY ALL ORDER BY 2 DESC")),
+    WheelStep(("sql", "SELECT scheme, avg(reward_mean) FROM episodes GROUP BY ALL ORDER BY 2 DESC")),
     sagecc("league --profile smoke --schemes vegas,cubic --policy sagecc-1"),
     sagecc("report"),
     sagecc("compile"),
     sagecc("distance --profile smoke --environment I-24mbps-20ms-1bdp-bcfbf9 --policy sagecc-1 --every 50"),
-    Step(("-c", GYMNASIUM), name="the Gymnasium environment"),
+    WheelStep(("-c", GYMNASIUM), name="the Gymnasium environment"),
     runtime("exact"),
     runtime("litert", "litert"),
     runtime("onnx", "onnx"),
@@ -118,7 +118,7 @@ STEPS = (
     ),
     sagecc("train --config tiny --steps 5 --out models/tried", "train"),
     *(sagecc(f"pool export {form} --to {form} --limit 1", form) for form in ("minari", "rlds", "huggingface")),
-    Step(("-c", RAY), "ray", "episodes on a Ray cluster"),
+    WheelStep(("-c", RAY), "ray", "episodes on a Ray cluster"),
 )
 
 
@@ -153,7 +153,7 @@ class Trial:
         elif os.geteuid() == 0:
             print(f"note: as root, for no other user may run {(self.bin / 'python').resolve()}", flush=True)
 
-    def try_step(self, step: Step) -> None:
+    def try_step(self, step: WheelStep) -> None:
         """Run a step, and note whether it did what it must."""
         began = time.monotonic()
         done = self.run(("python" if step.name else "sagecc", *step.arguments))

@@ -42,8 +42,8 @@ OURS = Conventions()
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to run and to measure the cells."""
+class Switched:
+    """A way to run and to measure the cells: what of ours is switched to the testbed's."""
 
     name: str
     conventions: Conventions = OURS
@@ -65,22 +65,22 @@ class Way:
         return ratio
 
 
-BASE = Way("as the study's text says: the last 500 of 2000 RTTs")
-ALL = Way("all of these, RTTs 1375 to 1500", PREDECESSOR)
+BASE = Switched("as the study's text says: the last 500 of 2000 RTTs")
+ALL = Switched("all of these, RTTs 1375 to 1500", PREDECESSOR)
 WAYS = (
     BASE,
-    Way("the last 125 RTTs", Conventions(measured_rtts=(1875, 2000))),
-    Way("RTTs 1375 to 1500", Conventions(measured_rtts=PREDECESSOR.measured_rtts)),
-    Way("one ratio of mean goodputs", of_means=True),
+    Switched("the last 125 RTTs", Conventions(measured_rtts=(1875, 2000))),
+    Switched("RTTs 1375 to 1500", Conventions(measured_rtts=PREDECESSOR.measured_rtts)),
+    Switched("one ratio of mean goodputs", of_means=True),
     ALL,
 )
 """Measured of every scheme: the first four share their runs."""
 ALONE = (
-    Way("a BDP of 2^20 bits per Mbit", Conventions(mbit_bits=PREDECESSOR.mbit_bits)),
-    Way("Ethernet headers count at the bottleneck", Conventions(header_bytes=PREDECESSOR.header_bytes)),
-    Way("the delay before the bottleneck", Conventions(delay_first=True)),
-    Way("jitter of 0.05 ms", Conventions(jitter_ms=PREDECESSOR.jitter_ms)),
-    Way("all but jitter", replace(PREDECESSOR, jitter_ms=0.0)),
+    Switched("a BDP of 2^20 bits per Mbit", Conventions(mbit_bits=PREDECESSOR.mbit_bits)),
+    Switched("Ethernet headers count at the bottleneck", Conventions(header_bytes=PREDECESSOR.header_bytes)),
+    Switched("the delay before the bottleneck", Conventions(delay_first=True)),
+    Switched("jitter of 0.05 ms", Conventions(jitter_ms=PREDECESSOR.jitter_ms)),
+    Switched("all but jitter", replace(PREDECESSOR, jitter_ms=0.0)),
 )
 """Measured of Cubic alone: each takes runs of its own."""
 
@@ -130,7 +130,7 @@ def played(runs: Sequence[StudyRun], runner: Runner) -> Mapping[StudyRun, Path]:
     return collect(runs, runner, CACHE / "runs", lab_identity(KERNEL)).files
 
 
-def measured(runs: Mapping[str, Sequence[StudyRun]], ways: Sequence[Way], runner: Runner) -> Ratios:
+def measured(runs: Mapping[str, Sequence[StudyRun]], ways: Sequence[Switched], runner: Runner) -> Ratios:
     """Play each scheme's runs in each way; return the ratios."""
     found: Ratios = {}
     files = played([way.run(run) for way in ways for some in runs.values() for run in some], runner)
@@ -142,7 +142,7 @@ def measured(runs: Mapping[str, Sequence[StudyRun]], ways: Sequence[Way], runner
     return found
 
 
-def agreement(ratios: Ratios, published: Published, way: Way, scheme: str) -> dict[str, Any]:
+def agreement(ratios: Ratios, published: Published, way: Switched, scheme: str) -> dict[str, Any]:
     """Hold one way's ratios against the published ones."""
     keys = [key for key in ratios if key[:2] == (way.name, scheme)]
     errors = [mean(ratios[key]) - published[key[1:]] for key in keys]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -167,6 +168,16 @@ def test_every_package_is_imported_under_one_name(layer: str) -> None:
     }
     assert not bare
     assert layer == "sagecc" or (ROOT / "sagecc" / layer).readlink() == Path("..") / layer
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in (*LAYERS, "studies", "benchmarks", "scripts"):
+        for file in modules(folder):
+            for node in ast.parse(file.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
 def test_a_stage_for_each_set_and_scheme() -> None:

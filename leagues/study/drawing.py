@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,11 @@ class Look:
     """How each scheme is drawn, by its place among all schemes."""
 
     schemes: tuple[str, ...]
+
+    def among(self, schemes: Iterable[str]) -> list[str]:
+        """Return those that are among some schemes, in their order."""
+        shown = set(schemes)
+        return [scheme for scheme in self.schemes if scheme in shown]
 
     def _of(self, scheme: str, choices: Sequence[Any]) -> Any:
         return choices[self.schemes.index(scheme) % len(choices)]

@@ -72,7 +72,7 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     """
     part = cells.filter((pl.col("experiment") == experiment.name) & (pl.col("quantity") == experiment.quantity))
     values = part[experiment.panel].unique().sort().to_list()
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     with style():
         figure, panels = panels_of(len(values), width=3.7 if len(values) > 1 else 5.5)
         for axes, value in zip(panels, values, strict=True):
@@ -114,7 +114,7 @@ def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.D
     table = pl.concat(points)
     queues = table["queue_bdp"].unique().sort().to_list()
     rtts = table["rtt_ms"].unique().sort().to_list()
-    schemes = [scheme for scheme in look.schemes if scheme in table["scheme"].unique()]
+    schemes = look.among(table["scheme"])
     shapes = dict(zip(rtts, ("^", "*", "s", "D"), strict=False))
     with style():
         figure, panels = panels_of(len(queues), width=3.7, sharex=False)
@@ -156,7 +156,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
     titles = {"responsiveness": "bandwidth and RTT change", "responsiveness-loss": "bandwidth and loss change"}
     own = values.filter(pl.col("experiment").is_in(list(titles))).drop_nulls("value")
     experiments = [name for name in titles if name in own["experiment"].unique()]
-    schemes = [scheme for scheme in look.schemes if scheme in own["scheme"].unique()]
+    schemes = look.among(own["scheme"])
     drawn = False
     with style():
         figure, panels = panels_of(len(experiments), width=4.6, height=3.6)
@@ -199,7 +199,7 @@ def evolution_figure(
         windows: The congestion window (the pacing rate of PACED) instead of the goodput, while both flows run.
     """
     values = sorted({getattr(run.cell, panel) for run, _ in runs})
-    schemes = [scheme for scheme in look.schemes if scheme in {run.scheme for run, _ in runs}]
+    schemes = look.among(run.scheme for run, _ in runs)
     width = 3.6 * len(values) if len(values) > 1 else 7.5
     with style():
         figure = Figure(figsize=(1.1 + width, 0.9 + 1.75 * len(schemes)), layout="constrained")

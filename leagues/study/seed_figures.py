@@ -45,7 +45,7 @@ def behaviour_figure(runs: Runs, look: Look) -> Figure:
         look: How schemes are drawn.
     """
     cases = list(dict.fromkeys(run.cell.case or "" for run, _ in runs))
-    schemes = [scheme for scheme in look.schemes if scheme in {run.scheme for run, _ in runs}]
+    schemes = look.among(run.scheme for run, _ in runs)
     rows = (("rate_mbps", "sending rate (Mbps)"), ("srtt_ms", "RTT (ms)"), ("cwnd_pkts", "window (packets)"))
     with style():
         width = 3.6 * len(cases) if len(cases) > 1 else 7.5
@@ -88,7 +88,7 @@ def plane_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
     values = part[experiment.panel].unique(maintain_order=True).to_list()
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     with style():
         figure, panels = panels_of(len(values), width=2.6 if len(values) > 2 else 4.6)
         for axes, value in zip(panels, values, strict=True):
@@ -116,7 +116,7 @@ def slots_figure(runs: Runs, look: Look) -> Figure:
         runs: Of one experiment, with their series.
         look: How schemes are drawn.
     """
-    schemes = [scheme for scheme in look.schemes if scheme in {run.scheme for run, _ in runs}]
+    schemes = look.among(run.scheme for run, _ in runs)
     with style():
         figure, (axes,) = panels_of(1, width=5.5)
         for scheme in schemes:
@@ -140,7 +140,7 @@ def paths_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     names = {f"mbps_at_{rtt_ms:g}_ms": rtt_ms for rtt_ms in PATH_RTTS_MS}
     part = cells.filter((pl.col("experiment") == experiment.name) & pl.col("quantity").is_in(list(names)))
     part = part.with_columns(rtt_ms=pl.col("quantity").replace_strict(names, return_dtype=pl.Float64))
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     with style():
         figure, (axes,) = panels_of(1, width=5.5)
         reference(axes, float(part["bandwidth_mbps"][0]) / len(names), "even")
@@ -163,7 +163,7 @@ def sets_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Figu
         look: How schemes are drawn.
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     with style():
         figure, panels = panels_of(2, width=4.6)
         for axes, (name, text) in zip(panels, (("short", "over link 1"), ("long", "over both links")), strict=True):
@@ -192,7 +192,7 @@ def numbers_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> F
         look: How schemes are drawn.
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     values = part[experiment.axis].unique().sort().to_list()
     with style():
         figure = Figure(figsize=(0.6 + 3.7 * len(NUMBERS), 3.3), layout="constrained")
@@ -221,7 +221,7 @@ def schemes_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> F
         look: How schemes are drawn.
     """
     part = cells.filter((pl.col("experiment") == experiment.name) & (pl.col("quantity") == experiment.quantity))
-    schemes = [scheme for scheme in look.schemes if scheme in part["scheme"].unique()]
+    schemes = look.among(part["scheme"])
     with style():
         figure, (axes,) = panels_of(1, width=max(3.0, 1.2 * len(schemes)))
         for place, scheme in enumerate(schemes):

@@ -12,7 +12,7 @@ import numpy as np
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
-from sagecc.learner.online.exploration import Exploration
+from sagecc.learner.online.exploration import ActionNoise
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -144,9 +144,9 @@ class OnlineConfig:
         return "float32"
 
     @property
-    def exploration(self) -> Exploration:
+    def exploration(self) -> ActionNoise:
         """How the actors explore."""
-        return Exploration(
+        return ActionNoise(
             self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
         )
 

@@ -11,7 +11,7 @@ from sagecc.common.arrays import Floats
 
 
 @dataclass(frozen=True)
-class Exploration:
+class ActionNoise:
     """Gaussian noise on every action, and now and then an action that is uniform over all."""
 
     noise: float

@@ -92,7 +92,7 @@ class MakeLabs(Protocol):
 
 
 @dataclass(frozen=True)
-class Task:
+class OnlineTask:
     """What is learned, and what the policy's artefact says of it."""
 
     identity: str

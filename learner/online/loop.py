@@ -29,7 +29,7 @@ from sagecc.learner.journal import TrainingJournal
 from sagecc.learner.loop import Result, Saving, diverged, evaluate
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.learner.online.replay import Batch, Replay
+from sagecc.learner.online.replay import Replay, ReplayBatch
 from sagecc.learner.online.td3 import METRICS as UPDATE_METRICS
 from sagecc.learner.online.td3 import Td3
 from sagecc.learner.signals import HeldSignals
@@ -210,7 +210,7 @@ class _Loop:
         if self.alone:
             self.actors.start(self.config.round_decisions)
         batches = self.replay.sample(self.config.round_steps, self.config.batch)
-        values = self.td3.learn(Batch(*(tf.constant(np.ascontiguousarray(x)) for x in batches))).numpy()
+        values = self.td3.learn(ReplayBatch(*(tf.constant(np.ascontiguousarray(x)) for x in batches))).numpy()
         begun = time.perf_counter()
         if self.alone:
             self.actors.finished()

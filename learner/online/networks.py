@@ -17,7 +17,7 @@ LAST_LAYER = 1e-4
 """Scale of the actor's last layer at the start: its first actions are near 0 (Acme's NearZeroInitializedLinear)."""
 
 
-class Actor(Protocol):
+class ActorNetwork(Protocol):
     """A deterministic policy."""
 
     memory: int
@@ -66,7 +66,7 @@ class Critic(Protocol):
         """Return every variable by name."""
 
 
-def make_actor(config: OnlineConfig, observations: int) -> Actor:
+def make_actor(config: OnlineConfig, observations: int) -> ActorNetwork:
     """Return an actor of the configuration's kind."""
     return DenseActor(config, observations) if config.hidden else RecurrentActor(config, observations)
 
@@ -89,7 +89,7 @@ class DenseActor(snt.Module):  # type: ignore[misc]
         self._apply(tf.zeros([1, observations]))
 
     def unroll(self, observations: Any, before: Any) -> tuple[Any, Any]:
-        """Return the actions; see Actor."""
+        """Return the actions; see ActorNetwork."""
         return _flat(self._apply, observations), _nothing(observations)
 
     def weights(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class RecurrentActor(snt.Module):  # type: ignore[misc]
         self._answer(tf.zeros([1, config.width]))
 
     def unroll(self, observations: Any, before: Any) -> tuple[Any, Any]:
-        """Return the actions and the memory; see Actor."""
+        """Return the actions and the memory; see ActorNetwork."""
         states = self._trunk.gru.unroll(self._trunk.before_gru(observations), before)
         return tf.tanh(rowwise(self._answer, self._trunk.after_gru(states)))[..., 0], states
 

@@ -43,7 +43,7 @@ class Layout(NamedTuple):
         return self.rows * self.row
 
 
-class Batch(NamedTuple):
+class ReplayBatch(NamedTuple):
     """Records, time first."""
 
     observations: Floats
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     """1 where more may follow the transition, 0 where it ended in a terminal state [T, B]."""
 
     @classmethod
-    def of(cls, records: Floats, layout: Layout) -> Batch:
+    def of(cls, records: Floats, layout: Layout) -> ReplayBatch:
         """Take records [..., B, size] apart; what leads stays in front of T."""
         shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
         x = np.moveaxis(shaped, -2, -3)
@@ -134,7 +134,7 @@ class Replay:
         """Return the number of records that count."""
         return sum(ring.count(int(n)) for ring, n in zip(self.rings, self.written, strict=True))
 
-    def sample(self, batches: int, size: int) -> Batch:
+    def sample(self, batches: int, size: int) -> ReplayBatch:
         """Draw records, each with the same probability at each draw.
 
         Args:
@@ -152,4 +152,4 @@ class Replay:
             mine = (drawn >= first) & (drawn < first + count)
             records[mine] = ring.read(written - count + drawn[mine] - first)
             first += count
-        return Batch.of(records, self.layout)
+        return ReplayBatch.of(records, self.layout)

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import Adam, clip
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.learner.online.networks import Actor, Critic, make_actor, make_critic
-from sagecc.learner.online.replay import Batch
+from sagecc.learner.online.networks import ActorNetwork, Critic, make_actor, make_critic
+from sagecc.learner.online.replay import ReplayBatch
 
 CRITICS = 2
 
@@ -87,7 +87,7 @@ class Td3:
             move(source, target, 1.0)
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
-    def learn(self, batches: Batch) -> Any:
+    def learn(self, batches: ReplayBatch) -> Any:
         """Take an update on each of several batches.
 
         Args:
@@ -99,13 +99,13 @@ class Td3:
         count = tf.shape(batches.actions)[0]
 
         def update(number: Any, total: Any) -> tuple[Any, Any]:
-            return number + 1, total + self._update(Batch(*(x[number] for x in batches)))
+            return number + 1, total + self._update(ReplayBatch(*(x[number] for x in batches)))
 
         begin = (tf.constant(0), tf.zeros([len(METRICS)]))
         _, total = tf.while_loop(lambda number, _: number < count, update, begin, parallel_iterations=1)
         return total / tf.cast(count, tf.float32)
 
-    def _update(self, batch: Batch) -> Any:
+    def _update(self, batch: ReplayBatch) -> Any:
         """Take one update; return METRICS."""
         config = self.config
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.steps])
@@ -135,7 +135,7 @@ class Td3:
         }
         return tf.stack([values[name] for name in METRICS])
 
-    def critic_losses(self, batch: Batch, noise: Any) -> CriticLosses:
+    def critic_losses(self, batch: ReplayBatch, noise: Any) -> CriticLosses:
         """Return the critics' losses as means over transitions.
 
         Args:
@@ -164,7 +164,7 @@ class Td3:
         losses = [tf.reduce_mean(error_loss(targets - value, config.huber)) for value in values]
         return CriticLosses(losses, values[0], targets)
 
-    def actor_loss(self, batch: Batch) -> ActorLoss:
+    def actor_loss(self, batch: ReplayBatch) -> ActorLoss:
         """Return the actor's loss as a mean over transitions, and its gradients."""
         skipped = self.config.burn_in
         inputs, critic = critic_inputs(batch), self.critics[0]
@@ -184,7 +184,7 @@ class Td3:
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        networks: dict[str, Actor | Critic] = {"actor": self.actor, "target_actor": self.target_actor}
+        networks: dict[str, ActorNetwork | Critic] = {"actor": self.actor, "target_actor": self.target_actor}
         networks |= {f"critic{i}": critic for i, critic in enumerate(self.critics)}
         networks |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
         named = {f"{name}/{key}": v for name, network in networks.items() for key, v in network.weights().items()}
@@ -199,7 +199,7 @@ class Td3:
         """Return the weights of the policy to use."""
         return self.actor.weights()
 
-    def _update_actor(self, batch: Batch) -> None:
+    def _update_actor(self, batch: ReplayBatch) -> None:
         """Move the actor and its target."""
         found = self.actor_loss(batch)
         limited, norm = _limited(found.gradients, self.config.gradient_clip)
@@ -217,7 +217,7 @@ class Td3:
         """Return each network with its target, the actor first."""
         return [(self.actor, self.target_actor), *zip(self.critics, self.target_critics, strict=True)]
 
-    def _unroll(self, actor: Actor, observations: Any) -> Any:
+    def _unroll(self, actor: ActorNetwork, observations: Any) -> Any:
         """Return an actor's actions at all rows [T, B]; the burn-in only warms its memory up."""
         burn_in = self.config.burn_in
         before = _empty(observations, actor.memory)
@@ -239,7 +239,7 @@ class Td3:
         return tf.concat(parts, axis=0)
 
 
-def critic_inputs(batch: Batch) -> Any:
+def critic_inputs(batch: ReplayBatch) -> Any:
     """Return what critics see beside the action [T, B, D + G]."""
     return tf.concat([batch.observations, batch.states], axis=-1)
 
@@ -253,7 +253,7 @@ def error_loss(error: Any, huber: float) -> Any:
     return 0.5 * tf.square(inner) + huber * (size - inner)
 
 
-def move(source: Actor | Critic, target: Actor | Critic, share: float) -> None:
+def move(source: ActorNetwork | Critic, target: ActorNetwork | Critic, share: float) -> None:
     """Move a target network's weights towards the network's by a share of the way."""
     for variable, moved in zip(source.weights().values(), target.weights().values(), strict=True):
         moved.assign(variable if share == 1 else moved * (1 - share) + variable * share)

@@ -18,10 +18,11 @@ from pathlib import Path
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner import runs
+from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.online.actors import ActorSpec
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.learner.online.labs import Task
+from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.online.replay import SPARE_SHARE, Layout
 from sagecc.learner.train import Outcome, finished_outcome, outcome, write_results
 from sagecc.policy import artefact
@@ -32,7 +33,7 @@ REPLAY = "replay"
 
 def train(
     config: OnlineConfig,
-    task: Task,
+    task: OnlineTask,
     out: Path,
     logs: Path,
     seed: int = 0,
@@ -88,7 +89,7 @@ def train(
     configure(seed)
     runs.claim(logs, run_id, {"seed": seed, "task": task.identity, "training": asdict(config)})
     folder = replay or logs / REPLAY
-    if not (logs / "checkpoint.safetensors").exists():
+    if not (logs / CHECKPOINT).exists():
         shutil.rmtree(folder, ignore_errors=True)
     provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
 
@@ -123,7 +124,7 @@ def train(
     return outcome(result, out, logs, sizes.parameters)
 
 
-def actor_specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
+def actor_specs(config: OnlineConfig, task: OnlineTask, folder: Path, seed: int, actors: int) -> list[ActorSpec]:
     """Return the actor processes, among which the labs are shared as equally as can be.
 
     Args:
@@ -154,8 +155,8 @@ def actor_specs(config: OnlineConfig, task: Task, folder: Path, seed: int, actor
     ]
 
 
-def _fingerprint(config: OnlineConfig, task: Task, seed: int, actors: int, evaluation: Evaluation | None) -> str:
+def _fingerprint(config: OnlineConfig, task: OnlineTask, seed: int, actors: int, evaluation: Evaluation | None) -> str:
     """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
-    evaluations = [[evaluation.identity, evaluation.every, evaluation.best_by]] if evaluation else []
+    evaluations = [evaluation.terms] if evaluation else []
     text = json.dumps([asdict(config), task.identity, seed, actors, *evaluations], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

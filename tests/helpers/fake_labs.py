@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
-from sagecc.learner.online.labs import Task
+from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 
 NAMES = ("where", "noise", "bias")
@@ -105,8 +105,8 @@ class FakeLabs:
         self._episodes = [None] * len(self._episodes)
 
 
-def fake_task(per_lab: int = 1) -> Task:
-    return Task(
+def fake_task(per_lab: int = 1) -> OnlineTask:
+    return OnlineTask(
         identity=f"fake {per_lab}",
         observations=NAMES,
         states=1,

@@ -11,7 +11,7 @@ import pytest
 
 from sagecc.common.arrays import Floats
 from sagecc.learner.online.actor import Actor, episode_seed
-from sagecc.learner.online.exploration import Exploration
+from sagecc.learner.online.exploration import ActionNoise
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -19,7 +19,7 @@ from sagecc.policy.scaling import Scaling
 from tests.helpers.fake_labs import NAMES, FakeLabs, FakeRows
 
 NO_ACTIONS = np.zeros(0, np.float32)
-NOISY = Exploration(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, warm_up=0)
+NOISY = ActionNoise(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, warm_up=0)
 NETWORKS: dict[str, Any] = {"dense": Mlp(3, (8,), 0.2), "recurrent": Recurrent(3, 8, 6, 1)}
 
 
@@ -46,7 +46,7 @@ class Recorded(FakeLabs):
         return rows
 
 
-def actor(path: Path, labs: FakeLabs, network: Any, rows: int, exploration: Exploration = NOISY) -> Actor:
+def actor(path: Path, labs: FakeLabs, network: Any, rows: int, exploration: ActionNoise = NOISY) -> Actor:
     layout = Layout(rows, len(NAMES), 1)
     scaling = Scaling("none", np.zeros(3, np.float32), np.ones(3, np.float32), 0.0)
     ring, count = Ring(path, layout.size, 5000), len(labs.running)
@@ -164,7 +164,7 @@ def test_no_two_episodes_of_a_run_have_the_same_seed(tmp_path: Path) -> None:
 
 
 def test_exploration_by_hand() -> None:
-    falling = Exploration(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
+    falling = ActionNoise(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
     assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx(
         [1, 1, 0.9905, 0.525, 0.05, 0.05]
     )
@@ -173,9 +173,9 @@ def test_exploration_by_hand() -> None:
     assert abs(uniform).max() <= 1
     assert abs(uniform.mean()) < 0.02
     assert abs(uniform.std() - 1 / np.sqrt(3)) < 0.01
-    still = Exploration(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
+    still = ActionNoise(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
     assert still.explore(np.array([0.25, -3], np.float32), 5, random).tolist() == [0.25, -1]
-    noisy = Exploration(noise=0.1, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
+    noisy = ActionNoise(noise=0.1, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
     drawn = noisy.explore(np.zeros(20_000, np.float32), 5, random)
     assert drawn.dtype == np.float32
     assert abs(drawn.std() - 0.1) < 0.005

@@ -11,7 +11,7 @@ import pytest
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import RecurrentActor, RecurrentCritic
-from sagecc.learner.online.replay import Batch
+from sagecc.learner.online.replay import ReplayBatch
 from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, error_loss
 from sagecc.policy.inference import NumpyOps
 from tests.helpers.acme_td3 import AcmeTd3
@@ -43,10 +43,10 @@ def eagerly() -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-def batches(config: OnlineConfig, count: int = 1, seed: int = 0) -> Batch:
+def batches(config: OnlineConfig, count: int = 1, seed: int = 0) -> ReplayBatch:
     random = np.random.default_rng(seed)
     shape = (count, config.window, config.batch)
-    return Batch(
+    return ReplayBatch(
         tf.constant(random.normal(size=(*shape, SEEN)), tf.float32),
         tf.constant(random.normal(size=(*shape, STATES)), tf.float32),
         tf.constant(random.uniform(-1, 1, size=shape), tf.float32),
@@ -79,7 +79,7 @@ def reference(td3: Td3) -> AcmeTd3:
     return AcmeTd3(td3.config, SEEN, params(td3.actor), params(td3.critics[0]), params(td3.critics[1]))
 
 
-def transition(batch: Batch) -> dict[str, Any]:
+def transition(batch: ReplayBatch) -> dict[str, Any]:
     inputs = critic_inputs(batch)
     return {
         "observation": inputs[0],
@@ -90,8 +90,8 @@ def transition(batch: Batch) -> dict[str, Any]:
     }
 
 
-def part(several: Batch, number: int) -> Batch:
-    return Batch(*(x[number] for x in several))
+def part(several: ReplayBatch, number: int) -> ReplayBatch:
+    return ReplayBatch(*(x[number] for x in several))
 
 
 @pytest.mark.parametrize("action_layer", [1, 2])
@@ -120,7 +120,7 @@ def test_updates_are_acmes() -> None:
     config = replace(CONFIG, policy_delay=3)
     td3 = learner(config)
     acme, several = reference(td3), batches(config, 8)
-    metrics = [td3.learn(Batch(*(x[4 * call : 4 * call + 4] for x in several))) for call in range(2)]  # one graph
+    metrics = [td3.learn(ReplayBatch(*(x[4 * call : 4 * call + 4] for x in several))) for call in range(2)]  # one graph
     expected = []
     for number in range(8):
         seed = [td3.seed, number]
@@ -211,12 +211,12 @@ def test_recurrent_learners_see_the_past_and_no_future() -> None:
     batch = part(batches(RECURRENT), 0)
     noise = tf.zeros([RECURRENT.window - 1, RECURRENT.batch])
     first = td3.critic_losses(batch, noise)
-    later = Batch(*(tf.concat([x[:3], 5 + x[3:]], axis=0) for x in batch))
+    later = ReplayBatch(*(tf.concat([x[:3], 5 + x[3:]], axis=0) for x in batch))
     second = td3.critic_losses(later, noise)
     np.testing.assert_allclose(first.values[:3], second.values[:3], atol=1e-6)
     np.testing.assert_allclose(first.targets[:2], second.targets[:2], atol=1e-6)
     assert (np.abs(first.targets[2:] - second.targets[2:]).max(axis=1) > 1e-3).all()
-    earlier = Batch(batch.observations + tf.one_hot([0], RECURRENT.window)[0][:, None, None], *batch[1:])
+    earlier = ReplayBatch(batch.observations + tf.one_hot([0], RECURRENT.window)[0][:, None, None], *batch[1:])
     assert np.abs(td3.critic_losses(earlier, noise).values[-1] - first.values[-1]).max() > 1e-6
 
 
