@@ -123,7 +123,7 @@ def updates(name: str) -> dict[str, Any]:
     shape = (config.round_steps, config.window, config.batch)
     sizes = (*shape, seen), (*shape, states), shape, shape
     observations, global_states, actions, rewards = (tf.constant(random.normal(size=s), tf.float32) for s in sizes)
-    batch = ReplayBatch(observations, global_states, actions, rewards, tf.ones(shape))
+    batch = ReplayBatch(observations, global_states, actions, rewards)
     td3.learn(batch)
     count, begun, spent = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begun + UPDATES_S:

@@ -56,8 +56,8 @@ class Step:
     """Whether it is the flow's first row [R]: no action came before it."""
     over: Bools
     """Whether it is the flow's last [R]: it takes no action."""
-    terminal: Bools
-    """Whether nothing follows its last [R]: its episode is given up. The clock that ends a flow is no state of it."""
+    given_up: Bools
+    """Whether it is the last because the episode is given up [R]: no terminal state, as nothing is earned by it."""
     samples: Samples
     """The kernel's raw counters, wire.SAMPLE [R]."""
     states: Floats
@@ -104,7 +104,7 @@ class Rollouts:
             max_steps: end episodes after so many steps; None leaves them their networks' duration. A flow that does
                 not decide at the last one has no last row.
             give_up: end an episode early whose flows that decide lose too many of their packets, all together; each of
-                them that is up has its last row then, and it is terminal. None: never.
+                them that is up has its last row then. None: never.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -148,7 +148,7 @@ class Rollouts:
             rewards=np.zeros(0),
             first=_NO_FLAGS,
             over=_NO_FLAGS,
-            terminal=_NO_FLAGS,
+            given_up=_NO_FLAGS,
             samples=_NOBODY.samples,
             states=np.zeros((0, states), np.float32),
         )
@@ -325,7 +325,7 @@ class Rollouts:
                 rewards=np.where(first, 0.0, self._earnings.earned(shown)),
                 first=first,
                 over=(ending | limited)[shown],
-                terminal=floods[shown],
+                given_up=floods[shown],
                 samples=shown_samples,
                 states=states,
             )

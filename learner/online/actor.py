@@ -72,7 +72,7 @@ class Actor:
         self.decisions = self.episodes = 0
         """Decisions taken and episodes ended so far."""
         self.given_up = 0
-        """Episodes of these that were given up: they ended in a terminal state."""
+        """Episodes of these that were given up."""
         self.reward_sum = 0.0
         """Sum of all rewards so far."""
         self.rewards = 0
@@ -109,7 +109,7 @@ class Actor:
             rows = [self._labs.step(self._actions, renew=False)]
             self._tick += 1
             self._take(rows[0])
-            self.given_up += len(np.unique(rows[0].labs[rows[0].terminal]))
+            self.given_up += len(np.unique(rows[0].labs[rows[0].given_up]))
             if over := np.flatnonzero(~self._labs.running).tolist():
                 self.episodes += len(over)
                 self._numbers[over] += 1
@@ -250,7 +250,6 @@ class _Windows:
         later = at > 0
         before = slots[later], at[later] - 1
         self._rows[(*before, d + g + 1)] = rows.rewards[later]
-        self._rows[(*before, d + g + 2)] = ~rows.terminal[later]
         self._rows[slots, at, :d] = observed
         self._rows[slots, at, d : d + g] = rows.states
         self._rows[slots, at, d + g :] = 0

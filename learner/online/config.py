@@ -94,7 +94,7 @@ class OnlineConfig:
     uniform_decisions: int = 0
     """Decisions over which it falls."""
     give_up_share: float = 0.2
-    """An episode ends early, in a terminal state, where its links drop more than this share of its agents' packets over
+    """An episode ends early where its links drop more than this share of its agents' packets over
     `give_up_time_s`; 0 plays all to their end."""
     give_up_time_s: float = 5.0
     """The time over which that share is taken."""

@@ -47,8 +47,8 @@ class Rows(Protocol):
         """Whether this is its last [R]; it takes no action here."""
 
     @property
-    def terminal(self) -> Bools:
-        """Whether nothing follows its last [R]; False where a clock has cut it short."""
+    def given_up(self) -> Bools:
+        """Whether it is the last because the episode is given up [R]."""
 
 
 class Labs(Protocol):

@@ -34,8 +34,8 @@ class Layout(NamedTuple):
 
     @property
     def row(self) -> int:
-        """Numbers of one decision: observation, state, action, the reward after it, and whether more may follow."""
-        return self.observations + self.states + 3
+        """Numbers of one decision: observation, state, action, and the reward after it."""
+        return self.observations + self.states + 2
 
     @property
     def size(self) -> int:
@@ -54,8 +54,6 @@ class ReplayBatch(NamedTuple):
     """Actions [T, B]; the last row's is unknown, and 0."""
     rewards: Floats
     """Reward of each action [T, B]; the last row's is 0."""
-    continues: Floats
-    """1 where more may follow the transition, 0 where it ended in a terminal state [T, B]."""
 
     @classmethod
     def of(cls, records: Floats, layout: Layout) -> ReplayBatch:
@@ -63,7 +61,7 @@ class ReplayBatch(NamedTuple):
         shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
         x = np.moveaxis(shaped, -2, -3)
         d, g = layout.observations, layout.states
-        return cls(x[..., :d], x[..., d : d + g], x[..., d + g], x[..., d + g + 1], x[..., d + g + 2])
+        return cls(x[..., :d], x[..., d : d + g], x[..., d + g], x[..., d + g + 1])
 
 
 class Ring:

@@ -151,8 +151,8 @@ class Td3:
             critic.values(inputs[1 + skipped :], actions, self._memory(critic, inputs, batch.actions)[1 + skipped :])
             for critic in self.target_critics
         ]
-        discounts = config.discount * batch.continues[skipped:-1]
-        targets = tf.stop_gradient(batch.rewards[skipped:-1] + discounts * tf.reduce_min(next_values, axis=0))
+        lower = tf.reduce_min(next_values, axis=0)  # where an episode was cut short too: no state is terminal
+        targets = tf.stop_gradient(batch.rewards[skipped:-1] + config.discount * lower)
         values = [
             critic.values(
                 inputs[skipped:-1],

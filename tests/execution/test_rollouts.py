@@ -203,28 +203,28 @@ def test_agents_of_several_flows_decide_each_in_its_own_time() -> None:
 
 def one_floods(give_up: GiveUp | None) -> list[list[tuple[int, bool, bool, bytes]]]:
     """Play an episode of two flows in each of two labs, whose windows rise to 200 packets in the first and stay in the
-    other; return by lab of each row flow, whether it is over and terminal, and what the kernel said."""
+    other; return by lab of each row flow, whether it is over and given up, and what the kernel said."""
     task = LearningTask.of({"control": {"cwnd_packets": [4, 200]}, "reward": "power"})
     environment = replace(network(12, 20, duration_s=3), cross=(CrossFlow("pure", Flow(extra_rtt_ms=5)),))
     rollouts = Rollouts(task, environment, 2, give_up=give_up)
     step = rollouts.reset([1, 2])
     found: list[list[tuple[int, bool, bool, bytes]]] = [[], []]
     while True:
-        columns = (step.flows.tolist(), step.over.tolist(), step.terminal.tolist(), step.samples)
-        for lab, flow, over, terminal, sample in zip(step.labs.tolist(), *columns, strict=True):
-            found[lab].append((flow, over, terminal, sample.tobytes()))
+        columns = (step.flows.tolist(), step.over.tolist(), step.given_up.tolist(), step.samples)
+        for lab, flow, over, given_up, sample in zip(step.labs.tolist(), *columns, strict=True):
+            found[lab].append((flow, over, given_up, sample.tobytes()))
         if not rollouts.running.any():
             return found
         step = rollouts.step(np.where(step.labs == 0, 1.0, 0.0)[~step.over], renew=False)
 
 
-def test_an_episode_that_floods_ends_early_and_is_terminal() -> None:
+def test_an_episode_that_floods_ends_early() -> None:
     """All of its flows end at once, like the whole episode till then; the other lab does not notice."""
     (flood, still), (whole, same) = one_floods(GiveUp(0.3, 1.0)), one_floods(None)
     assert still == same
-    assert not any(terminal for _, _, terminal, _ in (*still, *whole))
-    assert [(flow, over, terminal) for flow, over, terminal, _ in flood[-2:]] == [(0, True, True), (1, True, True)]
-    assert not any(over or terminal for _, over, terminal, _ in flood[:-2])
+    assert not any(given_up for _, _, given_up, _ in (*still, *whole))
+    assert [(flow, over, given_up) for flow, over, given_up, _ in flood[-2:]] == [(0, True, True), (1, True, True)]
+    assert not any(over or given_up for _, over, given_up, _ in flood[:-2])
     assert 100 < len(flood) < len(whole) / 2
     assert [(flow, sample) for flow, _, _, sample in flood] == [(row[0], row[3]) for row in whole[: len(flood)]]
     assert one_floods(GiveUp(0.3, 1.0))[0] == flood

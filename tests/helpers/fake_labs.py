@@ -30,18 +30,18 @@ class FakeRows:
     rewards: Doubles
     first: Bools
     over: Bools
-    terminal: Bools
+    given_up: Bools
 
 
 class FakeLabs:
     """Each agent is at a place from -1 to 1, and its reward is the nearer to 0 the nearer its action is to minus that.
 
     Where it is next is random. Flow f of a lab begins at tick 3 f and decides at every (f + 1)th tick; the global state
-    is the number of flows. With `terminal` episodes end in terminal states.
+    is the number of flows. With `given_up` all episodes are.
     """
 
-    def __init__(self, labs: int, per_lab: int = 1, terminal: bool = False) -> None:
-        self.per_lab, self._terminal = per_lab, terminal
+    def __init__(self, labs: int, per_lab: int = 1, given_up: bool = False) -> None:
+        self.per_lab, self._given_up = per_lab, given_up
         self.began: list[tuple[int, int]] = []
         self._episodes: list[dict[str, Any] | None] = [None] * labs
         self._places = np.zeros(labs * per_lab)
@@ -98,7 +98,7 @@ class FakeLabs:
             rewards=np.array(columns[3], np.float64),
             first=np.array(columns[4], bool),
             over=over,
-            terminal=over & self._terminal,
+            given_up=over & self._given_up,
         )
 
     def close(self) -> None:

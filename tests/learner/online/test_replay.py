@@ -81,6 +81,6 @@ def test_the_same_state_draws_the_same(tmp_path: Path) -> None:
 def test_a_record_is_taken_apart_time_first() -> None:
     records = np.arange(3 * LAYOUT.size, dtype=np.float32).reshape(3, LAYOUT.size)
     batch = ReplayBatch.of(records, LAYOUT)
-    assert batch.observations[:, 1].tolist() == [[12, 13], [18, 19]]  # of the second record: o o s a r c, twice
-    assert batch.states[:, 1].tolist() == [[14], [20]]
-    assert [batch.actions[0, 1], batch.rewards[0, 1], batch.continues[0, 1]] == [15, 16, 17]
+    assert batch.observations[:, 1].tolist() == [[10, 11], [15, 16]]  # of the second record: o o s a r, twice
+    assert batch.states[:, 1].tolist() == [[12], [17]]
+    assert [batch.actions[0, 1], batch.rewards[0, 1]] == [13, 14]
