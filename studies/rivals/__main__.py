@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure every rival's checks: `python -m studies.rivals [SCHEME ...]`; of schemes not named the last figures stay.
+
+Virtual time: the figures depend on the kernel's bytes and the seeds, not on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import studies.rivals
+from benchmarks.machine import save
+from studies import RESULTS
+from studies.rivals.check import Check
+
+KERNEL = Path("build/sagecc-linux")
+
+
+def checks() -> list[Check]:
+    """Return the checks of all modules beside this one, by scheme."""
+    names = sorted(module.name for module in pkgutil.iter_modules(studies.rivals.__path__))
+    modules = (importlib.import_module(f"studies.rivals.{name}") for name in names if name != "__main__")
+    return [check for module in modules for check in getattr(module, "CHECKS", ())]
+
+
+def row(check: Check) -> dict[str, Any]:
+    """Measure one."""
+    ours = check.measure(KERNEL)
+    return {
+        "scheme": check.scheme,
+        "source": check.source,
+        "says": check.says,
+        "unit": check.unit,
+        "published": check.published,
+        "low": check.low,
+        "high": check.high,
+        "ours": ours,
+        "agrees": check.low <= ours <= check.high,
+        "why": check.why,
+    }
+
+
+def main() -> None:
+    """Measure and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("schemes", nargs="*", help="whose checks to measure; by default all")
+    chosen = set(parser.parse_args().schemes)
+    every = checks()
+    if unknown := chosen - {check.scheme for check in every}:
+        parser.error(f"no checks of {', '.join(sorted(unknown))}")
+    saved = RESULTS / "rivals.json"
+    before = json.loads(saved.read_text())["result"]["checks"] if chosen and saved.exists() else []
+    rows = [found for found in before if found["scheme"] not in chosen]
+    rows += [row(check) for check in tqdm(every) if not chosen or check.scheme in chosen]
+    save("rivals", {"checks": sorted(rows, key=lambda found: str(found["scheme"]))}, RESULTS)
+
+
+if __name__ == "__main__":
+    main()
