@@ -166,6 +166,12 @@ class Config:
     that goes beyond what its link takes loses at most (k - 1) / k of its packets by a bound of k; with less than 2 it
     starts more slowly.
     """
+    window_bound_loss: float | None = None
+    """Share of packets lost in a round trip above which that bound tightens, and loosens again while less is lost.
+
+    `null`: it never does. Where it does, a policy that goes beyond what its link takes loses about one packet in a
+    hundred, not (k - 1) / k of all. It is written into the policy's card, too.
+    """
     start_share: float = 0.0
     """Share of windows that begin with their episode, where a flow's memory is as empty as a window's.
 
@@ -207,6 +213,10 @@ class Config:
             (
                 self.window_bound is None or 1 <= self.window_bound <= MAX_WINDOW_BOUND,
                 f"window_bound must be null or from 1 to {MAX_WINDOW_BOUND}",
+            ),
+            (
+                self.window_bound_loss is None or bool(self.window_bound and 0 < self.window_bound_loss < 1),
+                "window_bound_loss must be null or between 0 and 1, and needs a window_bound",
             ),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (low < high, "value_range must be [low, high] with low < high"),
@@ -258,7 +268,7 @@ class Config:
         return self.inputs
 
 
-_LATER: dict[str, Any] = {"window_bound": None, "final_rate": 1.0}
+_LATER: dict[str, Any] = {"window_bound": None, "window_bound_loss": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
 
 
@@ -314,8 +324,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
     """Check one field."""
     if name == "data":
         return Selection.of(value)
-    if name == "window_bound":
-        return None if value is None else _convert("window_bound's factor", value, float)
+    if name in ("window_bound", "window_bound_loss"):
+        return None if value is None else _convert(f"{name}'s number", value, float)
     if name == "value_range":
         if value is None:
             return None

@@ -140,6 +140,7 @@ def train(
         period_ms=float(config.period_ms),
         map=artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP,
         window_bound=config.window_bound,
+        window_bound_loss=config.window_bound_loss,
     )
     provenance = {
         "fingerprint": fingerprint,

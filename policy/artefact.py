@@ -91,12 +91,14 @@ class Control:
     window_bound: float | None = None
     """No window is above this times what the path was seen to deliver in an RTT, and 3 packets
     (execution.agent.bound). None: no such bound."""
+    window_bound_loss: float | None = None
+    """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
 
     def __post_init__(self) -> None:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
         factor = 1 if self.slow_start in (None, ACKED) else self.slow_start
-        optional = (factor, 1 if self.window_bound is None else self.window_bound)
+        optional = (factor, *(x for x in (self.window_bound, self.window_bound_loss) if x is not None))
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
         if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
@@ -111,6 +113,8 @@ class Control:
             raise ValueError(
                 f"a window's bound is 1 to {MAX_WINDOW_BOUND} times what is delivered, not {self.window_bound}"
             )
+        if self.window_bound_loss is not None and not (self.window_bound and 0 < self.window_bound_loss < 1):
+            raise ValueError(f"no bound on the window tightens at a loss of {self.window_bound_loss}")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
@@ -137,11 +141,12 @@ class Control:
             map=action["map"],
             slow_start=action.get("slow_start"),
             window_bound=action.get("window_bound"),
+            window_bound_loss=action.get("window_bound_loss"),
         )
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        optional = {"slow_start": self.slow_start, "window_bound": self.window_bound}
+        optional = {name: getattr(self, name) for name in ("slow_start", "window_bound", "window_bound_loss")}
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {

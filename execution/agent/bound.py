@@ -6,6 +6,11 @@ k * B + 3, but 10 are always allowed. A flow that keeps at its bound sends k tim
 (k - 1) / k of its packets are lost; with k = 2 slow start still doubles. A flow that had little to send has a small
 bound, and grows anew (as RFC 7661 wants it).
 
+Where it tightens with loss, a round (an sRTT, at least 100 ms) in which more than a set share of the packets was lost
+makes k 0.9 and forgets the rates before it: the window drains what does not fit. Each round after it without such
+loss raises k, to 1.01 first and then by an eighth of what is above 1, up to its full value. So a flow that keeps at its
+bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.3), and loses little on average.
+
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
 
@@ -30,7 +35,15 @@ LEAST_PKTS = 10
 MAX_RATE = 0xFFFFFFFF
 """Highest rate that can be told the kernel: 4.3 million packets a second."""
 
+ROUND_US = 100_000
+"""Shortest round."""
+TIGHT = 900
+"""k after a round of loss, in thousandths: what was in the queue then drains."""
+LOOSENING = 10
+"""k above 1 after the first round without loss, in thousandths."""
+
 _SLOTS = 16  # a power of two above RATE_TICKS
+_BEGUN, _DELIVERED, _LOST, _FACTOR = range(4)  # of a round: since when, counters then; k in thousandths
 
 
 @compiled
@@ -68,20 +81,69 @@ def _peaks(t_us: Ints, delivered: Ints, slots: Ints, times: Ints, counts: Ints, 
     return peaks
 
 
+@compiled
+def _loosened(factor: int, most: int) -> int:
+    """Return k after a round without loss."""
+    return min(max(1000 + LOOSENING, 1000 + (factor - 1000) * 9 // 8), most)
+
+
+@compiled
+def _tighten(
+    t_us: Ints,
+    srtt_us: Ints,
+    delivered: Ints,
+    lost: Ints,
+    slots: Ints,
+    rounds: Ints,
+    rates: Ints,
+    most: int,
+    limit: int,
+) -> None:
+    """Take the next tick of some flows: where a round ends, set k by what was lost in it.
+
+    Args:
+        t_us: time [B].
+        srtt_us: smoothed RTT [B].
+        delivered: packets delivered so far [B].
+        lost: packets lost so far [B].
+        slots: the flows' slots [B].
+        rounds: their rounds [slots, 4]; one that began at -1 has not.
+        rates: their delivery rates, to be forgotten [slots, PEAK_TICKS].
+        most: largest k, in thousandths.
+        limit: largest share of lost packets, in thousandths.
+    """
+    for row in range(len(slots)):
+        of_flow = rounds[slots[row]]
+        if of_flow[_BEGUN] >= 0:
+            if t_us[row] - of_flow[_BEGUN] < max(srtt_us[row], ROUND_US):
+                continue
+            passed, missing = step32(delivered[row], of_flow[_DELIVERED]), step32(lost[row], of_flow[_LOST])
+            if missing * 1000 > limit * (passed + missing):
+                of_flow[_FACTOR] = TIGHT
+                rates[slots[row]] = 0
+            else:
+                of_flow[_FACTOR] = _loosened(of_flow[_FACTOR], most)
+        of_flow[_BEGUN], of_flow[_DELIVERED], of_flow[_LOST] = t_us[row], delivered[row], lost[row]
+
+
 class WindowBound:
     """The bounds of several flows, one slot per flow; each flow's every tick must be taken.
 
     What multiplies a window goes on from the kernel's, which is the bounded one: nothing winds up above the bound.
     """
 
-    def __init__(self, factor: float, flows: int = 1) -> None:
+    def __init__(self, factor: float, flows: int = 1, loss: float | None = None) -> None:
         """Start with nothing seen.
 
         Args:
             factor: k; counts in thousandths.
             flows: number of slots.
+            loss: share of a round's packets above which their loss tightens the bound, in thousandths; None: never.
         """
-        self._thousandths = round(factor * 1000)
+        self._most = round(factor * 1000)
+        self._limit = None if loss is None else round(loss * 1000)
+        self._rounds = np.zeros((flows, 4), np.int64)
+        self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
         self._rates = np.zeros((flows, PEAK_TICKS), np.int64)
         self._ticks = np.zeros(flows, np.int64)
@@ -104,8 +166,12 @@ class WindowBound:
         kernel, srtt, delivered = (
             samples[name].astype(np.int64) for name in ("cwnd_pkts", "srtt_us", "delivered_pkts")
         )
-        peaks = _peaks(_t_us(samples), delivered, slots, self._times, self._counts, self._rates, self._ticks)
-        self._bounding[slots] = rates = np.minimum(peaks * self._thousandths // 1000, MAX_RATE)
+        t_us = _t_us(samples)
+        if self._limit is not None:
+            lost = samples["lost_total_pkts"].astype(np.int64)
+            _tighten(t_us, srtt, delivered, lost, slots, self._rounds, self._rates, self._most, self._limit)
+        peaks = _peaks(t_us, delivered, slots, self._times, self._counts, self._rates, self._ticks)
+        self._bounding[slots] = rates = np.minimum(peaks * self._rounds[slots, _FACTOR] // 1000, MAX_RATE)
         bounds = _bounds(rates, srtt)
         above = np.where(cwnd > 0, cwnd, kernel) > bounds
         cwnd = np.where(above, bounds, cwnd)
@@ -119,6 +185,7 @@ class WindowBound:
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
         self._ticks[slot] = self._bounding[slot] = 0
+        self._rounds[slot] = -1, 0, 0, self._most
 
 
 def _t_us(samples: npt.NDArray[np.void]) -> Ints:

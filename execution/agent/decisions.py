@@ -96,7 +96,8 @@ class Decisions:
         """What is observed."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
-        self._bound = WindowBound(control.window_bound, flows) if control.window_bound else None
+        bound = control.window_bound
+        self._bound = WindowBound(bound, flows, control.window_bound_loss) if bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
         self._action = np.zeros(flows)

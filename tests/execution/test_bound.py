@@ -108,6 +108,40 @@ def test_what_is_left_to_the_kernel_stays_unless_it_is_above() -> None:
     assert [x.tolist() for x in paced] == [[10], [10 * 1448 * 25]]
 
 
+def test_it_tightens_with_loss_by_hand() -> None:
+    """A thousand packets a second and 40 ms; in the fourth round of 100 ms 2 of 102 packets are lost, no other."""
+    records = ticks([10] * 200)
+    records["lost_total_pkts"][35:] = 1
+    records["lost_total_pkts"][38:] = 2
+    of_flow = WindowBound(2, loss=0.01)
+    seen = [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records]
+    assert seen[1:40] == [83] * 39
+    rounds = [900, 1010, 1011, 1012, 1013, 1014, 1015, 1016, 1018, 1020, 1022]
+    assert seen[40:150:10] == [40 * k // 1000 + 3 for k in rounds]
+    assert seen[40] == seen[49] == 39
+    of_flow.reset(0)
+    assert [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records[:2]] == [10, 83]
+
+
+def test_it_forgets_rates_from_before_a_loss() -> None:
+    """A link falls to a quarter and loses as much as it takes: the bound follows after a round, not after 2 s."""
+    records = ticks([20] * 50 + [5] * 50)
+    records["lost_total_pkts"][50:] = np.arange(1, 51) * 5
+    of_flow = WindowBound(2, loss=0.01)
+    seen = [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records]
+    assert seen[49] == 2 * 80 + 3
+    assert seen[60] == seen[99] == 18 + 3
+    assert bounds(2, records)[99] == 163
+
+
+def test_a_long_rtt_is_a_round() -> None:
+    records = ticks([10] * 60, srtt_us=200_000)
+    records["lost_total_pkts"][:] = np.arange(60)
+    of_flow = WindowBound(2, loss=0.01)
+    seen = [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records]
+    assert seen[19:21] == [403, 183]
+
+
 # ---- a policy that meets it ----
 
 
@@ -170,6 +204,13 @@ def test_a_policy_that_floods_is_bounded(factor: float, kernel: Path, tmp_path: 
     flow = play_episode(kernel, network(12, 40, 1, duration_s=3), f"policy:{folder}").flows[0]
     assert 0.1 < flow.lost_packets / flow.sent_packets <= (factor - 1) / factor + 0.02
     assert flow.goodput_mbps > 10
+
+
+def test_one_that_tightens_ends_the_flood(kernel: Path, tmp_path: Path) -> None:
+    folder = save_still_policy(tmp_path / "flood", 0.5, Control(window_bound=2, window_bound_loss=0.01))
+    flow = play_episode(kernel, network(12, 40, 1, duration_s=10), f"policy:{folder}").flows[0]
+    assert flow.lost_packets / flow.sent_packets < 0.03
+    assert flow.goodput_mbps > 10.8
 
 
 def test_environments_bound_as_a_policy_is_bounded(kernel: Path, tmp_path: Path) -> None:

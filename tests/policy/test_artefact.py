@@ -162,7 +162,8 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
-    choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1, "window_bound": 2}
+    choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1}
+    choices |= {"window_bound": 2, "window_bound_loss": 0.01}
     control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control
@@ -174,6 +175,9 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     for factor in (0.5, 101, float("nan")):
         with pytest.raises(ValueError, match=r"bound|numbers"):
             Control(window_bound=factor)
+    for factor, loss in ((None, 0.01), (2, 0), (2, 1), (2, float("nan"))):
+        with pytest.raises(ValueError, match=r"tightens at a loss|numbers"):
+            Control(window_bound=factor, window_bound_loss=loss)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
