@@ -356,6 +356,15 @@ def add_exports(policy: PolicyArtefact, exported: ExportedNetwork) -> None:
     _write_files(policy.path, policy.card, {WEIGHTS: (policy.path / WEIGHTS).read_bytes()}, exported)
 
 
+def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -> None:
+    """Write a policy to another folder, with other actions: its network stays, in all its formats."""
+    folder.mkdir(parents=True)
+    files = {name: (policy.path / name).read_bytes() for name in policy.intact_files()}
+    weights = {WEIGHTS: files.pop(WEIGHTS)}
+    exported = ExportedNetwork(files, {name: policy.card["export_errors"][name] for name in files})
+    _write_files(folder, policy.card | control.card(), weights, exported)
+
+
 def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: ExportedNetwork) -> None:
     files = weights | exported.files
     for name in {LITERT, ONNX, INT8} - files.keys():

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc bound`: a policy again, under another bound on its windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from sagecc.common.errors import SageccError
+
+
+@click.command()
+@click.argument("policy", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The other policy's folder.")
+@click.option("--window-bound", type=float, metavar="K", help="No bound where this is not given.")
+@click.option(
+    "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."
+)
+def command(policy: Path, out: Path, window_bound: float | None, loss: float | None) -> None:
+    """Write POLICY again to another folder, its windows bounded by K times what the path delivers in an RTT.
+
+    The network stays, so that a league of both tells what the bound is worth: 'sagecc league --policy models/mine
+    --policy models/mine-bounded'. Without --window-bound the other policy has no bound.
+    """
+    from sagecc.policy.artefact import PolicyArtefact, write_with_control
+
+    artefact = PolicyArtefact.load(policy)
+    if out.exists():
+        raise SageccError(f"{out} exists already: name another folder with --out")
+    try:
+        control = replace(artefact.control, window_bound=window_bound, window_bound_loss=loss)
+    except ValueError as error:
+        raise SageccError(f"--window-bound and --loss: {error}") from None
+    write_with_control(artefact, out, control)
+    click.echo(f"{out}  the network of {artefact.path}")

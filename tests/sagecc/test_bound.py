@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc bound`: the same network under another bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sagecc.cli import main
+from sagecc.policy.artefact import PolicyArtefact
+from tests.helpers.policies import save_still_policy
+
+
+def bound(*args: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bound", *map(str, args)])
+    assert ended.value.code == 0
+
+
+def test_a_policy_under_another_bound(tmp_path: Path) -> None:
+    first = PolicyArtefact.load(save_still_policy(tmp_path / "free", 0.5))
+    bound(first.path, "--out", tmp_path / "a", "--window-bound", 2, "--loss", 0.01)
+    bound(tmp_path / "a", "--out", tmp_path / "b")
+    bounded, free = PolicyArtefact.load(tmp_path / "a"), PolicyArtefact.load(tmp_path / "b")
+    assert (bounded.control.window_bound, bounded.control.window_bound_loss) == (2, 0.01)
+    assert bounded.control != first.control == free.control
+    for name, weights in first.weights.items():
+        assert np.array_equal(weights, bounded.weights[name]) and np.array_equal(weights, free.weights[name])
+    assert bounded.intact_files() == first.intact_files()
+
+
+def test_the_other_formats_come_along(tmp_path: Path) -> None:
+    shipped = PolicyArtefact.load("sagecc-1")
+    bound("models/sagecc-1", "--out", tmp_path / "a", "--window-bound", 2)
+    bounded = PolicyArtefact.load(tmp_path / "a")
+    assert len(bounded.intact_files()) == len(shipped.intact_files()) > 2
+    assert bounded.card["export_errors"] == shipped.card["export_errors"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--window-bound", "0.5"], "--window-bound and --loss: a window's bound is 1 to 100 times what is delivered"),
+        (["--loss", "0.01"], "--window-bound and --loss: no bound on the window tightens at a loss of 0.01"),
+        (["--out", "."], ". exists already: name another folder with --out"),
+    ],
+)
+def test_bad_input(options: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["bound", "models/sagecc-1", "--out", str(tmp_path / "out"), *options])
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
