@@ -23,6 +23,9 @@ STARVED_SHARE = 0.5
 
 REFERENCE = "cubic"
 
+LOSS_FACTOR, LOSS_SPARE = 2.0, 0.01
+"""A policy does no harm by its losses where it loses at most so many times what REFERENCE does, and this share more."""
+
 PAYLOAD_BYTES = 1448
 """Of a full packet of MTU_BYTES: IPv4, TCP and its timestamps take 52 (raw column mss_bytes)."""
 
@@ -85,6 +88,41 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) 
             taken_environment_id=pl.col("environment_id").get(pl.col("taken").arg_max()),
         )
     )
+
+
+def beside_reference(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> pl.DataFrame:
+    """Return what a scheme lost and got in each network where Cubic played, beside Cubic's.
+
+    Args:
+        episodes: by (environment id, scheme); where the scheme has none, its episode failed or was given up.
+        scheme: the scheme.
+
+    Returns:
+        One row per network, by id: `environment_id`; `loss` and `reference_loss`, shares of the data packets sent that
+        the links dropped; `goodput_share`, of Cubic's goodput; `floods`, whether it loses more than LOSS_FACTOR times
+        Cubic's loss and LOSS_SPARE, or has no episode; `starves`, whether it gets less than STARVED_SHARE.
+    """
+    rows = []
+    for (environment, name), reference in sorted(episodes.items()):
+        if name != REFERENCE:
+            continue
+        own = episodes.get((environment, scheme))
+        reference_loss = reference.lost_packets / max(reference.sent_packets, 1)
+        loss = own.lost_packets / max(own.sent_packets, 1) if own else None
+        share = own.goodput_mbps / reference.goodput_mbps if own and reference.goodput_mbps else None
+        rows.append(
+            {
+                "environment_id": environment,
+                "loss": loss,
+                "reference_loss": reference_loss,
+                "goodput_share": share,
+                "floods": loss is None or loss > LOSS_FACTOR * reference_loss + LOSS_SPARE,
+                "starves": share is not None and share < STARVED_SHARE,
+            }
+        )
+    numbers = dict.fromkeys(("loss", "reference_loss", "goodput_share"), pl.Float64)
+    flags = dict.fromkeys(("floods", "starves"), pl.Boolean)
+    return pl.DataFrame(rows, schema={"environment_id": pl.String, **numbers, **flags})
 
 
 def taken(wins: pl.DataFrame) -> pl.DataFrame:

@@ -30,16 +30,19 @@ from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked
+from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
-from sagecc.leagues.league import League, lab_runner, play, save
+from sagecc.leagues.harm import REFERENCE, beside_reference
+from sagecc.leagues.league import League, PlayOptions, gather, lab_runner, play, save
 from sagecc.leagues.report.files import write_beside
+from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.train import train
 from sagecc.options import kernel_option
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
-from studies.training.runs import Plan, Run, read_plan
+from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
 RESULTS = Path("studies/training/results")
@@ -48,6 +51,9 @@ POOL_CACHE = Path(".cache/pool")
 RESULT_VERSION = 1
 BASELINE = "reno"
 """Its winning rate in Set II is where TCP-friendliness begins (footnote 7 of the paper, to section 5.2)."""
+
+PATIENCE = PlayOptions(give_up=GiveUp())
+"""Where only harm counts, an episode that floods need not be played to its end."""
 
 METER_EVERY_S = 5.0
 
@@ -129,20 +135,38 @@ def carry_out(
     assert outcome is not None, "a run in one process is its own chief"
     if run.keep_best:
         result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
-    leagues = {}
+    scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
     for profile, raw in plan.leagues.items():
         _say(f"{run.name}: playing {profile}")
-        scheme = f"{POLICY_PREFIX}{policy}"
         league = play(profile_set(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs))
         save(league, folder / profile)
         write_beside(folder / profile, raw)
         leagues[profile] = standing(league, scheme)
+        harm[profile] = harm_of(league.episodes, scheme)
         result["policy_sha256"] = league.policies[scheme]
+    for name, raw in plan.harm.items():
+        _say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
+        runner = lab_runner(kernel, jobs, options=PATIENCE)
+        episodes = gather(networks_of(name), (REFERENCE, scheme), raw, folder / name, runner, options=PATIENCE).episodes
+        harm[name] = harm_of(episodes, scheme)
     return {
         **result,
         "parameters": outcome.parameters,
         "training": {"cpu_h": meter.cpu_s / 3600, "wall_h": meter.wall_s / 3600, "metrics": outcome.metrics},
         "leagues": leagues,
+        "harm": harm,
+    }
+
+
+def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> dict[str, Any]:
+    """Return in how many networks a policy floods or starves by Cubic's measure, which, and its worst figures."""
+    table = beside_reference(episodes, scheme)
+    return {
+        "networks": len(table),
+        "floods": table.filter("floods")["environment_id"].to_list(),
+        "starves": table.filter("starves")["environment_id"].to_list(),
+        "loss_worst": table["loss"].max(),
+        "goodput_share_least": table["goodput_share"].min(),
     }
 
 
@@ -183,7 +207,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
         if run.pool not in pools:
             pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
         pool = pools[run.pool].select(run.config.data)
-        fingerprint = run.fingerprint(pool.identity, identity, plan.leagues)
+        fingerprint = run.fingerprint(pool.identity, identity, plan)
         target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:
@@ -211,6 +235,8 @@ def _collect_heuristics(plan: Plan, kernel: Path, jobs: int) -> None:
     with locked(ARTEFACTS / ".lock-heuristics", wait_s=math.inf):
         for profile, raw in plan.leagues.items():
             collect(profile_set(profile).environments, tuple(SCHEMES), raw, kernel, local(jobs))
+        for name, raw in plan.harm.items():
+            collect(networks_of(name).environments, (REFERENCE,), raw, kernel, local(jobs))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

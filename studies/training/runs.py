@@ -7,15 +7,17 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sagecc.collector.run.grid import profile_environments
+from sagecc.collector.run.grid import PROFILES, profile_environments, profile_set
+from sagecc.collector.run.set_file import load_set
 from sagecc.common import code
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import Config, load
+from sagecc.schemas.environment_set import EnvironmentSet
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1
@@ -47,9 +49,9 @@ class Run:
     pool: Path
     keep_best: KeepBest | None = None
 
-    def fingerprint(self, pool_identity: str, kernel_identity: str, leagues: Mapping[str, Path]) -> str:
-        """Return what two runs share where the later one need not be done: policy, code, kernel and leagues."""
-        played = {profile: [e.id for e in profile_environments(profile)] for profile in leagues}
+    def fingerprint(self, pool_identity: str, kernel_identity: str, plan: Plan) -> str:
+        """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays."""
+        played = {name: [e.id for e in networks_of(name).environments] for name in (*plan.leagues, *plan.harm)}
         chosen = [asdict(self.keep_best)] if self.keep_best else []
         decides = [
             code.identity(*CODE),
@@ -66,10 +68,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs by name, and the leagues that each of them plays: profile -> where the heuristics' trajectories lie."""
+    """All runs, and where each of them plays."""
 
     runs: Mapping[str, Run]
+    """By name."""
     leagues: Mapping[str, Path]
+    """By profile, where the heuristics' trajectories lie."""
+    harm: Mapping[str, Path] = field(default_factory=dict)
+    """Further profiles and sets, in which a policy is held against Cubic alone: where Cubic's trajectories lie."""
 
     def chosen(self, names: tuple[str, ...]) -> list[Run]:
         """Return the runs of these names, all if there are none; SageccError for an unknown one."""
@@ -78,19 +84,29 @@ class Plan:
         return [self.runs[name] for name in names or self.runs]
 
 
+def networks_of(name: str) -> EnvironmentSet:
+    """Return the networks of a profile, or of a set that comes with sagecc; SageccError for any other name."""
+    return profile_set(name) if name in PROFILES else load_set(name)
+
+
 def read_plan(path: Path) -> Plan:
     """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
     try:
         values = parse(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise SageccError(f"{path}: there is no such file of runs") from None
-    values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "runs": dict})
+    values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "harm": dict, "runs": dict})
     if lacking := [name for name in ("base", "pool", "leagues", "runs") if not values.get(name)]:
         raise SageccError(f"{path}: '{lacking[0]}' is missing or empty")
-    for profile, raw in values["leagues"].items():
-        if not isinstance(raw, str):
-            raise SageccError(f"{path}: leagues: '{profile}' needs the folder of the heuristics' trajectories")
-        profile_environments(profile)
+    harm = values.get("harm", {})
+    for part, of in (("leagues", values["leagues"]), ("harm", harm)):
+        for name, raw in of.items():
+            if not isinstance(raw, str):
+                raise SageccError(f"{path}: {part}: '{name}' needs the folder of the heuristics' trajectories")
+            try:
+                (profile_environments if part == "leagues" else networks_of)(name)
+            except SageccError as error:
+                raise SageccError(f"{path}: {part}: {error}") from error
     runs = {}
     for name, of in values["runs"].items():
         if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -99,7 +115,7 @@ def read_plan(path: Path) -> Plan:
         runs[name] = run = _run(where, name, of or {}, values["base"], values["pool"])
         if run.keep_best and run.keep_best.league not in values["leagues"]:
             raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
-    return Plan(runs, {profile: Path(raw) for profile, raw in values["leagues"].items()})
+    return Plan(runs, *({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm)))
 
 
 def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:

@@ -10,7 +10,7 @@ import pytest
 
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import set_two as of_grid
-from sagecc.leagues.harm import harm, taken
+from sagecc.leagues.harm import beside_reference, harm, taken
 from sagecc.leagues.scores import SCORE_SCHEMA, StoredEpisode
 from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import set_one
@@ -146,3 +146,22 @@ def test_what_is_derived_is_what_the_competitors_own_rows_say(scheme: str, kerne
     derived = taken(scored(window("one", scheme, 0, 2, from_s, to_s) | own))["taken"].item()
     assert derived == pytest.approx(max(0.0, 1 - mbps(1, "link_bytes") / (capacity / 2)), abs=0.005)
     assert (derived > 0.1) == (scheme == "scalable")
+
+
+def test_beside_cubic_by_hand() -> None:
+    """Cubic loses 1 %, so up to 3 % are no flood; in the network of 48 Mbps the policy has no episode."""
+    games: dict[tuple[int, str], Game] = {
+        (12, "cubic"): (10, 1000, 10),
+        (12, "p"): (5, 1000, 30),
+        (24, "cubic"): (20, 1000, 10),
+        (24, "p"): (9.9, 1000, 31),
+        (48, "cubic"): (40, 1000, 0),
+        (96, "p"): (1, 10, 5),
+    }
+    table = beside_reference(episodes(games), "p")
+    by_rate = {int(row["environment_id"].split("mbps")[0].split("-")[1]): row for row in table.to_dicts()}
+    assert by_rate.keys() == {12, 24, 48}
+    assert [by_rate[mbps]["floods"] for mbps in (12, 24, 48)] == [False, True, True]
+    assert [by_rate[mbps]["starves"] for mbps in (12, 24, 48)] == [False, True, False]
+    assert by_rate[24]["goodput_share"] == pytest.approx(0.495)
+    assert by_rate[48]["loss"] is by_rate[48]["goodput_share"] is None

@@ -82,6 +82,21 @@ def test_runs_best_first_with_their_goals(folder: Path) -> None:
     assert runs(folder) == "No run yet: `make policies`."
 
 
+def test_harm_is_told_where_it_was_looked_at(folder: Path) -> None:
+    given_up = {
+        "networks": 2,
+        "floods": ["a", "b"],
+        "starves": [],
+        "loss_worst": None,
+        "goodput_share_least": None,
+    }
+    some = {"networks": 3, "floods": ["a"], "starves": [], "loss_worst": 0.2, "goodput_share_least": 0.9}
+    text = runs(folder, result("old", 0.5), result("new", 0.2, harm={"small": some, "lossy": given_up}))
+    assert "| run | `small` (3): floods | starves | loss | goodput | `lossy` (2): floods |" in text
+    assert "| new | 1 | 0 | 20.0 % | 90.0 % | 2 | 0 |  |  |" in text
+    assert "| old | 1 |" not in text
+
+
 def league() -> dict[str, Any]:
     """Set I in the paper's order; in Set II cubic and reno lead."""
     orders = {

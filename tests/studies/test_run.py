@@ -19,7 +19,7 @@ import studies.training.run as harness
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
-from sagecc.leagues.league import League
+from sagecc.leagues.league import League, PlayOptions
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from sagecc.schemas.environment import Environment
@@ -31,6 +31,7 @@ from tests.helpers.messages import facts
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SCHEMES = {"vegas": "", "reno": ""}
 RATES = {scheme: ([5.0, 5.0], [40.0, 40.0]) for scheme in SCHEMES} | {"vegas": ([7.0, 7.0], [12.0, 12.0])}
+RATES["cubic"] = [20.0, 20.0], [40.0, 40.0]
 
 
 class Machinery:
@@ -56,7 +57,7 @@ class Machinery:
         return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=scores)
 
     def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
-        assert set(schemes) == set(SCHEMES)
+        assert tuple(schemes) in (tuple(SCHEMES), ("cubic",))
         if not raw.exists():
             write(raw, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
 
@@ -66,7 +67,7 @@ class Machinery:
     def write_beside(self, league: Path, raw: Path) -> None:
         self.reported.append(league)
 
-    def lab_runner(self, kernel: Path, jobs: int) -> Any:
+    def lab_runner(self, kernel: Path, jobs: int, options: PlayOptions | None = None) -> Any:
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
             self.played += 1
             todo = [(e, p) for e in environments for p in policies if not (out / partition(e.set, p)).exists()]
@@ -87,6 +88,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "compile_pool": lambda path, cache: pool,
         "kernel_identity": lambda kernel, schemes: "linux",
         "profile_set": lambda profile: smoke(*ENVIRONMENTS),
+        "networks_of": lambda name: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
         "save": found.save,
         "write_beside": found.write_beside,
@@ -126,6 +128,16 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
     assert machinery.saved == machinery.reported == [harness.ARTEFACTS / "one/smoke"]
+
+
+def test_harm_is_by_cubics_measure(machinery: Machinery) -> None:
+    """In a league without Cubic there is none to be seen; where a policy is held against it, nobody lost anything."""
+    assert run_all(replace(plan("one"), harm={"lossy": Path("cubics")})) == []
+    harm = result("one")["harm"]
+    assert harm.keys() == {"smoke", "lossy"}
+    assert harm["smoke"]["networks"] == 0
+    assert harm["lossy"]["networks"] == len(ENVIRONMENTS)
+    assert (harm["lossy"]["floods"], harm["lossy"]["loss_worst"]) == ([], 0)
 
 
 def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(

@@ -30,7 +30,7 @@ def plan(tmp_path: Path, text: str = PLAN) -> Plan:
 
 
 def fingerprint(run: Run, pool: str = "p", kernel: str = "k", profile: str = "smoke") -> str:
-    return run.fingerprint(pool, kernel, {profile: Path("raw")})
+    return run.fingerprint(pool, kernel, Plan({}, {profile: Path("raw")}))
 
 
 def test_a_run_is_its_configuration_and_what_differs_from_the_base(tmp_path: Path) -> None:
@@ -66,10 +66,11 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
         fingerprint(run, pool="q"),
         fingerprint(run, kernel="q"),
         fingerprint(run, profile="heldout"),
+        run.fingerprint("p", "k", Plan({}, {"smoke": Path("raw")}, {"lossy": Path("raw")})),
         fingerprint(plan(tmp_path).runs["kept"]),
         fingerprint(replace(run, keep_best=KeepBest("smoke", 20))),
     }
-    assert len(others - {fingerprint(run)}) == 7
+    assert len(others - {fingerprint(run)}) == 8
 
 
 def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
@@ -82,10 +83,12 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     ("old", "new", "text"),
     [
         ("base: tiny", "base: huge", "run 'plain': no training configuration 'huge'"),
-        ("base: tiny", "bass: tiny", "'bass'.*base, pool, leagues, runs"),
+        ("base: tiny", "bass: tiny", "'bass'.*base, pool, leagues, harm, runs"),
         ("base: tiny\n", "", "'base' is missing or empty"),
         ("heldout: raw", "large: raw", "unknown profile 'large'"),
         ("heldout: raw", "heldout: [raw]", "leagues: 'heldout' needs the folder"),
+        ("runs:", "harm: {lossy: 3}\nruns:", "harm: 'lossy' needs the folder"),
+        ("runs:", "harm: {lossless: raw}\nruns:", "harm: .*lossless"),
         ("width: 48", "widht: 48", "run 'wide': .*unknown field widht"),
         ("seed: 3", "seed: -3", "'wide'.*seed.* 0"),
         ("seed: 3", "seed: yes", "'wide'.*'seed'.*int.*True"),
