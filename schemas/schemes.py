@@ -40,7 +40,7 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "bbr3": "BBRv3: BBRv2's heir; probes until bandwidth stops growing, with caution after a lossy probe",
     }
 )
-"""Further schemes of the guest kernel, outside the paper's pool; a new one comes last, for `golden` goes by their order."""
+"""Further schemes of the guest kernel, outside the paper's pool; a new one comes last: `golden` goes by their order."""
 
 
 def grown_scheme(name: str, number: int) -> str:
