@@ -36,9 +36,9 @@
  * STARTUP two of 1. ECN is left out: the draft does not specify it.
  */
 #include <linux/math64.h>
-#include <linux/module.h>
 #include <linux/random.h>
 #include <net/tcp.h>
+#include "lab.h"
 
 #define BW_SCALE 24 /* bandwidth: packets a microsecond << 24, as in BBRv1 */
 #define GAIN_UNIT 1000
@@ -859,7 +859,6 @@ static void bbr3_init(struct sock *sk)
 
 static struct tcp_congestion_ops bbr3_ops __read_mostly = {
 	.name = "bbr3",
-	.owner = THIS_MODULE,
 	.init = bbr3_init,
 	.cong_control = bbr3_cong_control,
 	.cwnd_event = bbr3_cwnd_event,
@@ -869,19 +868,5 @@ static struct tcp_congestion_ops bbr3_ops __read_mostly = {
 	.min_tso_segs = bbr3_min_tso_segs,
 };
 
-static int __init bbr3_register(void)
-{
-	BUILD_BUG_ON(sizeof(struct bbr3) > ICSK_CA_PRIV_SIZE);
-	return tcp_register_congestion_control(&bbr3_ops);
-}
-
-static void __exit bbr3_unregister(void)
-{
-	tcp_unregister_congestion_control(&bbr3_ops);
-}
-
-module_init(bbr3_register);
-module_exit(bbr3_unregister);
-
-MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("BBRv3 congestion control");
+static_assert(sizeof(struct bbr3) <= ICSK_CA_PRIV_SIZE);
+lab_scheme(bbr3_ops);
