@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BBRv3, written from draft-ietf-ccwg-bbr-06 ("the draft"), not from any implementation.
+ * BBRv3, written from draft-ietf-ccwg-bbr-06 ("the draft").
  *
  * A model of the path (the bandwidth it delivers, its propagation delay, how much may be in flight
  * before it drops) sets pacing rate and window:
