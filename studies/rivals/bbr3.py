@@ -25,21 +25,21 @@ STUDY = "the evaluation study"
 PAYLOAD = 1448 / 1500
 """Of a packet on the link, what goodput counts."""
 
-DYNAMICS = Cell(queue_bdp=4.0, bandwidth_mbps=LINK_MBPS, rtt_ms=100.0, order="cubic-first")
-
 CUBICS = (4, 10, 20)
 """Of the 2, 4, ... 20 Cubics of Fig. 8."""
 
+MARGIN = 0.15
+"""Of a number of the study, a mean of five runs; ours is one."""
+
 JITTER_MS = 1.0
-"""What an emulator adds unasked (studies/jitter.py)."""
+"""On the way back: ours to choose, the study says nothing of its emulator's."""
 
 LOCKSTEP = (
-    "the lab is exact: Cubics, clocked by their ACKs, keep a full queue full, and what is paced arrives in between and"
-    " is dropped several times as often as they are; the emulator's jitter ends that"
+    "the lab is exact: Cubics, clocked by their ACKs, keep a full queue full, and what is paced arrives in between (1.3 %"
+    " lost of it, 0.2 % of theirs beside ten); a millisecond of jitter, such as emulators add, ends that"
 )
-LOWER_QUEUE = (
-    "the emulator's bucket passes 512 KiB at once, two BDPs here: bandwidth is overestimated, queues are longer"
-)
+ORDER = "Cubic after it gets a fair share, Cubic before it keeps what it has; with jitter the order does not matter"
+BUCKET = "likely the emulator's bucket: it passes 512 KiB at once, two BDPs here, so bandwidth is overestimated"
 AN_AIM = "an aim of the draft; the study too finds BBRv3 ahead of flows that go by loss"
 
 
@@ -103,21 +103,38 @@ def beside_cubics(queue_bdp: float, jitter_ms: float) -> Check:
     return Check(
         SCHEME,
         f"{STUDY}, on Fig. 8",
-        "goodput over the mean of 4, 10 and 20 Cubics': 2 to 3; "
+        "goodput over the mean of 4, 10 and 20 Cubics': about 2 to 3; "
         f"100 Mbps, 30 ms, {queue_bdp:g} BDP, {jitter_ms:g} ms of jitter on the way back",
         "",
         2.5,
-        2.0,
-        3.0,
+        round(2 * (1 - MARGIN), 3),
+        round(3 * (1 + MARGIN), 3),
         in_study("many-cubics", "tested_ratio", *cells, jitter_ms=jitter_ms),
         "" if jitter_ms else LOCKSTEP,
+    )
+
+
+def beside_one_cubic(jitter_ms: float) -> Check:
+    """Return the check of Fig. 7's deep queue, where shares are to become fair."""
+    cell = Cell(queue_bdp=4.0, bandwidth_mbps=LINK_MBPS, rtt_ms=100.0, order="cubic-first")
+    return Check(
+        SCHEME,
+        f"{STUDY}, on Fig. 7",
+        "goodput over that of one Cubic which came before, at the end: converges to a fair share; "
+        f"100 Mbps, 100 ms, 4 BDP, {jitter_ms:g} ms of jitter on the way back",
+        "",
+        1.0,
+        0.5,
+        2.0,
+        in_study("dynamics", "tested_ratio", cell, jitter_ms=jitter_ms),
+        "" if jitter_ms else ORDER,
     )
 
 
 def efficiency(point: Point) -> Check:
     """Return the check of one number of the study's table of Fig. 9."""
     share = point.quantity == "utilisation_0_100"
-    margin = 0.03 if share else 0.15 * point.value
+    margin = 0.03 if share else MARGIN * point.value
     what = "use of the link over 100 s" if share else "smoothed over base RTT"
     cell = point.cell
     return Check(
@@ -129,7 +146,7 @@ def efficiency(point: Point) -> Check:
         round(point.value - margin, 3),
         round(point.value + margin, 3),
         in_study(point.experiment, point.quantity, cell),
-        LOWER_QUEUE if not share and (cell.queue_bdp, cell.rtt_ms) == (4.0, 20.0) else "",
+        BUCKET if not share and (cell.queue_bdp, cell.rtt_ms) == (4.0, 20.0) else "",
     )
 
 
@@ -176,15 +193,6 @@ CHECKS = (
         AN_AIM,
     ),
     *(beside_cubics(queue_bdp, jitter_ms) for queue_bdp in (0.2, 1.0) for jitter_ms in (0, JITTER_MS)),
-    Check(
-        SCHEME,
-        f"{STUDY}, on Fig. 7",
-        "goodput over that of one Cubic which came before: converges to a fair share; 100 Mbps, 100 ms, 4 BDP",
-        "",
-        1.0,
-        0.5,
-        2.0,
-        in_study("dynamics", "tested_ratio", DYNAMICS),
-    ),
+    *(beside_one_cubic(jitter_ms) for jitter_ms in (0, JITTER_MS)),
     *(efficiency(point) for point in POINTS if point.scheme == "BBRv3" and point.experiment == "efficiency"),
 )
