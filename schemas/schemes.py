@@ -37,9 +37,10 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "scalable": "Scalable TCP: multiplicative increase",
         "nv": "TCP-NV: Vegas's heir for data centres",
         "lp": "TCP-LP: low priority by one-way delay; with Linux's timestamp offsets hardly more than Reno",
+        "bbr3": "BBRv3: BBRv2's heir; probes until bandwidth stops growing, with caution after a lossy probe",
     }
 )
-"""Further mainline schemes of the guest kernel, outside the paper's pool."""
+"""Further schemes of the guest kernel, outside the paper's pool; a new one comes last: `golden` goes by their order."""
 
 
 def grown_scheme(name: str, number: int) -> str:

@@ -1,77 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """BBRv2's states, each seen in an episode made for it.
 
-A state shows in the raw columns: pacing rate over bandwidth is its gain (less the margin of 1 %),
-window and packets in flight are its volume. Expected values follow from the draft and the link:
-48 Mbps send 4000 packets of 1500 bytes a second, so 160 in 40 ms and 400 in 100 ms.
+Expected values follow from the draft and the link (tests/helpers/bbr_trace.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from sagecc.collector.lab.episode import Episode
-from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
+from sagecc.schemas.environment import Environment
 from tests.collector.conftest import Play, Run
+from tests.helpers.bbr_trace import MARGIN, PAYLOAD, RATE, Trace, drain_start, jain, steps
 from tests.helpers.networks import network
-
-MARGIN = 0.99
-PAYLOAD = 1448 / 1500
-"""Of a packet on the link, what pacing and delivery rate count."""
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One flow, a value a tick: rates in Mbps of payload, volumes in packets."""
-
-    t_s: Floats
-    pacing: Floats
-    bandwidth: Floats
-    cwnd: Floats
-    inflight: Floats
-    queue: Floats
-    drops: Floats
-    ca_state: Floats
-
-    @classmethod
-    def of(cls, episode: Episode) -> Trace:
-        c = {name: episode.rows[name].to_numpy().astype(float) for name in episode.rows.column_names[1:]}
-        return cls(
-            t_s=c["t_s"],
-            pacing=c["pacing_rate_bytes_s"] * 8e-6,
-            bandwidth=c["delivery_rate_bytes_s"] * 8e-6,
-            cwnd=c["cwnd_pkts"],
-            inflight=c["unacked_pkts"] - c["sacked_pkts"] - c["lost_pkts"] + c["retrans_pkts"],
-            queue=c["link_queue_bytes"] / 1500,
-            drops=c["link_drops"],
-            ca_state=c["ca_state"],
-        )
-
-    def between(self, start_s: float, end_s: float) -> Trace:
-        keep = (self.t_s >= start_s - 1e-9) & (self.t_s <= end_s + 1e-9)
-        return Trace(*(values[keep] for values in vars(self).values()))
-
-    def gains(self, rate: float) -> list[tuple[float, float, float]]:
-        """Return (start, end, pacing over `rate` to two digits) of each stretch of one pacing rate."""
-        gain = np.round(self.pacing / rate / MARGIN, 2)
-        edges = [0, *(np.flatnonzero(np.diff(gain)) + 1), len(gain)]
-        return [(self.t_s[a], self.t_s[b - 1], gain[a]) for a, b in pairwise(edges)]
-
-    def stretches(self, rate: float, gain: float) -> list[tuple[float, float]]:
-        return [(a, b) for a, b, g in self.gains(rate) if g == pytest.approx(gain, abs=0.021)]
-
-
-def steps(rates: tuple[tuple[float, float], ...], queue_bdp: float, duration_s: float) -> Environment:
-    """Return a link of 40 ms whose rate (Mbps) changes at the given times."""
-    queue = int(queue_bdp * rates[0][1] * 40 * 125)
-    return dumbbell("custom", Link(tuple(RateStep(*r) for r in rates), 20, queue), 20, duration_s, ((0, duration_s),))
 
 
 @pytest.fixture
@@ -84,16 +27,6 @@ def deep(play: Play) -> Trace:
 def shallow(play: Play) -> Trace:
     """48 Mbps, 40 ms, half a BDP of queue: 160 packets on the way and 80 in the queue."""
     return Trace.of(play(network(queue_bdp=0.5, duration_s=10), "bbr2"))
-
-
-RATE = 48 * PAYLOAD
-"""What the links above deliver (Mbps of payload)."""
-
-
-def drain_start(trace: Trace) -> float:
-    """Return when the pacing rate fell below the bandwidth for the first time (s)."""
-    full = np.flatnonzero(trace.pacing > 2 * RATE)[0]
-    return float(trace.t_s[full + np.flatnonzero(trace.pacing[full:] < 0.6 * RATE)[0]])
 
 
 # STARTUP
@@ -363,12 +296,6 @@ def test_it_keeps_a_deep_queue_nearly_empty(play: Play) -> None:
     own = play(network(queue_bdp=4, duration_s=17), "bbr2").flows[0]
     assert own.delay_mean_ms - 20.25 < 2
     assert own.lost_packets == 0
-
-
-def jain(episode: Episode) -> float:
-    """Jain's index of the flows' goodputs: 1 when equal."""
-    goodputs = np.array([flow.goodput_mbps for flow in episode.flows])
-    return float(goodputs.sum() ** 2 / (goodputs**2).sum() / len(goodputs))
 
 
 def test_flows_that_start_together_share(play: Play) -> None:
