@@ -37,6 +37,8 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "scalable": "Scalable TCP: multiplicative increase",
         "nv": "TCP-NV: Vegas's heir for data centres",
         "lp": "TCP-LP: low priority by one-way delay; with Linux's timestamp offsets hardly more than Reno",
+        "copa": "Copa: paces towards 1/(delta x queueing delay); AIMD on 1/delta beside flows that fill the queue",
+        "c2tcp": "C2TCP on Cubic: a window of 1 where the RTT stays above a multiple of the lowest",
     }
 )
 """Further mainline schemes of the guest kernel, outside the paper's pool."""

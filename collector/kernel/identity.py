@@ -25,7 +25,9 @@ LAB = f"linux-6.12 lab-{LAB_VERSION}"
 POLICY = "pure"
 """The kernel scheme whose window a policy sets."""
 
-MODULES: Mapping[str, str] = MappingProxyType({"bbr2": "tcp_bbr2.c", POLICY: "tcp_pure.c"})
+MODULES: Mapping[str, str] = MappingProxyType(
+    {"bbr2": "tcp_bbr2.c", "copa": "tcp_copa.c", "c2tcp": "tcp_c2tcp.c", POLICY: "tcp_pure.c"}
+)
 """Source files of our own schemes: after a change of one, only its scheme is collected anew."""
 
 _SOURCES = Path(__file__).parent / "modules"

@@ -20,10 +20,11 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 
 FILE = Path(__file__).with_name("golden.json")
+_SMOKE = profile_environments("smoke")
 ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
-    dict(zip((*SCHEMES, *OTHERS, POLICY), cycle(profile_environments("smoke")), strict=False))
+    {**dict(zip((*SCHEMES, *OTHERS), cycle(_SMOKE), strict=False)), POLICY: _SMOKE[0]}
 )
-"""Environment by scheme: those of the profile smoke, in turn."""
+"""Environment by scheme: those of the profile smoke, in turn; a policy's is the same however many schemes there are."""
 
 
 def pinned() -> dict[str, Any]:

@@ -426,12 +426,22 @@ static struct miscdevice lab_device = {
 	.fops = &lab_fops,
 };
 
+static int __init register_schemes(void)
+{
+	extern struct tcp_congestion_ops *const __start_lab_schemes[], *const __stop_lab_schemes[];
+	int err = 0;
+
+	for (struct tcp_congestion_ops *const *ops = __start_lab_schemes; ops < __stop_lab_schemes && !err; ops++)
+		err = tcp_register_congestion_control(*ops);
+	return err;
+}
+
 static int __init lab_init(void)
 {
 	out = vmalloc(OUT_BYTES);
 	packets = vmalloc(MAX_PACKETS * sizeof(*packets));
 	if (!out || !packets)
 		return -ENOMEM;
-	return misc_register(&lab_device);
+	return register_schemes() ?: misc_register(&lab_device);
 }
 device_initcall(lab_init);

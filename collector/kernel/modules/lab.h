@@ -10,6 +10,11 @@
 #define LAB_MAX_LINKS 256
 
 struct sock;
+struct tcp_congestion_ops;
+
+/* Makes a scheme known to the kernel; lab_init() does it. An initcall of its own would read the clock
+ * at boot and add what it read to the entropy, and every scheme's trajectories would be others. */
+#define lab_scheme(ops) static struct tcp_congestion_ops *const ops##_entry __used __section("lab_schemes") = &(ops)
 
 /* Counters of one flow along its path; a packet counts when its last bit has left the last link. */
 struct link_counters {
