@@ -11,7 +11,7 @@ import numpy as np
 
 from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
-from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Flow, dumbbell
+from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Flow, Trace, dumbbell
 
 run = cache(run_episode)
 """Each episode once, however many checks look at it."""
@@ -81,3 +81,19 @@ def _settled(episode: Episode, from_s: float) -> Settled:
         queueing_ms=float(queue) * MTU_BYTES * 8 / 1000 / episode.environment.bandwidth_mbps,
         goodputs_mbps=tuple(float(np.ptp(bytes_)) * 8e-6 / seconds if len(bytes_) else 0.0 for bytes_ in of_flow),
     )
+
+
+def cellular(seed: int, duration_s: float) -> Trace:
+    """Return a downlink as Sprout models one (NSDI 2013, section 3.1), of up to 12 Mbps.
+
+    Opportunities are a Poisson process. Its rate is a Brownian motion of 200 packets/s per root second within 0 and
+    1000; at 0 it stays with a mean of 1 s.
+    """
+    random, step_s = np.random.default_rng(seed), 0.02
+    rate, times_ms = 500.0, []
+    for number in range(round(duration_s / step_s)):
+        if rate > 0 or random.random() < step_s:
+            rate = float(np.clip(rate + 200 * np.sqrt(step_s) * random.standard_normal(), 0, 1000))
+        count = random.poisson(rate * step_s)
+        times_ms.append(np.sort(random.uniform(number * step_s, (number + 1) * step_s, count)) * 1000)
+    return Trace(f"cellular-{seed}", (*np.concatenate(times_ms).tolist(), duration_s * 1000))
