@@ -47,7 +47,7 @@ def rtt_of_target(kernel: Path) -> float:
 CHECKS = (
     Check(
         scheme="c2tcp",
-        source=PAPER + "section V",
+        source=PAPER + "evaluation",
         says="Mean one-way delay, Cubic's over C2TCP's: up to tenfold; three cellular links, 20 ms",
         unit="",
         published=10,
@@ -57,7 +57,7 @@ CHECKS = (
     ),
     Check(
         scheme="c2tcp",
-        source=PAPER + "section V",
+        source=PAPER + "evaluation",
         says="95th percentile of the same delay, Cubic's over C2TCP's",
         unit="",
         published=10,
@@ -69,7 +69,7 @@ CHECKS = (
     ),
     Check(
         scheme="c2tcp",
-        source=PAPER + "section V",
+        source=PAPER + "evaluation",
         says="What that costs: goodput over Cubic's on the same links",
         unit="",
         published=0.85,
@@ -79,7 +79,7 @@ CHECKS = (
     ),
     Check(
         scheme="c2tcp",
-        source=PAPER + "section IV",
+        source=PAPER + "the tuner of alpha",
         says="Alpha keeps the mean RTT between 85 % and all of the target; 48 Mbps, 40 ms, 8 BDP",
         unit="",
         published=0.925,

@@ -42,7 +42,7 @@ def lossy(kernel: Path, loss: float) -> float:
 CHECKS = (
     Check(
         scheme="copa",
-        source=COPA + "sections 2 and 3",
+        source=COPA + "section 3",
         says="One flow's queue swings from 0 to 2.5 / delta: its mean; 48 Mbps, 40 ms, 4 BDP",
         unit="packets",
         published=2.5,
@@ -52,7 +52,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "sections 2 and 3",
+        source=COPA + "section 3",
         says="Five flows' queue: five times one's, for each has 1 / delta as its target; the same path",
         unit="packets",
         published=12.5,
@@ -62,7 +62,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "section 5.1",
+        source=COPA + "section 5, dynamic behaviour",
         says="Ten flows that arrive a second apart stay in default mode: their queue; 100 Mbps, 40 ms, 1 BDP",
         unit="packets",
         published=25,
@@ -72,7 +72,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "section 5.1",
+        source=COPA + "section 5, dynamic behaviour",
         says="The same ten flows share alike: Jain's index once all are there",
         unit="",
         published=1,
@@ -94,7 +94,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "section 5.8",
+        source=COPA + "section 5, beside buffer-filling schemes",
         says="Competitive mode: the share beside one Cubic flow, of an equal one; 48 Mbps, 40 ms, 1 BDP",
         unit="",
         published=1,
@@ -104,7 +104,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "section 5.8",
+        source=COPA + "section 5, beside buffer-filling schemes",
         says="The same with 4 BDP of queue",
         unit="",
         published=1,
@@ -116,7 +116,7 @@ CHECKS = (
     ),
     Check(
         scheme="copa",
-        source=COPA + "section 5.5",
+        source=COPA + "section 5, robustness to packet loss",
         says="Random loss of 5 % before the bottleneck: goodput over its capacity; 12 Mbps, 50 ms, 1 BDP",
         unit="",
         published=1,

@@ -15,16 +15,18 @@
  * application; twice the lowest RTT is what Orca's and Sage's evaluations set (Orca, SIGCOMM 2020,
  * section 5, footnote 6).
  *
- * Followed as written (section IV): conditions, window, backoff, alpha's steps of 0.5 times how often
- * the mean RTT fits into the target or the target into it, within 1 and 10, from 1.5 on. The paper's
- * tuner is a thread of the server; here it runs at the first ACK after its period. Its earlier version
- * (IFIP Networking 2018) has a fixed setpoint and interval of 100 ms in place of alpha.
+ * Followed: the paper's conditions and window, and for what its description leaves open the authors'
+ * published code (the kernel patch of the earlier version; the server of version 2.0 for the tuner):
+ * the order of the conditions, ssthresh at a backoff, alpha's steps of 0.5 times how often the mean RTT
+ * fits into the target or the target into it, within 1 and 10, from 1.5 on. Their tuner is a thread of
+ * the server; here it runs at the first ACK after its period. The earlier version (IFIP Networking
+ * 2018) has a fixed setpoint and interval of 100 ms in place of alpha.
  *
  * Cubic is the kernel's own: its hooks are called through its tcp_congestion_ops, and its state
  * (struct bictcp, 60 bytes) has the beginning of the private area to itself. HyStart is on, as in
  * Cubic. What the kernel gives is one RTT for each ACK, that of the newest packet it acknowledges;
- * growth counts packets, not ACKs, so that delayed ACKs do not halve it. During loss recovery the
- * window is the kernel's (PRR), as it is Cubic's.
+ * growth counts packets, not ACKs, so that delayed ACKs do not halve it, and takes the ratio itself, not
+ * the whole number below it. During loss recovery the window is the kernel's (PRR), as it is Cubic's.
  */
 #include <linux/math64.h>
 #include <net/tcp.h>
