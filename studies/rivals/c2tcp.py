@@ -64,8 +64,8 @@ CHECKS = (
         low=3,
         high=30,
         measure=lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_p95_ms),
-        why="the model's links stand still more often than measured ones: Cubic's packets then wait for seconds,"
-        " of C2TCP's only a few do",
+        why="two of the three model links stand still for seconds at a time, which Cubic's hundred packets wait for and"
+        " few of C2TCP's do; links that were measured seldom do",
     ),
     Check(
         scheme="c2tcp",
