@@ -37,6 +37,10 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "scalable": "Scalable TCP: multiplicative increase",
         "nv": "TCP-NV: Vegas's heir for data centres",
         "lp": "TCP-LP: low priority by one-way delay; with Linux's timestamp offsets hardly more than Reno",
+        "copa": "Copa: paces towards 1/(delta x queueing delay); AIMD on 1/delta beside flows that fill the queue",
+        "c2tcp": "C2TCP on Cubic: a window of 1 where the RTT stays above a multiple of the lowest",
+        "ledbat": "LEDBAT (RFC 6817): for the background; holds 100 ms of queue by one-way delay, yields to others",
+        "ledbatpp": "LEDBAT++: LEDBAT by RTT and 60 ms, with multiplicative decrease and regular slowdowns",
         "bbr3": "BBRv3: BBRv2's heir; probes until bandwidth stops growing, with caution after a lossy probe",
     }
 )

@@ -25,7 +25,17 @@ LAB = f"linux-6.12 lab-{LAB_VERSION}"
 POLICY = "pure"
 """The kernel scheme whose window a policy sets."""
 
-MODULES: Mapping[str, str] = MappingProxyType({"bbr2": "tcp_bbr2.c", "bbr3": "tcp_bbr3.c", POLICY: "tcp_pure.c"})
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "bbr2": "tcp_bbr2.c",
+        "bbr3": "tcp_bbr3.c",
+        "copa": "tcp_copa.c",
+        "c2tcp": "tcp_c2tcp.c",
+        "ledbat": "tcp_ledbat.c",
+        "ledbatpp": "tcp_ledbat.c",
+        POLICY: "tcp_pure.c",
+    }
+)
 """Source files of our own schemes: after a change of one, only its scheme is collected anew."""
 
 _SOURCES = Path(__file__).parent / "modules"

@@ -663,4 +663,5 @@ def test_nothing_is_made_or_lost_on_the_way(play: Play, scheme: str, place: str)
     capacity = c["link_capacity_bytes"][-1] * 8e-6
     life = [environment.duration_s - environment.start_s] + [environment.duration_s] * len(environment.cross)
     got = sum(flow.goodput_mbps * seconds for flow, seconds in zip(episode.flows, life, strict=True))
-    assert 0.1 * capacity < got <= capacity * PAYLOAD
+    least = 0.05 if scheme == "ledbat" else 0.1  # LEDBAT has no slow start
+    assert least * capacity < got <= capacity * PAYLOAD

@@ -28,7 +28,7 @@ def test_only_our_own_modules_are_named() -> None:
     assert identity_of_source("cubic") == f"linux-6.12 lab-{LAB_VERSION}"
     assert identity_of_source("bbr2") == f"{LAB} tcp_bbr2.c={hashlib.sha256(source).hexdigest()[:12]}"
     named = {scheme for scheme in (*SCHEMES, *OTHERS, "pure") if "=" in identity_of_source(scheme)}
-    assert named == {"bbr2", "bbr3", "pure"}
+    assert named == {"bbr2", "bbr3", "copa", "c2tcp", "ledbat", "ledbatpp", "pure"}
 
 
 def test_written_beside_the_kernel_once(tmp_path: Path) -> None:
