@@ -18,19 +18,19 @@ from tqdm import tqdm
 import studies.rivals
 from benchmarks.machine import save
 from studies import RESULTS
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 
 KERNEL = Path("build/sagecc-linux")
 
 
-def checks() -> list[Check]:
+def checks() -> list[RivalCheck]:
     """Return the checks of all modules beside this one, by scheme."""
     names = sorted(module.name for module in pkgutil.iter_modules(studies.rivals.__path__))
     modules = (importlib.import_module(f"studies.rivals.{name}") for name in names if name != "__main__")
     return [check for module in modules for check in getattr(module, "CHECKS", ())]
 
 
-def row(check: Check) -> dict[str, Any]:
+def row(check: RivalCheck) -> dict[str, Any]:
     """Measure one."""
     ours = check.measure(KERNEL)
     return {

@@ -17,7 +17,7 @@ from sagecc.leagues.study.experiments import LINK_MBPS
 from sagecc.leagues.study.networks import Cell, known
 from sagecc.leagues.study.published import POINTS, Point
 from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 
 SCHEME = "bbr3"
 DRAFT = "draft-ietf-ccwg-bbr-06, section"
@@ -97,10 +97,10 @@ def in_study(name: str, quantity: str, *cells: Cell, jitter_ms: float = 0) -> Ca
     return lambda kernel: fmean(known(of_study(kernel, name, cell, jitter_ms)[quantity]) for cell in cells)
 
 
-def beside_cubics(queue_bdp: float, jitter_ms: float) -> Check:
+def beside_cubics(queue_bdp: float, jitter_ms: float) -> RivalCheck:
     """Return the check of Fig. 8 for one queue."""
     cells = (Cell(queue_bdp=queue_bdp, bandwidth_mbps=LINK_MBPS, rtt_ms=30, cubics=cubics) for cubics in CUBICS)
-    return Check(
+    return RivalCheck(
         SCHEME,
         f"{STUDY}, on Fig. 8",
         "goodput over the mean of 4, 10 and 20 Cubics': about 2 to 3; "
@@ -114,10 +114,10 @@ def beside_cubics(queue_bdp: float, jitter_ms: float) -> Check:
     )
 
 
-def beside_one_cubic(jitter_ms: float) -> Check:
+def beside_one_cubic(jitter_ms: float) -> RivalCheck:
     """Return the check of Fig. 7's deep queue, where shares are to become fair."""
     cell = Cell(queue_bdp=4.0, bandwidth_mbps=LINK_MBPS, rtt_ms=100.0, order="cubic-first")
-    return Check(
+    return RivalCheck(
         SCHEME,
         f"{STUDY}, on Fig. 7",
         "goodput over that of one Cubic which came before, at the end: converges to a fair share; "
@@ -131,13 +131,13 @@ def beside_one_cubic(jitter_ms: float) -> Check:
     )
 
 
-def efficiency(point: Point) -> Check:
+def efficiency(point: Point) -> RivalCheck:
     """Return the check of one number of the study's table of Fig. 9."""
     share = point.quantity == "utilisation_0_100"
     margin = 0.03 if share else MARGIN * point.value
     what = "use of the link over 100 s" if share else "smoothed over base RTT"
     cell = point.cell
-    return Check(
+    return RivalCheck(
         SCHEME,
         point.source,
         f"{what}, four flows that join each 25 s, 100 Mbps, {cell.rtt_ms:g} ms, {cell.queue_bdp:g} BDP",
@@ -151,7 +151,7 @@ def efficiency(point: Point) -> Check:
 
 
 CHECKS = (
-    Check(
+    RivalCheck(
         SCHEME,
         f"{DRAFT} 5.3.1.1",
         "longest queue of STARTUP, in BDPs: (cwnd_gain - 1), 48 Mbps, 100 ms, 4 BDP",
@@ -161,7 +161,7 @@ CHECKS = (
         1.1,
         startup_queue,
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         f"{DRAFT}s 5.3.4.2 and 5.6.2",
         "share of the link with PROBE_RTT (0.98) and pacing margin (0.99), 48 Mbps, 40 ms, 4 BDP",
@@ -171,7 +171,7 @@ CHECKS = (
         0.99,
         steady_share,
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         f"{DRAFT} 5.3.3.8.3",
         "share of the link at 1 % random loss, 48 Mbps, 40 ms: mean of 0.99^n over the 62 rounds between two probes",
@@ -181,7 +181,7 @@ CHECKS = (
         0.85,
         lossy_share,
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         f"{DRAFT} 5.3.3.8.3",
         "goodput of a Reno beside it, 50 Mbps, 30 ms, 1 BDP: is to get the 25 Mbps of a 4K video",

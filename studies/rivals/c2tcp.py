@@ -13,7 +13,7 @@ import numpy as np
 
 from sagecc.collector.lab.episode import FlowSummary
 from sagecc.schemas.environment import Environment, Link, dumbbell
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 from studies.rivals.networks import cellular, path, run
 
 SEEDS = range(3)
@@ -45,7 +45,7 @@ def rtt_of_target(kernel: Path) -> float:
 
 
 CHECKS = (
-    Check(
+    RivalCheck(
         scheme="c2tcp",
         source=PAPER + "evaluation",
         says="Mean one-way delay, Cubic's over C2TCP's: up to tenfold; three cellular links, 20 ms",
@@ -55,7 +55,7 @@ CHECKS = (
         high=20,
         measure=lambda kernel: 1 / to_cubic(kernel, lambda flow: flow.delay_mean_ms),
     ),
-    Check(
+    RivalCheck(
         scheme="c2tcp",
         source=PAPER + "evaluation",
         says="95th percentile of the same delay, Cubic's over C2TCP's",
@@ -67,7 +67,7 @@ CHECKS = (
         why="two of the three model links stand still for seconds at a time, which Cubic's hundred packets wait for and"
         " few of C2TCP's do; links that were measured seldom do",
     ),
-    Check(
+    RivalCheck(
         scheme="c2tcp",
         source=PAPER + "evaluation",
         says="What that costs: goodput over Cubic's on the same links",
@@ -77,7 +77,7 @@ CHECKS = (
         high=1,
         measure=lambda kernel: to_cubic(kernel, lambda flow: flow.goodput_mbps),
     ),
-    Check(
+    RivalCheck(
         scheme="c2tcp",
         source=PAPER + "the tuner of alpha",
         says="Alpha keeps the mean RTT between 85 % and all of the target; 48 Mbps, 40 ms, 8 BDP",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Check:
+class RivalCheck:
     """One figure or number of a scheme's own publication."""
 
     scheme: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sagecc.schemas.environment import MTU_BYTES
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 from studies.rivals.networks import others, path, settled
 
 PAYLOAD = 1448 / MTU_BYTES
@@ -40,7 +40,7 @@ def lossy(kernel: Path, loss: float) -> float:
 
 
 CHECKS = (
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 3",
         says="One flow's queue swings from 0 to 2.5 / delta: its mean; 48 Mbps, 40 ms, 4 BDP",
@@ -50,7 +50,7 @@ CHECKS = (
         high=3,
         measure=lambda kernel: mean_queue(kernel, 1),
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 3",
         says="Five flows' queue: five times one's, for each has 1 / delta as its target; the same path",
@@ -60,7 +60,7 @@ CHECKS = (
         high=15,
         measure=lambda kernel: mean_queue(kernel, 5),
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 5, dynamic behaviour",
         says="Ten flows that arrive a second apart stay in default mode: their queue; 100 Mbps, 40 ms, 1 BDP",
@@ -70,7 +70,7 @@ CHECKS = (
         high=30,
         measure=lambda kernel: arriving(kernel, 1),
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 5, dynamic behaviour",
         says="The same ten flows share alike: Jain's index once all are there",
@@ -80,7 +80,7 @@ CHECKS = (
         high=1,
         measure=fairness,
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 2.2",
         says="The ten flows with 4 BDP of queue, where no loss undoes a wrong competitive mode",
@@ -92,7 +92,7 @@ CHECKS = (
         why="an arrival keeps the queue from emptying for more than five RTTs; 1 / delta of all then grows, and a queue"
         " longer than a BDP no longer swings, for cwnd / RTT answers at once and dq late: only a loss ends it",
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 5, beside buffer-filling schemes",
         says="Competitive mode: the share beside one Cubic flow, of an equal one; 48 Mbps, 40 ms, 1 BDP",
@@ -102,7 +102,7 @@ CHECKS = (
         high=1.3,
         measure=lambda kernel: beside_cubic(kernel, 1),
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 5, beside buffer-filling schemes",
         says="The same with 4 BDP of queue",
@@ -114,7 +114,7 @@ CHECKS = (
         why="1 / delta grows by a packet an RTT, as NewReno's window does, and has 300 packets to go between two losses"
         " of a Cubic that is back in seconds",
     ),
-    Check(
+    RivalCheck(
         scheme="copa",
         source=COPA + "section 5, robustness to packet loss",
         says="Random loss of 5 % before the bottleneck: goodput over its capacity; 12 Mbps, 50 ms, 1 BDP",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sagecc.schemas.environment import MTU_BYTES, Environment
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 from studies.rivals.networks import others, path, run, settled
 
 RATE_MBPS = 10.0
@@ -56,7 +56,7 @@ def slowed(kernel: Path) -> float:
 
 
 CHECKS = (
-    Check(
+    RivalCheck(
         scheme="ledbat",
         source=RFC + "section 2.5",
         says="The queueing that it holds, TARGET; 10 Mbps, 40 ms, 500 ms of queue",
@@ -66,7 +66,7 @@ CHECKS = (
         high=105,
         measure=lambda kernel: queueing(kernel, "ledbat"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbat",
         source=RFC + "section 1.2",
         says="It uses the link when nobody else does: goodput over capacity",
@@ -76,7 +76,7 @@ CHECKS = (
         high=1.01,
         measure=lambda kernel: use(kernel, "ledbat"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbat",
         source=RFC + "section 1.2",
         says="It yields: the part of all goodput that it takes beside one Cubic flow",
@@ -86,7 +86,7 @@ CHECKS = (
         high=0.05,
         measure=lambda kernel: beside_cubic(kernel, "ledbat"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbat",
         source=FAIRNESS,
         says="The last flow to arrive takes over: its part of all goodput, of two",
@@ -96,7 +96,7 @@ CHECKS = (
         high=1,
         measure=lambda kernel: latecomer(kernel, "ledbat"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbatpp",
         source=DRAFT + "section 4",
         says="The queueing that it holds between slowdowns, at its target; 10 Mbps, 40 ms, 500 ms of queue",
@@ -106,7 +106,7 @@ CHECKS = (
         high=64,
         measure=lambda kernel: queueing(kernel, "ledbatpp"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbatpp",
         source=DRAFT + "section 4",
         says="Periodic slowdowns: a tenth of the time",
@@ -116,7 +116,7 @@ CHECKS = (
         high=0.11,
         measure=slowed,
     ),
-    Check(
+    RivalCheck(
         scheme="ledbatpp",
         source=DRAFT + "section 4",
         says="So at most a tenth of the link is lost: goodput over capacity",
@@ -126,7 +126,7 @@ CHECKS = (
         high=1.01,
         measure=lambda kernel: use(kernel, "ledbatpp"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbatpp",
         source=DRAFT + "section 4",
         says="No advantage of the latecomer: its part of all goodput, of two",
@@ -136,7 +136,7 @@ CHECKS = (
         high=0.6,
         measure=lambda kernel: latecomer(kernel, "ledbatpp"),
     ),
-    Check(
+    RivalCheck(
         scheme="ledbatpp",
         source=DRAFT + "section 1",
         says="It yields: the part of all goodput that it takes beside one Cubic flow",
