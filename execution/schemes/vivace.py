@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCC Vivace (Dong et al., NSDI 2018): a rate that climbs a utility by the differences that it tries out.
+
+Time is cut into monitor intervals (MI) of a smoothed RTT. An MI's outcome is known an RTT later, when the last packet
+that was sent in it is acknowledged or lost: its loss rate, and by how much the RTT rose meanwhile. From those follows
+its utility (section 3, Eq. 1, "Vivace-latency"). Section 4 says how the rate follows the utility:
+
+- *Starting*: the rate doubles each MI until the utility falls; then the rate before that counts.
+- *Online learning*: two MIs at r(1 + EPSILON) and r(1 - EPSILON), in a random order, then r until both outcomes are
+  known; their utilities' difference is a gradient, and a step along it makes the next r (`Learner`).
+
+What differs here from the paper's sender, which decides at each packet:
+
+- An MI begins at a tick of 10 ms, and has at least MIN_TICKS of them and MIN_PACKETS packets. So at RTTs below 20 ms an
+  MI is longer than an RTT, and the rate changes more slowly than the paper's would. With MIs of one tick the gradient
+  of the RTT would be a difference of two values (see `docs/guide/your-own-scheme.md` for what that costs).
+- The kernel tells the smoothed RTT at each tick, an average of about eight samples, not each sample. At 10 Mbps these
+  are some 20 ms late, at 100 Mbps two.
+- An outcome's beginning and end fall between two ticks; counters are interpolated there.
+- The utility takes the rate that was asked for. The window never binds, and `pure` paces exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from sagecc.execution.schemes.scheme import INITIAL_WINDOW, Sample, window_of_rate
+from sagecc.schemas.raw import TICK_S
+
+LATENCY = 900.0
+"""b of Eq. 1 (section 3), whose t is 0.9."""
+LOSS = 11.35
+"""c of Eq. 1: the share of losses that is tolerated is 5 %."""
+
+EPSILON = 0.05
+"""How far the tried rates lie from r (section 4)."""
+CONVERSION = 1.0
+"""Theta_0: Mbps per unit of gradient."""
+BOUNDARY = 0.05
+"""Omega_0: the largest first change, as a share of r."""
+BOUNDARY_STEP = 0.1
+"""Delta: by how much that share grows each time that it binds."""
+TOLERANCE = 0.01
+"""A gradient of the RTT nearer to 0 counts as 0: noise (section 4.4)."""
+
+MIN_TICKS = 2
+"""Shortest MI: three values of the RTT, from which a slope can be told from noise."""
+MIN_PACKETS = 20
+"""Fewest packets in an MI: as in the authors' public code (kMinimumPacketsPerInterval)."""
+MIN_MBPS = 0.1
+"""Lowest rate, as in the authors' public code (kMinSendingRate)."""
+
+_MBPS = 125_000.0  # bytes/s
+
+
+def utility(rate_mbps: float, rtt_gradient: float, loss: float) -> float:
+    """Return u = x^0.9 - 900 x dRTT/dT - 11.35 x L (Eq. 1).
+
+    Args:
+        rate_mbps: x, the sending rate.
+        rtt_gradient: dRTT/dT (s/s).
+        loss: L, the share of packets lost.
+    """
+    return rate_mbps / tenth_root(rate_mbps) - LATENCY * rate_mbps * rtt_gradient - LOSS * rate_mbps * loss
+
+
+def tenth_root(x: float) -> float:
+    """Return the tenth root of x > 0 by Newton's method: a library's power differs from machine to machine."""
+    root = math.ldexp(1.0, math.frexp(x)[1] // 10 + 1)  # above it
+    while True:
+        square = root * root
+        eighth = square * square * square * square
+        closer = (9 * root + x / (eighth * root)) / 10
+        if closer >= root:
+            return root
+        root = closer
+
+
+def amplifier(consecutive: int) -> float:
+    """Return the confidence amplifier m (section 4.2): n up to 3, then 2n - 3.
+
+    Args:
+        consecutive: n, steps in one direction in a row, this one included.
+    """
+    return float(consecutive if consecutive <= 3 else 2 * consecutive - 3)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of a linear regression (section 4.4) over points (x, y); 0 where all have one x."""
+    n = len(points)
+    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    spread = sum((x - mean_x) * (x - mean_x) for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread > 0 else 0.0
+
+
+@dataclass
+class Learner:
+    """The steps of section 4.2: a gradient, amplified by confidence, within a boundary that moves."""
+
+    _up: bool = True
+    """Direction of the last step."""
+    _consecutive: int = 0
+    """Steps in that direction in a row."""
+    _bounded: int = 0
+    """k of the boundary omega_0 + k delta."""
+
+    def step(self, rate_mbps: float, utility_above: float, utility_below: float) -> float:
+        """Return the next rate (Mbps).
+
+        Args:
+            rate_mbps: r.
+            utility_above: Utility at r(1 + EPSILON).
+            utility_below: Utility at r(1 - EPSILON).
+        """
+        gradient = (utility_above - utility_below) / (2 * EPSILON * rate_mbps)
+        if (gradient > 0) == self._up:
+            self._consecutive += 1
+        else:
+            self._up, self._consecutive, self._bounded = gradient > 0, 1, 0
+        change = amplifier(self._consecutive) * CONVERSION * gradient
+        boundary = (BOUNDARY + self._bounded * BOUNDARY_STEP) * rate_mbps
+        if abs(change) > boundary:
+            self._bounded += 1
+            change = boundary if change > 0 else -boundary
+        else:  # the least k whose boundary holds this change
+            while self._bounded and abs(change) <= (BOUNDARY + (self._bounded - 1) * BOUNDARY_STEP) * rate_mbps:
+                self._bounded -= 1
+        return max(rate_mbps + change, MIN_MBPS)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What is known of a flow at a time."""
+
+    t_s: float
+    """The time (s)."""
+    resolved: float
+    """Packets that were sent and are no more in flight: delivered, or held lost."""
+    lost: float
+    """Packets ever held lost."""
+    rtt_s: float
+    """Smoothed RTT (s)."""
+
+    def at(self, resolved: float, later: Counts) -> Counts:
+        """Return the counts when so many packets were resolved, on the line to later ones."""
+        passed = later.resolved - self.resolved
+        share = min(max((resolved - self.resolved) / passed, 0.0), 1.0) if passed > 0 else 1.0
+        return Counts(
+            self.t_s + share * (later.t_s - self.t_s),
+            resolved,
+            self.lost + share * (later.lost - self.lost),
+            self.rtt_s + share * (later.rtt_s - self.rtt_s),
+        )
+
+
+@dataclass
+class Interval:
+    """A monitor interval."""
+
+    rate_mbps: float
+    """The rate that its packets were sent at."""
+    first: float
+    """Packets sent before it."""
+    last: float
+    """Packets sent when it ended; up to now, of the one being sent."""
+    tried: int = 0
+    """1 and -1 for the MIs above and below r, 0 for others."""
+    points: list[Counts] = field(default_factory=list)
+    """From the acknowledgement of its first packet to that of its last."""
+
+    def outcome(self) -> float:
+        """Return its utility, when all of its packets are acknowledged or lost."""
+        begin, end = self.points[0], self.points[-1]
+        gradient = slope([(point.t_s, point.rtt_s) for point in self.points])
+        lost = (end.lost - begin.lost) / max(self.last - self.first, 1.0)
+        tolerated = 0.0 if abs(gradient) < TOLERANCE else gradient
+        return utility(self.rate_mbps, tolerated, min(max(lost, 0.0), 1.0))
+
+
+class Vivace:
+    """One flow's."""
+
+    def __init__(self, random: Random) -> None:
+        """Start.
+
+        Args:
+            random: Draws which of two rates is tried first.
+        """
+        self._random = random
+        self._rate_mbps = 0.0
+        self._learner = Learner()
+        self._last: tuple[float, float] | None = None  # rate (Mbps) and utility of the starting phase's last MI
+        self._starting = True
+        self._to_try: list[int] = []  # the rates of the pair that are still to be sent at
+        self._tried: dict[int, float] = {}  # the pair's utilities
+        self._under_way: deque[Interval] = deque()  # sent or being sent, without an outcome
+        self._ends_s = 0.0
+        self._before: Counts | None = None
+
+    def on_tick(self, sample: Sample) -> tuple[float, float]:
+        """Return a window that does not bind and the rate of the monitor interval."""
+        if not sample.srtt_us:
+            return INITIAL_WINDOW, 0.0
+        sent = float(sample.data_segs_out)
+        now = Counts(sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), sample.srtt_us / 1e6)
+        if not self._rate_mbps:
+            self._rate_mbps = INITIAL_WINDOW * sample.mss_bytes / now.rtt_s / _MBPS
+        if self._under_way:
+            self._under_way[-1].last = sent
+        self._watch(now)
+        if sample.t_s > self._ends_s - TICK_S / 2:
+            self._begin(sample, sent)
+        rate = self._under_way[-1].rate_mbps * _MBPS
+        return window_of_rate(rate, sample), rate
+
+    def _begin(self, sample: Sample, sent: float) -> None:
+        """Begin the next monitor interval."""
+        tried = 0
+        if self._starting and self._under_way:
+            self._rate_mbps *= 2
+        elif self._to_try:
+            tried = self._to_try.pop()
+        rate = self._rate_mbps * (1 + tried * EPSILON)
+        self._under_way.append(Interval(rate, sent, sent, tried))
+        shortest_s = MIN_PACKETS * sample.mss_bytes / (rate * _MBPS)
+        ticks = max(MIN_TICKS, int(max(sample.srtt_us / 1e6, shortest_s) / TICK_S + 0.5))
+        self._ends_s = sample.t_s + ticks * TICK_S
+
+    def _watch(self, now: Counts) -> None:
+        """Add what is known now to the monitor intervals whose packets come back, and learn of those that are over."""
+        before, self._before = self._before or now, now
+        while self._under_way:
+            interval = self._under_way[0]
+            if now.resolved <= interval.first:
+                return
+            if not interval.points:
+                interval.points.append(before.at(interval.first, now))
+            if len(self._under_way) == 1 or now.resolved < interval.last:
+                interval.points.append(now)
+                return
+            interval.points.append(before.at(interval.last, now))
+            self._learn(self._under_way.popleft())
+
+    def _learn(self, interval: Interval) -> None:
+        """Take an outcome."""
+        outcome = interval.outcome()
+        if self._starting:
+            if self._last and outcome < self._last[1]:
+                self._starting, self._rate_mbps = False, self._last[0]
+                self._try()
+            self._last = interval.rate_mbps, outcome
+        elif interval.tried:
+            self._tried[interval.tried] = outcome
+            if len(self._tried) == 2:
+                self._rate_mbps = self._learner.step(self._rate_mbps, self._tried[1], self._tried[-1])
+                self._try()
+
+    def _try(self) -> None:
+        """Begin a pair at once: there is nothing to learn from the rest of what is being sent."""
+        self._tried.clear()
+        self._to_try, self._ends_s = self._random.sample([1, -1], 2), 0.0
