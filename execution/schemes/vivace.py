@@ -172,10 +172,14 @@ class Interval:
     points: list[Counts] = field(default_factory=list)
     """From the acknowledgement of its first packet to that of its last."""
 
-    def outcome(self) -> float:
-        """Return its utility, when all of its packets are acknowledged or lost."""
+    def outcome(self, least_gradient: float) -> float:
+        """Return its utility, when all of its packets are acknowledged or lost.
+
+        Args:
+            least_gradient: A steeper fall of the RTT counts as this one (s/s).
+        """
         begin, end = self.points[0], self.points[-1]
-        gradient = slope([(point.t_s, point.rtt_s) for point in self.points])
+        gradient = max(slope([(point.t_s, point.rtt_s) for point in self.points]), least_gradient)
         lost = (end.lost - begin.lost) / max(self.last - self.first, 1.0)
         tolerated = 0.0 if abs(gradient) < TOLERANCE else gradient
         return utility(self.rate_mbps, tolerated, min(max(lost, 0.0), 1.0))
@@ -247,7 +251,8 @@ class Vivace:
 
     def _learn(self, interval: Interval) -> None:
         """Take an outcome."""
-        outcome = interval.outcome()
+        # In the starting phase the RTT falls because the burst that every flow begins with drains: no merit of the rate.
+        outcome = interval.outcome(0.0 if self._starting else -math.inf)
         if self._starting:
             if self._last and outcome < self._last[1]:
                 self._starting, self._rate_mbps = False, self._last[0]
