@@ -14,8 +14,8 @@ What differs here from the paper's sender, which decides at each packet:
 - An MI begins at a tick of 10 ms, and has at least MIN_TICKS of them and MIN_PACKETS packets. So at RTTs below 20 ms an
   MI is longer than an RTT, and the rate changes more slowly than the paper's would. With MIs of one tick the gradient
   of the RTT would be a difference of two values (see `docs/guide/your-own-scheme.md` for what that costs).
-- The kernel tells the smoothed RTT at each tick, an average of about eight samples, not each sample. At 10 Mbps these
-  are some 20 ms late, at 100 Mbps two.
+- The kernel tells the smoothed RTT at each tick, not each sample; `LatestRtt` undoes the smoothing. Without, the RTT
+  would come some 20 ms late at 10 Mbps, and of two tried rates the second would have the blame for both.
 - An outcome's beginning and end fall between two ticks; counters are interpolated there.
 - The utility takes the rate that was asked for. The window never binds, and `pure` paces exactly.
 """
@@ -26,6 +26,8 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 from random import Random
 
 from sagecc.execution.schemes.scheme import INITIAL_WINDOW, Sample, window_of_rate
@@ -45,7 +47,7 @@ BOUNDARY = 0.05
 BOUNDARY_STEP = 0.1
 """Delta: by how much that share grows each time that it binds."""
 TOLERANCE = 0.01
-"""A gradient of the RTT nearer to 0 counts as 0: noise (section 4.4)."""
+"""A gradient of the RTT nearer to 0 is noise (section 4.4)."""
 
 MIN_TICKS = 2
 """Shortest MI: three values of the RTT, from which a slope can be told from noise."""
@@ -55,6 +57,7 @@ MIN_MBPS = 0.1
 """Lowest rate, as in the authors' public code (kMinSendingRate)."""
 
 _MBPS = 125_000.0  # bytes/s
+_KEPT = tuple(accumulate([7 / 8] * 64, mul, initial=1.0))  # by acknowledgements, what is left of a smoothed RTT
 
 
 def utility(rate_mbps: float, rtt_gradient: float, loss: float) -> float:
@@ -89,12 +92,24 @@ def amplifier(consecutive: int) -> float:
     return float(consecutive if consecutive <= 3 else 2 * consecutive - 3)
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of a linear regression (section 4.4) over points (x, y); 0 where all have one x."""
+def rtt_gradient(points: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of a linear regression of RTTs over time, 0 where that may be noise (section 4.4).
+
+    Args:
+        points: Times and RTTs (s).
+
+    Returns:
+        The slope (s/s); 0 below TOLERANCE, and below its standard error.
+    """
     n = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    spread = sum((x - mean_x) * (x - mean_x) for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread > 0 else 0.0
+    mean_t, mean_rtt = sum(t for t, _ in points) / n, sum(rtt for _, rtt in points) / n
+    spread = sum((t - mean_t) * (t - mean_t) for t, _ in points)
+    if not spread > 0:
+        return 0.0
+    slope = sum((t - mean_t) * (rtt - mean_rtt) for t, rtt in points) / spread
+    left = ((rtt - mean_rtt) - slope * (t - mean_t) for t, rtt in points)
+    error = math.sqrt(sum(rest * rest for rest in left) / (n - 2) / spread) if n > 2 else 0.0
+    return slope if abs(slope) > max(TOLERANCE, error) else 0.0
 
 
 @dataclass
@@ -143,7 +158,7 @@ class Counts:
     lost: float
     """Packets ever held lost."""
     rtt_s: float
-    """Smoothed RTT (s)."""
+    """RTT of what was acknowledged last (s)."""
 
     def at(self, resolved: float, later: Counts) -> Counts:
         """Return the counts when so many packets were resolved, on the line to later ones."""
@@ -179,14 +194,36 @@ class Interval:
             least_gradient: A steeper fall of the RTT counts as this one (s/s).
         """
         begin, end = self.points[0], self.points[-1]
-        gradient = max(slope([(point.t_s, point.rtt_s) for point in self.points]), least_gradient)
+        gradient = max(rtt_gradient([(point.t_s, point.rtt_s) for point in self.points]), least_gradient)
         lost = (end.lost - begin.lost) / max(self.last - self.first, 1.0)
-        tolerated = 0.0 if abs(gradient) < TOLERANCE else gradient
-        return utility(self.rate_mbps, tolerated, min(max(lost, 0.0), 1.0))
+        return utility(self.rate_mbps, gradient, min(max(lost, 0.0), 1.0))
+
+
+class LatestRtt:
+    """The RTTs behind the kernel's smoothed one, which takes an eighth of each (tcp_rtt_estimator)."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self._smoothed_s = self._latest_s = 0.0
+        self._delivered = 0
+
+    def update(self, sample: Sample) -> float:
+        """Take a tick; return the RTT (s) that the last one's acknowledgements must have had on average.
+
+        As many are counted as packets were delivered; where a receiver joins two in one, the correction is too small.
+        """
+        smoothed_s, count = sample.srtt_us / 1e6, sample.delivered_pkts - self._delivered
+        if not self._delivered:
+            self._latest_s = smoothed_s
+        elif count > 0:
+            kept = _KEPT[min(count, len(_KEPT) - 1)]
+            self._latest_s = self._smoothed_s + (smoothed_s - self._smoothed_s) / (1 - kept)
+        self._smoothed_s, self._delivered = smoothed_s, sample.delivered_pkts
+        return self._latest_s
 
 
 class Vivace:
-    """One flow's."""
+    """One flow's rate."""
 
     def __init__(self, random: Random) -> None:
         """Start.
@@ -196,6 +233,7 @@ class Vivace:
         """
         self._random = random
         self._rate_mbps = 0.0
+        self._rtt = LatestRtt()
         self._learner = Learner()
         self._last: tuple[float, float] | None = None  # rate (Mbps) and utility of the starting phase's last MI
         self._starting = True
@@ -210,9 +248,9 @@ class Vivace:
         if not sample.srtt_us:
             return INITIAL_WINDOW, 0.0
         sent = float(sample.data_segs_out)
-        now = Counts(sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), sample.srtt_us / 1e6)
+        now = Counts(sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), self._rtt.update(sample))
         if not self._rate_mbps:
-            self._rate_mbps = INITIAL_WINDOW * sample.mss_bytes / now.rtt_s / _MBPS
+            self._rate_mbps = INITIAL_WINDOW * sample.mss_bytes / (sample.srtt_us / 1e6) / _MBPS
         if self._under_way:
             self._under_way[-1].last = sent
         self._watch(now)
@@ -251,7 +289,7 @@ class Vivace:
 
     def _learn(self, interval: Interval) -> None:
         """Take an outcome."""
-        # In the starting phase the RTT falls because the burst that every flow begins with drains: no merit of the rate.
+        # In the starting phase the RTT falls as the burst drains that every flow begins with: no merit of the rate.
         outcome = interval.outcome(0.0 if self._starting else -math.inf)
         if self._starting:
             if self._last and outcome < self._last[1]:
