@@ -49,6 +49,9 @@ BOUNDARY_STEP = 0.1
 TOLERANCE = 0.01
 """A gradient of the RTT nearer to 0 is noise (section 4.4)."""
 
+BURST_S = 2.0**-10
+"""Linux paces bursts of what a rate sends in this time (sk_pacing_shift), of two packets at least. Which packet of a
+burst the RTT is of changes around losses: so much of a change says nothing then."""
 MIN_TICKS = 2
 """Shortest MI: three values of the RTT, from which a slope can be told from noise."""
 MIN_PACKETS = 20
@@ -92,14 +95,15 @@ def amplifier(consecutive: int) -> float:
     return float(consecutive if consecutive <= 3 else 2 * consecutive - 3)
 
 
-def rtt_gradient(points: Sequence[tuple[float, float]]) -> float:
+def rtt_gradient(points: Sequence[tuple[float, float]], noise_s: float = 0.0) -> float:
     """Return the slope of a linear regression of RTTs over time, 0 where that may be noise (section 4.4).
 
     Args:
         points: Times and RTTs (s).
+        noise_s: A change of the RTT that says nothing.
 
     Returns:
-        The slope (s/s); 0 below TOLERANCE, and below its standard error.
+        The slope (s/s); 0 below TOLERANCE, below its standard error, and where the RTT changes by less than noise_s.
     """
     n = len(points)
     mean_t, mean_rtt = sum(t for t, _ in points) / n, sum(rtt for _, rtt in points) / n
@@ -109,7 +113,7 @@ def rtt_gradient(points: Sequence[tuple[float, float]]) -> float:
     slope = sum((t - mean_t) * (rtt - mean_rtt) for t, rtt in points) / spread
     left = ((rtt - mean_rtt) - slope * (t - mean_t) for t, rtt in points)
     error = math.sqrt(sum(rest * rest for rest in left) / (n - 2) / spread) if n > 2 else 0.0
-    return slope if abs(slope) > max(TOLERANCE, error) else 0.0
+    return slope if abs(slope) > max(TOLERANCE, error, noise_s / (points[-1][0] - points[0][0])) else 0.0
 
 
 @dataclass
@@ -187,16 +191,21 @@ class Interval:
     points: list[Counts] = field(default_factory=list)
     """From the acknowledgement of its first packet to that of its last."""
 
-    def outcome(self, least_gradient: float) -> float:
+    @property
+    def loss(self) -> float:
+        """Share of its packets that were lost, when all of them are acknowledged or lost."""
+        lost = self.points[-1].lost - self.points[0].lost
+        return min(max(lost / max(self.last - self.first, 1.0), 0.0), 1.0)
+
+    def outcome(self, noise_s: float, least_gradient: float) -> float:
         """Return its utility, when all of its packets are acknowledged or lost.
 
         Args:
+            noise_s: A change of the RTT that says nothing.
             least_gradient: A steeper fall of the RTT counts as this one (s/s).
         """
-        begin, end = self.points[0], self.points[-1]
-        gradient = max(rtt_gradient([(point.t_s, point.rtt_s) for point in self.points]), least_gradient)
-        lost = (end.lost - begin.lost) / max(self.last - self.first, 1.0)
-        return utility(self.rate_mbps, gradient, min(max(lost, 0.0), 1.0))
+        gradient = rtt_gradient([(point.t_s, point.rtt_s) for point in self.points], noise_s)
+        return utility(self.rate_mbps, max(gradient, least_gradient), self.loss)
 
 
 class LatestRtt:
@@ -242,12 +251,14 @@ class Vivace:
         self._under_way: deque[Interval] = deque()  # sent or being sent, without an outcome
         self._ends_s = 0.0
         self._before: Counts | None = None
+        self._packet_bits = 0
+        self._lossy = False  # the last MI with an outcome
 
     def on_tick(self, sample: Sample) -> tuple[float, float]:
         """Return a window that does not bind and the rate of the monitor interval."""
         if not sample.srtt_us:
             return INITIAL_WINDOW, 0.0
-        sent = float(sample.data_segs_out)
+        sent, self._packet_bits = float(sample.data_segs_out), 8 * sample.mss_bytes
         now = Counts(sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), self._rtt.update(sample))
         if not self._rate_mbps:
             self._rate_mbps = INITIAL_WINDOW * sample.mss_bytes / (sample.srtt_us / 1e6) / _MBPS
@@ -290,7 +301,11 @@ class Vivace:
     def _learn(self, interval: Interval) -> None:
         """Take an outcome."""
         # In the starting phase the RTT falls as the burst drains that every flow begins with: no merit of the rate.
-        outcome = interval.outcome(0.0 if self._starting else -math.inf)
+        noise_s = (
+            max(BURST_S, 2 * self._packet_bits / 1e6 / interval.rate_mbps) if interval.loss or self._lossy else 0.0
+        )
+        self._lossy = interval.loss > 0
+        outcome = interval.outcome(noise_s, 0.0 if self._starting else -math.inf)
         if self._starting:
             if self._last and outcome < self._last[1]:
                 self._starting, self._rate_mbps = False, self._last[0]
