@@ -15,8 +15,8 @@ from sagecc.collector.run.store import pack
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, episode_id
 
-ControllerFactory = Callable[[Environment, str], Controller]
-"""From environment and scheme under test to the controller of the flows that the host drives there; pickled: a module's
+ControllerFactory = Callable[[Environment, str, int], Controller]
+"""From environment, scheme under test and seed to the controller of the flows that the host drives there; pickled: a module's
 function."""
 
 
@@ -105,7 +105,7 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
     """
     try:
         driven = driven_flows(task.environment, task.scheme)
-        controller = task.factory(task.environment, task.scheme) if task.factory and driven else None
+        controller = task.factory(task.environment, task.scheme, task.seed) if task.factory and driven else None
         episode = run_episode(
             kernel,
             task.environment,

@@ -139,9 +139,9 @@ class PolicyController:
         return windows.tolist(), rates.tolist()
 
 
-def policy_controller(environment: Environment, scheme: str) -> PolicyController:
+def policy_controller(environment: Environment, scheme: str, seed: int) -> PolicyController:
     """Return the controller of an episode's driven flows; policies take their mixtures' means (a ControllerFactory)."""
-    return PolicyController(driven_flows(environment, scheme))
+    return PolicyController(driven_flows(environment, scheme), episode_id(environment.id, scheme, seed))
 
 
 def play_episode(
