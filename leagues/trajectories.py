@@ -11,6 +11,7 @@ import numpy as np
 
 from sagecc.collector.run.grid import set_one
 from sagecc.common.errors import SageccError
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather
 from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows

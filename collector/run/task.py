@@ -16,8 +16,8 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, episode_id
 
 ControllerFactory = Callable[[Environment, str, int], Controller]
-"""From environment, scheme under test and seed to the controller of the flows that the host drives there; pickled: a module's
-function."""
+"""From environment, scheme under test and seed to the controller of the flows that the host drives there; pickled: a
+module's function."""
 
 
 @dataclass(frozen=True)

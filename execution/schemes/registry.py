@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import cast
 
 from sagecc.common.code import Code, Module
 from sagecc.common.errors import SageccError
@@ -44,7 +45,7 @@ def scheme_class(scheme: str) -> SchemeClass:
         raise SageccError(f"{scheme}: {path} has no class '{name}'")
     if not callable(getattr(found, "on_tick", None)):
         raise SageccError(f"{scheme}: class '{name}' has no method on_tick(self, sample)")
-    return found
+    return cast("SchemeClass", found)
 
 
 def driver_sha256(scheme: str) -> str:

@@ -60,7 +60,7 @@ LEAST_WINDOW = 2
 GAIN = 1 / 8
 """Weight of the newest tick in Sprout-EWMA's average; the paper (section 5.3) does not give one."""
 
-RATES: Doubles = (np.arange(BINS) + 0.5) * (MAX_RATE / BINS)
+RATES: Doubles = (np.arange(BINS, dtype=np.float64) + 0.5) * (MAX_RATE / BINS)
 """The rates of the bins, at their centres (packets/s) [BINS]; the first one is an outage."""
 
 

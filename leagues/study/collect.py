@@ -21,6 +21,7 @@ from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
 from sagecc.leagues.study.experiments import StudyRun, distinct
 from sagecc.schemas.schemes import is_driven

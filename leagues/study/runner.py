@@ -13,6 +13,7 @@ from sagecc.collector.run.engines import core_per_worker, in_processes
 from sagecc.collector.run.ray_engine import each_on_ray
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import AS_NAMED, play_episode
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
 from sagecc.leagues.study.experiments import StudyRun

@@ -56,7 +56,9 @@ def command(
     contested = [e for e in environments if any(is_driven(cross.scheme) for cross in e.cross)]
     if 0 < len(contested) < len(environments):
         environments = [e for e in environments if e not in contested]
-        click.echo(f"left out: {len(contested)} networks beside policies or schemes in user space, in which 'sagecc league' lets all play")
+        click.echo(
+            f"left out: {len(contested)} networks beside what the host drives, in which 'sagecc league' lets all play"
+        )
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())

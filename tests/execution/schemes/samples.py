@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sagecc.execution.schemes.scheme import Sample
 
-IDLE = Sample(*[0.0, *[0] * (len(Sample._fields) - 1)])._replace(mss_bytes=1448, min_rtt_us=40_000, srtt_us=40_000)
+IDLE = Sample(0.0, *[0] * (len(Sample._fields) - 1))._replace(mss_bytes=1448, min_rtt_us=40_000, srtt_us=40_000)
 
 
 def after(ticks: int, sent: int = 0, delivered: int = 0, lost: int = 0) -> Sample:
