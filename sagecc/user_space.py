@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ class Players:
     drives: Mapping[str, Drive] = field(default_factory=dict)
     """By scheme, how its flows are driven."""
     players: Mapping[str, str] = field(default_factory=dict)
-    """By scheme, the digest of its code."""
+    """By scheme, JSON with the digest of its code."""
 
 
 def players(schemes: Sequence[str]) -> Players:
@@ -35,4 +36,4 @@ def players(schemes: Sequence[str]) -> Players:
     if not driven:
         return Players()
     drives = policy_drives(driven)
-    return Players(policy_controller, drives, {name: drives[name].sha256 for name in driven})
+    return Players(policy_controller, drives, {name: json.dumps({"sha256": drives[name].sha256}) for name in driven})

@@ -227,8 +227,8 @@ def test_no_more_guests_than_there_is_memory_for(
     assert all(isinstance(result, FinishedEpisode) for _, result in lockstep(1, 3)(kernel, tasks[:2]))
 
 
-def sampling(environment: Environment, scheme: str) -> PolicyController:
-    episode = episode_id(environment.id, scheme, 7)
+def sampling(environment: Environment, scheme: str, seed: int) -> PolicyController:
+    episode = episode_id(environment.id, scheme, seed)
     return PolicyController(driven_flows(environment, scheme), episode, SAMPLING)
 
 

@@ -184,4 +184,4 @@ def test_collected_rows_say_by_which_code(kernel: Path, tmp_path: Path, steady: 
         players=driving.players,
     )
     [listing] = (tmp_path / "raw").glob("*/*/episodes.parquet")
-    assert pq.read_schema(listing).metadata[b"sagecc.player"].decode() == driver_sha256(steady)
+    assert pq.read_schema(listing).metadata[b"sagecc.player"] == b'{"sha256": "%s"}' % driver_sha256(steady).encode()
