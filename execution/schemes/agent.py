@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.schemes.scheme import Sample, Scheme, SchemeClass
+from sagecc.execution.schemes.scheme import Sample, UserSpaceScheme, SchemeClass
 
 MAX_WINDOW = 20_000
 """Largest window (packets), a policy's too: what the guest's memory is planned for."""
@@ -76,8 +76,8 @@ class SchemeAgent:
         """
         self._flows[slot] = self._made(slot if stream is None else stream)
 
-    def _made(self, stream: int) -> Scheme:
-        scheme: Scheme = self._guarded(self._scheme, Random(stream))
+    def _made(self, stream: int) -> UserSpaceScheme:
+        scheme: UserSpaceScheme = self._guarded(self._scheme, Random(stream))
         return scheme
 
     def _guarded(self, call: Callable[..., Any], argument: object) -> Any:

@@ -72,7 +72,7 @@ class Sample(NamedTuple):
         return max(self.unacked_pkts - self.sacked_pkts - self.lost_pkts + self.retrans_pkts, 0)
 
 
-class Scheme(Protocol):
+class UserSpaceScheme(Protocol):
     """Drives one flow."""
 
     def on_tick(self, sample: Sample) -> tuple[float, float]:
@@ -86,7 +86,7 @@ class Scheme(Protocol):
         """
 
 
-SchemeClass = Callable[[Random], Scheme]
+SchemeClass = Callable[[Random], UserSpaceScheme]
 """Makes the scheme of a new flow from random numbers of its own."""
 
 

@@ -7,7 +7,7 @@ its utility (section 3, Eq. 1, "Vivace-latency"). Section 4 says how the rate fo
 
 - *Starting*: the rate doubles each MI until the utility falls; then the rate before that counts.
 - *Online learning*: two MIs at r(1 + EPSILON) and r(1 - EPSILON), in a random order, then r until both outcomes are
-  known; their utilities' difference is a gradient, and a step along it makes the next r (`Learner`).
+  known; their utilities' difference is a gradient, and a step along it makes the next r (`RateLearner`).
 
 What differs here from the paper's sender, which decides at each packet:
 
@@ -117,7 +117,7 @@ def rtt_gradient(points: Sequence[tuple[float, float]], noise_s: float = 0.0) ->
 
 
 @dataclass
-class Learner:
+class RateLearner:
     """The steps of section 4.2: a gradient, amplified by confidence, within a boundary that moves."""
 
     _up: bool = True
@@ -152,7 +152,7 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class Counts:
+class FlowCounts:
     """What is known of a flow at a time."""
 
     t_s: float
@@ -164,11 +164,11 @@ class Counts:
     rtt_s: float
     """RTT of what was acknowledged last (s)."""
 
-    def at(self, resolved: float, later: Counts) -> Counts:
+    def at(self, resolved: float, later: FlowCounts) -> FlowCounts:
         """Return the counts when so many packets were resolved, on the line to later ones."""
         passed = later.resolved - self.resolved
         share = min(max((resolved - self.resolved) / passed, 0.0), 1.0) if passed > 0 else 1.0
-        return Counts(
+        return FlowCounts(
             self.t_s + share * (later.t_s - self.t_s),
             resolved,
             self.lost + share * (later.lost - self.lost),
@@ -177,7 +177,7 @@ class Counts:
 
 
 @dataclass
-class Interval:
+class MonitorInterval:
     """A monitor interval."""
 
     rate_mbps: float
@@ -188,7 +188,7 @@ class Interval:
     """Packets sent when it ended; up to now, of the one being sent."""
     tried: int = 0
     """1 and -1 for the MIs above and below r, 0 for others."""
-    points: list[Counts] = field(default_factory=list)
+    points: list[FlowCounts] = field(default_factory=list)
     """From the acknowledgement of its first packet to that of its last."""
 
     @property
@@ -243,14 +243,14 @@ class Vivace:
         self._random = random
         self._rate_mbps = 0.0
         self._rtt = LatestRtt()
-        self._learner = Learner()
+        self._learner = RateLearner()
         self._last: tuple[float, float] | None = None  # rate (Mbps) and utility of the starting phase's last MI
         self._starting = True
         self._to_try: list[int] = []  # the rates of the pair that are still to be sent at
         self._tried: dict[int, float] = {}  # the pair's utilities
-        self._under_way: deque[Interval] = deque()  # sent or being sent, without an outcome
+        self._under_way: deque[MonitorInterval] = deque()  # sent or being sent, without an outcome
         self._ends_s = 0.0
-        self._before: Counts | None = None
+        self._before: FlowCounts | None = None
         self._packet_bits = 0
         self._lossy = False  # the last MI with an outcome
 
@@ -259,7 +259,9 @@ class Vivace:
         if not sample.srtt_us:
             return INITIAL_WINDOW, 0.0
         sent, self._packet_bits = float(sample.data_segs_out), 8 * sample.mss_bytes
-        now = Counts(sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), self._rtt.update(sample))
+        now = FlowCounts(
+            sample.t_s, sent - sample.inflight_pkts, float(sample.lost_total_pkts), self._rtt.update(sample)
+        )
         if not self._rate_mbps:
             self._rate_mbps = INITIAL_WINDOW * sample.mss_bytes / (sample.srtt_us / 1e6) / _MBPS
         if self._under_way:
@@ -278,12 +280,12 @@ class Vivace:
         elif self._to_try:
             tried = self._to_try.pop()
         rate = self._rate_mbps * (1 + tried * EPSILON)
-        self._under_way.append(Interval(rate, sent, sent, tried))
+        self._under_way.append(MonitorInterval(rate, sent, sent, tried))
         shortest_s = MIN_PACKETS * sample.mss_bytes / (rate * _MBPS)
         ticks = max(MIN_TICKS, int(max(sample.srtt_us / 1e6, shortest_s) / TICK_S + 0.5))
         self._ends_s = sample.t_s + ticks * TICK_S
 
-    def _watch(self, now: Counts) -> None:
+    def _watch(self, now: FlowCounts) -> None:
         """Add what is known now to the monitor intervals whose packets come back, and learn of those that are over."""
         before, self._before = self._before or now, now
         while self._under_way:
@@ -298,7 +300,7 @@ class Vivace:
             interval.points.append(before.at(interval.last, now))
             self._learn(self._under_way.popleft())
 
-    def _learn(self, interval: Interval) -> None:
+    def _learn(self, interval: MonitorInterval) -> None:
         """Take an outcome."""
         # In the starting phase the RTT falls as the burst drains that every flow begins with: no merit of the rate.
         noise_s = (

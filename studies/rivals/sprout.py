@@ -29,7 +29,7 @@ STEADY_MBPS, STEADY_S = 6.0, 60.0
 
 
 @dataclass(frozen=True)
-class Point:
+class CellularPoint:
     """A point of Fig. 7."""
 
     throughput_kbps: float
@@ -59,13 +59,13 @@ def self_inflicted_ms(episode: Episode, trace: Trace) -> float:
 
 
 @cache
-def on_trace(kernel: Path, scheme: str, name: str) -> Point:
+def on_trace(kernel: Path, scheme: str, name: str) -> CellularPoint:
     """Return what a scheme has on a whole trace."""
     trace = read_trace(TRACES / name)
     duration_s = float(int(trace.opportunities_ms[-1] / 1000))
     link = Link(trace=trace, delay_ms=DELAY_MS)
     episode = play_episode(kernel, network(link, duration_s), scheme)
-    return Point(1000 * episode.flows[0].goodput_mbps, self_inflicted_ms(episode, trace))
+    return CellularPoint(1000 * episode.flows[0].goodput_mbps, self_inflicted_ms(episode, trace))
 
 
 def throughput_kbps(scheme: str, name: str, kernel: Path) -> float:
@@ -85,10 +85,10 @@ def queueing_ms(kernel: Path) -> float:
 
 
 FIG_7 = {
-    ("sprout", "TMobile-UMTS-driving.down"): Point(680, 331),
-    ("sprout", "Verizon-EVDO-driving.down"): Point(209, 1287),
-    ("sprout-ewma", "TMobile-UMTS-driving.down"): Point(1600, 487),
-    ("sprout-ewma", "Verizon-EVDO-driving.down"): Point(402, 1608),
+    ("sprout", "TMobile-UMTS-driving.down"): CellularPoint(680, 331),
+    ("sprout", "Verizon-EVDO-driving.down"): CellularPoint(209, 1287),
+    ("sprout-ewma", "TMobile-UMTS-driving.down"): CellularPoint(1600, 487),
+    ("sprout-ewma", "Verizon-EVDO-driving.down"): CellularPoint(402, 1608),
 }
 """By scheme and trace, its published point."""
 

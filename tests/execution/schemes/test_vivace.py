@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.schemes.vivace import (
-    Counts,
-    Interval,
+    FlowCounts,
+    MonitorInterval,
     LatestRtt,
-    Learner,
+    RateLearner,
     Vivace,
     amplifier,
     rtt_gradient,
@@ -45,7 +45,7 @@ def test_the_confidence_amplifier() -> None:
 
 def test_a_step_along_the_gradient() -> None:
     """At 20 Mbps the rates are 21 and 19: (12 - 10.5) / 2 = 0.75 per Mbps; again, and it counts twice."""
-    learner = Learner()
+    learner = RateLearner()
     assert learner.step(20, 12, 10.5) == pytest.approx(20.75)
     assert learner.step(20, 12, 10.5) == pytest.approx(21.5 - 0.5)  # 1.5 is above 5 % of 20
     assert learner.step(20, 12, 10.5) == pytest.approx(20 + 2.25)  # within 15 % now
@@ -53,7 +53,7 @@ def test_a_step_along_the_gradient() -> None:
 
 
 def test_the_boundary_moves_while_it_binds_and_comes_back() -> None:
-    learner = Learner()
+    learner = RateLearner()
     assert [learner.step(10, 0, 100) for _ in range(4)] == pytest.approx([9.5, 8.5, 7.5, 6.5])
     assert learner.step(10, 1, 0.99) == pytest.approx(10.01)  # 0.01 per Mbps, up
     assert learner.step(10, 100, 0) == pytest.approx(10.5)  # 5 % again
@@ -77,11 +77,11 @@ def test_the_rtt_behind_the_smoothed_one() -> None:
 
 
 def test_an_outcome_counts_what_was_lost_of_its_own_packets() -> None:
-    points = [Counts(1.0, 100, 5, 0.04), Counts(1.1, 150, 6, 0.04), Counts(1.2, 200, 7, 0.04)]
-    interval = Interval(10, 100, 200, points=points)
+    points = [FlowCounts(1.0, 100, 5, 0.04), FlowCounts(1.1, 150, 6, 0.04), FlowCounts(1.2, 200, 7, 0.04)]
+    interval = MonitorInterval(10, 100, 200, points=points)
     assert interval.loss == pytest.approx(0.02)
     assert interval.outcome(0, 0) == pytest.approx(utility(10, 0, 0.02))
-    assert points[0].at(125, points[1]) == Counts(1.05, 125, 5.5, 0.04)
+    assert points[0].at(125, points[1]) == FlowCounts(1.05, 125, 5.5, 0.04)
 
 
 def test_the_starting_phase_doubles_until_the_utility_falls() -> None:
