@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.schemes.scheme import Sample, UserSpaceScheme, SchemeClass
+from sagecc.execution.schemes.scheme import Sample, SchemeClass, UserSpaceScheme
 
 MAX_WINDOW = 20_000
 """Largest window (packets), a policy's too: what the guest's memory is planned for."""

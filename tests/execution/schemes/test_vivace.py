@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.schemes.vivace import (
     FlowCounts,
-    MonitorInterval,
     LatestRtt,
+    MonitorInterval,
     RateLearner,
     Vivace,
     amplifier,
