@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sprout and Sprout-EWMA held against their paper (NSDI 2013): Fig. 7's points on two of its cellular traces.
 
-The traces are those that come with Mahimahi, by the same authors; SAGECC_TRACES names their folder. As in section 4.2 packets take 20 ms in each
-direction beside the queue, which has no limit.
+The traces are those that come with Mahimahi, by the same authors; SAGECC_TRACES names their folder. As in section 4.2
+packets take 20 ms in each direction beside the queue, which has no limit.
 """
 
 from __future__ import annotations
