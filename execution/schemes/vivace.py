@@ -47,7 +47,7 @@ BOUNDARY = 0.05
 BOUNDARY_STEP = 0.1
 """Delta: by how much that share grows each time that it binds."""
 TOLERANCE = 0.01
-"""A gradient of the RTT nearer to 0 is noise (section 4.4)."""
+"""A gradient of the RTT nearer to 0 is noise (section 4)."""
 
 BURST_S = 2.0**-10
 """Linux paces bursts of what a rate sends in this time (sk_pacing_shift), of two packets at least. Which packet of a
@@ -87,7 +87,7 @@ def tenth_root(x: float) -> float:
 
 
 def amplifier(consecutive: int) -> float:
-    """Return the confidence amplifier m (section 4.2): n up to 3, then 2n - 3.
+    """Return the confidence amplifier m (section 4): n up to 3, then 2n - 3.
 
     Args:
         consecutive: n, steps in one direction in a row, this one included.
@@ -96,7 +96,7 @@ def amplifier(consecutive: int) -> float:
 
 
 def rtt_gradient(points: Sequence[tuple[float, float]], noise_s: float = 0.0) -> float:
-    """Return the slope of a linear regression of RTTs over time, 0 where that may be noise (section 4.4).
+    """Return the slope of a linear regression of RTTs over time, 0 where that may be noise (section 4).
 
     Args:
         points: Times and RTTs (s).
@@ -118,7 +118,7 @@ def rtt_gradient(points: Sequence[tuple[float, float]], noise_s: float = 0.0) ->
 
 @dataclass
 class RateLearner:
-    """The steps of section 4.2: a gradient, amplified by confidence, within a boundary that moves."""
+    """The steps of section 4: a gradient, amplified by confidence, within a boundary that moves."""
 
     _up: bool = True
     """Direction of the last step."""
