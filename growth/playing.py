@@ -50,7 +50,7 @@ def play_round(
     competitors = {cross.scheme for environment in environments for cross in environment.cross}
     drives = policy_drives((scheme, *sorted(competitors)), playing=playing)
     player = {
-        "policy_sha256": drives[scheme].policy_sha256,
+        "policy_sha256": drives[scheme].sha256,
         "exploration": exploration and asdict(exploration),
         "give_up": give_up and asdict(give_up),
     }

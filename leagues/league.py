@@ -14,7 +14,7 @@ from types import MappingProxyType
 import polars as pl
 
 from sagecc.collector.kernel.identity import join_identities
-from sagecc.collector.lab.spec import Drive, policy_flows
+from sagecc.collector.lab.spec import Drive, driven_flows
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
 from sagecc.collector.run.store import SPOOL
@@ -26,6 +26,7 @@ from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp
 from sagecc.execution.lab.lockstep import BATCH, lockstep
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.harm import harm
 from sagecc.leagues.repeats import ALL, over_repeats
 from sagecc.leagues.scores import StoredEpisode, find_episodes, score
@@ -44,11 +45,10 @@ from sagecc.leagues.standings import (
     tag_breakdown,
     with_repeats,
 )
-from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import PARTITIONS, partition
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 LEAGUE_VERSION = "1.4"
 """Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own; since 1.4 what schemes take."""
@@ -177,7 +177,7 @@ def play(
 
     Args:
         networks: where the schemes play.
-        schemes: heuristics and policies (`policy:PATH`).
+        schemes: heuristics, policies (`policy:PATH`) and schemes in user space, which play as policies do.
         raw: folder of the heuristics' trajectories.
         out: folder of the league; policies' trajectories are kept in out/raw.
         run_policies: runs policies whose trajectories are not kept yet (`lab_runner`).
@@ -253,9 +253,9 @@ def gather(
     environments, seeds = networks.environments, networks.seeds(seed)
     if not environments or not schemes:
         raise SageccError("league: needs at least one environment and one scheme")
-    heuristics = [s for s in schemes if not s.startswith(POLICY_PREFIX)]
-    policies = {s: policy_sha256(s) for s in schemes if s.startswith(POLICY_PREFIX)}
-    rivals = {name: policy_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
+    heuristics = [s for s in schemes if not is_driven(s)]
+    policies = {s: driver_sha256(s) for s in schemes if is_driven(s)}
+    rivals = {name: driver_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
     collected = [environment for environment in environments if not _rivals(environment)]
     episodes = find_episodes([raw], collected, heuristics, seed, seeds)
     if not allow_missing:
@@ -279,8 +279,8 @@ def gather(
 
 
 def _rivals(environment: Environment) -> set[str]:
-    """Return the policies among a network's competitors."""
-    return {cross.scheme for cross in environment.cross if cross.scheme.startswith(POLICY_PREFIX)}
+    """Return those among a network's competitors that the host drives."""
+    return {cross.scheme for cross in environment.cross if is_driven(cross.scheme)}
 
 
 def _run_policies(
@@ -393,9 +393,7 @@ class _GivenUp:
 
     def _deciding(self, task: Task) -> str:
         """Return a hash of all that decides an episode."""
-        policies = {
-            name: task.drives[name].policy_sha256 for name in policy_flows(task.environment, task.scheme).values()
-        }
+        policies = {name: task.drives[name].sha256 for name in driven_flows(task.environment, task.scheme).values()}
         return digest({"spec": task.spec_sha256, "kernel": task.identity, "policies": policies, "terms": self._terms})
 
 

@@ -32,7 +32,7 @@ from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.leagues.standings import sets
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX
 
 INK = "#1f2933"
 """Text, axes and grid; `to_svg` turns it into the page's own text colour."""
@@ -77,7 +77,9 @@ def colour(scheme: str) -> str:
 
 
 def label(scheme: str) -> str:
-    """Return a scheme's short name: a policy's is the last part of its path, in quotes."""
+    """Return a scheme's short name: a policy's is the last part of its path, in quotes, a class's its own."""
+    if scheme.startswith(PYTHON_PREFIX):
+        return scheme.rpartition(":")[2]
     return f"“{scheme.rstrip('/').split('/')[-1]}”" if scheme.startswith(POLICY_PREFIX) else scheme
 
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from sagecc.collector.run.grid import set_one
 from sagecc.common.errors import SageccError
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.distance import Query
 from sagecc.leagues.league import POLICIES_FILE, RunPolicies, gather
 from sagecc.leagues.scores import StoredEpisode, find_episodes, read_rows
 from sagecc.leagues.transitions import PoolTransitions, pool_rows
-from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import POLICY_PREFIX, is_grown
+from sagecc.schemas.schemes import is_driven, is_grown
 
 STEP_UP = (24.0, 4.0, 40.0, 4.0)
 """Section 7.1's environment: the rate changes from 24 to 96 Mbps; the paper does not give RTT and queue: ours are
@@ -54,7 +54,7 @@ def find_or_play(
     """
     grown = find_episodes(rounds, networks.environments, [scheme for scheme in schemes if is_grown(scheme)], seed=None)
     schemes = [scheme for scheme in schemes if scheme not in {found for _, found in grown}]
-    played = _played(league / "raw", networks.environments, [s for s in schemes if s.startswith(POLICY_PREFIX)])
+    played = _played(league / "raw", networks.environments, [s for s in schemes if is_driven(s)])
     remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in networks.environments)]
     gathered = gather(networks, remaining, raw, out, run_policies).episodes if remaining else {}
     played |= grown
@@ -68,7 +68,7 @@ def _played(
         known: dict[str, str] = json.loads((raw / POLICIES_FILE).read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
-    unchanged = [policy for policy in policies if known.get(policy) == policy_sha256(policy)]
+    unchanged = [policy for policy in policies if known.get(policy) == driver_sha256(policy)]
     return find_episodes([raw], environments, unchanged)
 
 

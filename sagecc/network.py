@@ -18,7 +18,7 @@ from sagecc.collector.run.grid import bottleneck
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
+from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX, check_scheme
 from sagecc.schemas.trace_file import read_trace
 
 
@@ -74,7 +74,7 @@ _OPTIONS = (
         "--cross",
         multiple=True,
         metavar="SCHEME[:N]",
-        help="A competing flow, of the kernel or policy:PATH, or N of them, from 0 s on (repeatable).",
+        help="A competing flow of any scheme, or N of them, from 0 s on (repeatable).",
     ),
     click.option(
         "--start", type=_NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."
@@ -161,11 +161,11 @@ def _check_competitors(environment: Environment, source: str) -> None:
 
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:
-    """Return the flows of `cubic`, `cubic:10`, `policy:PATH` or `policy:PATH:10`."""
-    counted = re.fullmatch("(policy:.+|[^:]+):([1-9][0-9]{0,2})", text)
+    """Return the flows of `cubic`, `cubic:10`, `policy:PATH`, `policy:PATH:10` or `python:PATH.py:CLASS:10`."""
+    counted = re.fullmatch("((?:policy|python):.+|[^:]+):([1-9][0-9]{0,2})", text)
     if counted:
         return (CrossFlow(counted[1]),) * int(counted[2])
-    if ":" in text and not text.startswith(POLICY_PREFIX):
+    if ":" in text and not text.startswith((POLICY_PREFIX, PYTHON_PREFIX)):
         raise SageccError(f"--cross {text}: takes a scheme and how many flows of it, such as cubic:10")
     return (CrossFlow(text),)
 

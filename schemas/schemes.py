@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: names; a new one needs nothing of the others made anew.
-"""The kernel's congestion-control schemes, by the names the kernel gives them."""
+"""The congestion-control schemes by name: the kernel's, by the names the kernel gives them, and those in user space."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
 
 POLICY_PREFIX = "policy:"
+
+PYTHON_PREFIX = "python:"
+"""Of a scheme of one's own in user space, `python:PATH.py:CLASS` (execution.schemes)."""
 
 SCHEMES: Mapping[str, str] = MappingProxyType(
     {
@@ -46,6 +50,15 @@ OTHERS: Mapping[str, str] = MappingProxyType(
 )
 """Further schemes of the guest kernel, outside the paper's pool; a new one comes last: `golden` goes by their order."""
 
+USER_SPACE: Mapping[str, str] = MappingProxyType(
+    {
+        "vivace": "PCC Vivace: tries rates a little above and below, and climbs a utility of rate, delay and loss",
+        "sprout": "Sprout: forecasts what a cellular link will surely deliver, so that packets wait 100 ms at most",
+        "sprout-ewma": "Sprout-EWMA: Sprout with a moving average in place of its forecast",
+    }
+)
+"""Schemes in user space (execution.schemes): the host sets their windows and pacing rates, as it does policies'."""
+
 
 def grown_scheme(name: str, number: int) -> str:
     """Return the scheme of the episodes that a policy in training played in a round (growth)."""
@@ -57,13 +70,32 @@ def is_grown(scheme: str) -> bool:
     return scheme.startswith(POLICY_PREFIX) and scheme.rpartition("@")[2].isdecimal()
 
 
+def is_driven(scheme: str) -> bool:
+    """Tell whether the host sets the windows of a scheme's flows: a policy's, or those of a scheme in user space."""
+    return scheme in USER_SPACE or scheme.startswith((POLICY_PREFIX, PYTHON_PREFIX))
+
+
+def python_class(scheme: str) -> tuple[str, str]:
+    """Return the path and the class that a scheme `python:PATH.py:CLASS` names.
+
+    Raises:
+        SageccError: it names none.
+    """
+    named = re.fullmatch(rf"{PYTHON_PREFIX}(.+\.py):([^\W\d]\w*)", scheme)
+    if named is None:
+        raise SageccError(f"'{scheme}': name a file and a class in it, such as {PYTHON_PREFIX}mine.py:Mine")
+    return named[1], named[2]
+
+
 def check_scheme(name: str) -> str:
-    """Return `name` if it names a kernel scheme or a policy.
+    """Return `name` if it names a scheme of the kernel or in user space, or a policy.
 
     Raises:
         SageccError: it does not.
     """
-    if name in SCHEMES or name in OTHERS or name.startswith(POLICY_PREFIX):
+    if name.startswith(PYTHON_PREFIX):
+        python_class(name)
+    if name in SCHEMES or name in OTHERS or is_driven(name):
         return name
-    known = ", ".join((*SCHEMES, *OTHERS))
-    raise SageccError(f"unknown scheme '{name}': use one of {known}, or policy:PATH")
+    known = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
+    raise SageccError(f"unknown scheme '{name}': use one of {known}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")

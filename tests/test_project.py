@@ -28,7 +28,7 @@ from tests.helpers.parallel import OF_FILE
 
 ROOMS = {
     "collector": ("kernel", "lab", "run"),
-    "execution": ("agent", "lab", "environments", "stock"),
+    "execution": ("agent", "schemes", "lab", "environments", "stock"),
 }
 """Folders of a package, in the order in which the data pass them: none imports one after it."""
 

@@ -16,14 +16,14 @@ from types import MappingProxyType
 from sagecc.collector.kernel.machine import check_kernel
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
-from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
 
 LAB_VERSION = 1
 """To be raised when the golden digests (tests/collector/test_golden.py) change; everything is then collected anew."""
 
 LAB = f"linux-6.12 lab-{LAB_VERSION}"
 POLICY = "pure"
-"""The kernel scheme whose window a policy sets."""
+"""The kernel scheme whose window the host sets, for a policy or a scheme in user space."""
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -77,7 +77,7 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
 
     Args:
         kernel: path of the kernel that runs them.
-        schemes: the schemes; a policy counts as POLICY.
+        schemes: the schemes; what the host drives counts as POLICY.
 
     Raises:
         SageccError: the kernel or its identities are missing.
@@ -85,7 +85,7 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
     check_kernel(kernel)
     identities = []
     for scheme in schemes:
-        path = identity_folder(kernel) / (POLICY if scheme.startswith(POLICY_PREFIX) else scheme)
+        path = identity_folder(kernel) / (POLICY if is_driven(scheme) else scheme)
         try:
             identities.append(path.read_text().strip())
         except FileNotFoundError:

@@ -19,7 +19,7 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
 from sagecc.schemas.raw import TICK_S
-from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
+from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -50,8 +50,9 @@ class Drive:
     latency_us: int = 0
     """Virtual time from a sample until its action takes effect (us), to model a slow host."""
 
-    policy_sha256: str = ""
-    """SHA-256 of the policy's files: the trajectories of whoever competes with it depend on them."""
+    sha256: str = ""
+    """SHA-256 of what drives it, a policy's files or a scheme's code: the trajectories of whoever competes with it
+    depend on them."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.latency_us <= MAX_LATENCY_US:
@@ -81,7 +82,7 @@ class EpisodeSpec:
     """Virtual time from a sample of each of `lockstep` until its action takes effect (us)."""
 
     competitors: tuple[str, ...] = ()
-    """SHA-256 of the policies that drive other flows than the one under test, in the order of `lockstep`."""
+    """SHA-256 of what drives other flows than the one under test, in the order of `lockstep`."""
 
     @property
     def sha256(self) -> str:
@@ -103,21 +104,21 @@ class _Cable:
     towards_a: Link
 
 
-def policy_flows(environment: Environment, scheme: str) -> dict[int, str]:
-    """Return the scheme `policy:PATH` of each flow that has one, by the flow's number; `scheme` is flow 0's."""
+def driven_flows(environment: Environment, scheme: str) -> dict[int, str]:
+    """Return the scheme of each flow that the host drives, by the flow's number; `scheme` is flow 0's."""
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
-    return {flow: name for flow, name in enumerate(schemes) if name.startswith(POLICY_PREFIX)}
+    return {flow: name for flow, name in enumerate(schemes) if is_driven(name)}
 
 
 def flow_drives(environment: Environment, scheme: str, drives: Mapping[str, Drive]) -> dict[int, Drive]:
-    """Return how the host drives each flow that a policy is in charge of, by the flow's number.
+    """Return how the host drives each flow that a policy or a scheme in user space is in charge of, by its number.
 
     Args:
         environment: the network and its flows.
         scheme: the scheme under test.
-        drives: by scheme `policy:PATH`; `Drive()` for one that is not there.
+        drives: by such a scheme; `Drive()` for one that is not there.
     """
-    return {flow: drives.get(name, Drive()) for flow, name in policy_flows(environment, scheme).items()}
+    return {flow: drives.get(name, Drive()) for flow, name in driven_flows(environment, scheme).items()}
 
 
 def episode_spec(
@@ -135,8 +136,8 @@ def episode_spec(
         scheme: the scheme under test.
         seed: seed of the episode's random numbers.
         packet_delays: whether the guest sends the delay of every data packet.
-        drives: how the host drives flows, by their numbers: those of every policy, and of any other flow; by default
-            every policy's as `Drive()` says.
+        drives: how the host drives flows, by their numbers: every driven one, and any other; by default
+            every driven one's as `Drive()` says.
 
     Raises:
         SageccError: the kernel has no such scheme as a flow's that the host does not drive.
@@ -187,7 +188,7 @@ def episode_spec(
         memory_mb=_memory_mb(environment),
         lockstep=lockstep,
         latencies_us=tuple(drives[flow].latency_us for flow in lockstep),
-        competitors=tuple(drives[flow].policy_sha256 for flow in lockstep if flow and drives[flow].policy_sha256),
+        competitors=tuple(drives[flow].sha256 for flow in lockstep if flow and drives[flow].sha256),
     )
 
 

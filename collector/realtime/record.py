@@ -20,7 +20,7 @@ from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, Link, bdp_bytes
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import is_driven
 
 _FIELDS = (
     ("ca_state", "u1", 1),
@@ -170,8 +170,8 @@ def check_host_scheme(scheme: str) -> None:
     Raises:
         SageccError: it cannot; the message lists the schemes that it has.
     """
-    if scheme.startswith(POLICY_PREFIX):
-        raise SageccError(f"{scheme}: a policy runs in the lab only; in real time use a scheme of this kernel")
+    if is_driven(scheme):
+        raise SageccError(f"{scheme}: the lab alone runs it; in real time use a scheme of this kernel")
     with socket.socket() as probe:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())

@@ -17,7 +17,7 @@ from sagecc.collector.run.store import Partition
 from sagecc.collector.run.task import ControllerFactory, Task
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
+from sagecc.schemas.schemes import check_scheme, is_driven
 
 
 class EpisodesFailedError(SageccError):
@@ -54,28 +54,28 @@ def collect(
 
     Args:
         environments: the environments.
-        schemes: kernel schemes and policies.
+        schemes: kernel schemes, schemes in user space and policies.
         out: the folder of raw trajectories.
         kernel: path of the kernel.
         engine: runs the episodes.
         seed: seed of every episode whose environment is not in `seeds`.
         progress: whether to show progress.
-        controllers: makes the controller of an episode's policies; required for policies.
+        controllers: makes the controller of the flows that the host drives; required for those.
         prune: whether to drop other episodes of these sets and schemes, which otherwise stay.
-        drives: by policy, how its controller drives its flows, where that differs from the default.
+        drives: by scheme, how the controller drives its flows, where that differs from the default.
         seeds: by environment id, seeds of episodes (EnvironmentSet.seeds).
-        players: by policy, what decides its rows beside networks and kernel, which its partitions then say; episodes
+        players: by scheme, what decides its rows beside networks and kernel, which its partitions then say; episodes
             of another player are run again.
 
     Raises:
-        SageccError: a scheme is unknown, or a policy has no controller.
+        SageccError: a scheme is unknown, or one that the host is to drive has no controller.
         EpisodesFailedError: an episode failed; all others have run, and its partition is not assembled.
     """
     for scheme in schemes:
         check_scheme(scheme)
-    policies = [name for name in _all_schemes(environments, schemes) if name.startswith(POLICY_PREFIX)]
-    if policies and controllers is None:
-        raise SageccError(f"'{policies[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
+    driven = [name for name in _all_schemes(environments, schemes) if is_driven(name)]
+    if driven and controllers is None:
+        raise SageccError(f"'{driven[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
     out.mkdir(parents=True, exist_ok=True)
     by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
     with ExitStack() as locks:

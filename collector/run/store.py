@@ -49,8 +49,8 @@ KERNEL = b"sagecc.kernel"
 
 
 PLAYER = b"sagecc.player"
-"""Metadata key of what decided a policy's rows beside networks and kernel, as JSON: its files' hash, how it explored;
-in partitions whose maker says so."""
+"""Metadata key of what decided a driven scheme's rows beside networks and kernel, as JSON: the hash of a policy's files
+and how it explored, or of a scheme's code; in partitions whose maker says so."""
 
 
 def pack(episode: Episode, kernel: str, player: str = "") -> bytes:

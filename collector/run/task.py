@@ -10,13 +10,14 @@ from pathlib import Path
 
 from sagecc.collector.lab.boot import WATCHDOG_S, Controller
 from sagecc.collector.lab.episode import Episode, run_episode
-from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec, flow_drives, policy_flows
+from sagecc.collector.lab.spec import Drive, EpisodeSpec, driven_flows, episode_spec, flow_drives
 from sagecc.collector.run.store import pack
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment, episode_id
 
-ControllerFactory = Callable[[Environment, str], Controller]
-"""From environment and scheme under test to the controller of the policies there; pickled: a module's function."""
+ControllerFactory = Callable[[Environment, str, int], Controller]
+"""From environment, scheme under test and seed to the controller of the flows that the host drives there; pickled: a
+module's function."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Task:
     """Identity of the kernel that is to run it (collector.kernel.identity)."""
 
     factory: ControllerFactory | None = None
-    """Makes the controller of the episode's policies."""
+    """Makes the controller of the flows that the host drives."""
 
     drives: Mapping[str, Drive] = field(default_factory=dict)
-    """By policy, how the controller drives its flows, where that differs from the default."""
+    """By scheme, how the controller drives its flows, where that differs from the default."""
 
     player: str = ""
-    """What decides the rows of a scheme `policy:...` beside networks and kernel, where its partition is to say so."""
+    """What decides the rows of a driven scheme beside networks and kernel, where its partition is to say so."""
 
     @property
     def id(self) -> str:
@@ -103,8 +104,8 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
         The finished episode, or the error.
     """
     try:
-        driven = policy_flows(task.environment, task.scheme)
-        controller = task.factory(task.environment, task.scheme) if task.factory and driven else None
+        driven = driven_flows(task.environment, task.scheme)
+        controller = task.factory(task.environment, task.scheme, task.seed) if task.factory and driven else None
         episode = run_episode(
             kernel,
             task.environment,

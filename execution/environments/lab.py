@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sagecc.collector.kernel.machine import check_kernel
 from sagecc.collector.lab.boot import Guest
-from sagecc.collector.lab.spec import Drive, episode_spec, policy_flows
+from sagecc.collector.lab.spec import Drive, driven_flows, episode_spec
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import PolicyController
@@ -79,7 +79,7 @@ class Lab:
         """Boot a kernel for an episode; the running one is ended."""
         self.close()
         self._flows = tuple(range(environment.flow_count) if self._chosen is None else self._chosen)
-        competing = {f: name for f, name in policy_flows(environment, SCHEME).items() if f not in self._flows}
+        competing = {f: name for f, name in driven_flows(environment, SCHEME).items() if f not in self._flows}
         if self._policies.scheme_of != competing:
             self._policies = PolicyController(competing)
             self._policy_drives = self._policies.drives()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sagecc.collector.kernel.machine import available_memory_mb
 from sagecc.collector.lab.boot import WATCHDOG_S, Guest, Recording
 from sagecc.collector.lab.episode import episode_from_recording
-from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, policy_flows
+from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, driven_flows
 from sagecc.collector.run.engines import (
     MIN_WORKER_CPU_S,
     Engine,
@@ -34,8 +34,7 @@ from sagecc.collector.run.engines import (
 from sagecc.collector.run.task import FinishedEpisode, Result, Task
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import AS_NAMED, Playing, random_stream
+from sagecc.execution.lab.controllers import AS_NAMED, Agent, Playing, random_stream
 from sagecc.execution.lab.giving_up import GivenUpError, LossWatch
 from sagecc.schemas import wire
 
@@ -144,7 +143,7 @@ class BatchRunner:
     def _start(self, number: int, agents: _Agents) -> _Running:
         """Start the task's guest; each of its driven flows has a slot in its policy's agent."""
         task, spec = self.tasks[number], self.tasks[number].spec
-        places = agents.take(policy_flows(task.environment, task.scheme), task.id)
+        places = agents.take(driven_flows(task.environment, task.scheme), task.id)
         try:
             watch = LossWatch(task.id, self.playing.give_up) if self.playing.give_up else None
             return _Running(number, spec, Guest(self.kernel, spec, self.watchdog_s).__enter__(), places, watch)
@@ -218,10 +217,10 @@ class _Agents:
     """The policies' agents, with a slot for each flow that one may drive at once."""
 
     def __init__(self, tasks: Sequence[Task], guests: int, playing: Playing) -> None:
-        flows = [Counter(policy_flows(task.environment, task.scheme).values()) for task in tasks]
+        flows = [Counter(driven_flows(task.environment, task.scheme).values()) for task in tasks]
         self._slots = {name: guests * max(count[name] for count in flows) for name in set().union(*flows)}
         self._playing = playing
-        self._agents: dict[str, PolicyAgent] = {}
+        self._agents: dict[str, Agent] = {}
         self._free: dict[str, list[int]] = {}
 
     def take(self, scheme_of: Mapping[int, str], episode: str) -> dict[int, tuple[str, int]]:

@@ -401,7 +401,10 @@ def _rules(summary: Mapping[str, Any]) -> str:
         "Winners": f"S_p at least {1 - rules['margin']:.2f} x best; S_fr at most {friendly}",
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
         "Kernel": str(summary["kernel"]),
-        **{f"Policy {label(s)}": f"{s}, SHA-256 {sha256}" for s, sha256 in summary["policies"].items()},
+        **{
+            f"{'Policy' if s.startswith(POLICY_PREFIX) else 'Scheme'} {label(s)}": f"{s}, SHA-256 {sha256}"
+            for s, sha256 in summary["policies"].items()
+        },
         **({"Policies": _play_options(summary["terms"])} if summary["policies"] else {}),
     }
     body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())

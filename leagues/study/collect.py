@@ -21,10 +21,10 @@ from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
 from sagecc.leagues.study.experiments import StudyRun, distinct
-from sagecc.policy.artefact import policy_sha256
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import is_driven
 
 Outcome: TypeAlias = pa.Table | SageccError
 """A run's series (SERIES_SCHEMA, at the run's interval), or why it has none."""
@@ -101,12 +101,12 @@ def run_key(run: StudyRun, identity: str) -> str:
 
 def lab_identity(kernel: Path) -> Identity:
     """Return what tells runs apart by the kernel at `kernel` and the files of the policies that take part."""
-    of_policy = cache(policy_sha256)
+    of_policy = cache(driver_sha256)
     of_kernel = cache(lambda schemes: kernel_identity(kernel, sorted(schemes)))
 
     def identity(run: StudyRun) -> str:
         schemes = frozenset(run.schemes)
-        policies = (f"{name}={of_policy(name)}" for name in sorted(schemes) if name.startswith(POLICY_PREFIX))
+        policies = (f"{name}={of_policy(name)}" for name in sorted(schemes) if is_driven(name))
         return " ".join((of_kernel(schemes), *policies))
 
     return identity

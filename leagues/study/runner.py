@@ -13,11 +13,11 @@ from sagecc.collector.run.engines import core_per_worker, in_processes
 from sagecc.collector.run.ray_engine import each_on_ray
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import AS_NAMED, play_episode
+from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
 from sagecc.leagues.study.experiments import StudyRun
-from sagecc.policy.artefact import policy_sha256
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import is_driven
 
 
 def lab_runner(kernel: Path, jobs: int) -> Runner:
@@ -51,15 +51,15 @@ def ray_runner(kernel: Path, address: str, schemes: Iterable[str]) -> Runner:
     Raises:
         SageccError: Ray is not installed, or there is no such policy.
     """
-    policies = {scheme: policy_sha256(scheme) for scheme in schemes if scheme.startswith(POLICY_PREFIX)}
+    policies = {scheme: driver_sha256(scheme) for scheme in schemes if is_driven(scheme)}
     on_cluster = each_on_ray(_OnNode(policies), address)
     return lambda runs: on_cluster(kernel, runs)
 
 
 def check_policies(schemes: Iterable[str]) -> None:
-    """Raise SageccError where a policy among the schemes is missing or cannot drive a flow."""
+    """Raise SageccError where a policy or a scheme in user space is missing or cannot drive a flow."""
     for scheme in schemes:
-        if scheme.startswith(POLICY_PREFIX):
+        if is_driven(scheme):
             AS_NAMED.agent(scheme)
 
 
@@ -89,12 +89,12 @@ class _OnNode:
     """What a node does: play a run, with the same policies as where it was planned."""
 
     policies: Mapping[str, str]
-    """By scheme, the digest of its files."""
+    """By scheme, the digest of its files or code."""
 
     def __call__(self, kernel: Path, run: StudyRun) -> Outcome:
         try:
             for scheme in set(run.schemes) & self.policies.keys():
-                if policy_sha256(scheme) != self.policies[scheme]:
+                if driver_sha256(scheme) != self.policies[scheme]:
                     raise SageccError(f"{scheme}: node {socket.gethostname()} has other files there; copy them anew")
         except SageccError as error:
             return error

@@ -15,8 +15,9 @@ from sagecc.common.limits import usable_cores
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import is_driven
 from sagecc.sets import networks_options, repeats_options
+from sagecc.user_space import players
 
 
 @click.command()
@@ -52,12 +53,27 @@ def command(
     if only and networks.own_name:
         raise SageccError("--set goes with --profile: leave it out")
     environments = [e for e in networks.environments if only in (None, e.set)]
-    contested = [e for e in environments if any(cross.scheme.startswith(POLICY_PREFIX) for cross in e.cross)]
+    contested = [e for e in environments if any(is_driven(cross.scheme) for cross in e.cross)]
     if 0 < len(contested) < len(environments):
         environments = [e for e in environments if e not in contested]
-        click.echo(f"left out: {len(contested)} networks beside policies, in which 'sagecc league' lets all play")
+        click.echo(
+            f"left out: {len(contested)} networks beside what the host drives, in which 'sagecc league' lets all play"
+        )
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
-    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=networks.seeds(seed))
+    driving = players(names)
+    collect(
+        environments,
+        names,
+        out,
+        kernel,
+        episodes_engine,
+        seed,
+        controllers=driving.controllers,
+        prune=prune,
+        drives=driving.drives,
+        seeds=networks.seeds(seed),
+        players=driving.players,
+    )
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")

@@ -13,7 +13,7 @@ import click
 import pyarrow.parquet as pq
 
 from sagecc.collector.lab.episode import Episode
-from sagecc.collector.lab.spec import policy_flows
+from sagecc.collector.lab.spec import driven_flows
 from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
@@ -29,7 +29,9 @@ from sagecc.schemas.schemes import check_scheme
 
 
 @click.command()
-@click.option("--scheme", required=True, help="A kernel scheme ('sagecc schemes'), or policy:PATH, or policy:sagecc-1.")
+@click.option(
+    "--scheme", required=True, help="One of 'sagecc schemes', policy:PATH, policy:sagecc-1, or python:PATH.py:CLASS."
+)
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
@@ -71,12 +73,12 @@ def command(
     for path in (out, flows, plot, plot_flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
-    policies = policy_flows(environment, scheme)
-    if policies and backend != "lab":
-        name = next(iter(policies.values()))
+    driven = driven_flows(environment, scheme)
+    if driven and backend != "lab":
+        name = next(iter(driven.values()))
         raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {name}: use the lab")
-    if not policies and (decision_latency or sample):
-        raise SageccError(f"--decision-latency and --sample are for policies, not {scheme}")
+    if not driven and (decision_latency or sample):
+        raise SageccError(f"--decision-latency and --sample are for what the host drives, not {scheme}")
     every_flow = flows is not None or plot_flows is not None
     if every_flow and backend != "lab":
         raise SageccError(f"--flows and --plot-flows are for the lab: --backend {backend} keeps the tested flow alone")

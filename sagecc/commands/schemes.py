@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import click
 
-from sagecc.schemas.schemes import OTHERS, SCHEMES
+from sagecc.schemas.schemes import OTHERS, SCHEMES, USER_SPACE
 
 
 @click.command()
 @click.option("--pool", is_flag=True, help="Only the 13 schemes that the pool is collected from.")
 def command(pool: bool) -> None:
     """List the schemes: each is a name for --scheme and --schemes; a trained policy is policy:PATH."""
-    for name, text in (SCHEMES if pool else {**SCHEMES, **OTHERS}).items():
-        click.echo(f"{name:<10} {text}")
+    for name, text in (SCHEMES if pool else {**SCHEMES, **OTHERS, **USER_SPACE}).items():
+        click.echo(f"{name:<11} {text}")
     if not pool:
         click.echo(
-            f"{'policy:DIR':<10} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-1"
+            f"{'policy:DIR':<11} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-1"
         )
+        click.echo(f"{'python:FILE':<11} a class of one's own, python:PATH.py:CLASS (docs/guide/your-own-scheme.md)")

@@ -45,7 +45,7 @@ ENVIRONMENTS = tuple(network(mbps, 20, 1, 3) for mbps in (12, 24, 36))
 SCHEMES = ("cubic", "bbr")
 
 
-def constant_window(environment: Environment, scheme: str) -> Controller:
+def constant_window(environment: Environment, scheme: str, seed: int) -> Controller:
     def control(sample: np.void) -> tuple[int, int]:
         return 20, 0
 

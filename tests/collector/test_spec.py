@@ -326,8 +326,8 @@ def test_any_environment_gives_a_consistent_specification(environment: Environme
 
 
 def test_a_host_may_drive_several_flows_on_top_of_any_scheme() -> None:
-    competitor = Drive("reno", latency_us=7000, policy_sha256="ab")
-    drives = {2: competitor, 0: Drive("cubic", latency_us=5000, policy_sha256="cd")}
+    competitor = Drive("reno", latency_us=7000, sha256="ab")
+    drives = {2: competitor, 0: Drive("cubic", latency_us=5000, sha256="cd")}
     spec = episode_spec(network(cross=("bbr", "policy:x")), "policy:models/orca", 7, drives=drives)
     assert rows(Layout.of(spec).flows, "scheme", "lockstep") == [(b"cubic", 1), (b"bbr", 0), (b"reno", 1)]
     assert (spec.lockstep, spec.latencies_us, spec.competitors) == ((0, 2), (5000, 7000), ("ab",))

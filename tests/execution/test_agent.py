@@ -169,7 +169,8 @@ def test_an_answer_that_is_no_number_names_the_policy(bad: float) -> None:
 
 
 def test_policies_that_cannot_run_are_refused(policy: Path, tmp_path: Path) -> None:
-    assert Playing().agent(f"policy:{policy}")(sample(0, 10))[0] >= 4
+    rows = np.atleast_1d(np.asarray(sample(0, 10)))
+    assert Playing().agent(f"policy:{policy}").step(rows, np.array([0]))[0] >= 4
     with pytest.raises(SageccError, match="no policy at"):
         Playing().agent(f"policy:{tmp_path}/none")
     card = json.loads((policy / "card.json").read_text())

@@ -51,8 +51,8 @@ def test_drawn_actions_follow_the_seed(kernel: Path) -> None:
         (["--decision-latency", "5"], "'5' is no time: give a number and its unit, such as 5ms"),
         (["--decision-latency", "-1ms"], "is no time"),
         (["--decision-latency", "2s"], "a decision's latency must be 0 to 1000 ms"),
-        (["--scheme", "cubic", "--decision-latency", "5ms"], "are for policies, not cubic"),
-        (["--scheme", "cubic", "--sample"], "are for policies, not cubic"),
+        (["--scheme", "cubic", "--decision-latency", "5ms"], "are for what the host drives, not cubic"),
+        (["--scheme", "cubic", "--sample"], "are for what the host drives, not cubic"),
     ],
 )
 def test_bad_input_is_one_line(options: list[str], message: str) -> None:

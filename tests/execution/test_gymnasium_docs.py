@@ -15,9 +15,8 @@ from tests.conftest import ROOT
 from tests.helpers.modules import code_behind, imported
 
 PAGE = (ROOT / "docs/guide/your-own-scheme.md").read_text()
-SNIPPETS = [
-    code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "import" in code and "stable" not in code
-]
+OWN, ITS_TEST, *OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SNIPPETS = [code for code in OTHERS if "import" in code and "stable" not in code]
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -31,6 +30,12 @@ def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> No
     """From any folder."""
     assert DEFAULT.id in PAGE
     run(["-c", code], tmp_path)
+
+
+def test_the_class_passes_its_test(tmp_path: Path) -> None:
+    (tmp_path / "gentle.py").write_text(OWN)
+    [name] = re.findall(r"def (test_\w+)", ITS_TEST)
+    run(["-c", f"{ITS_TEST}\n{name}()"], tmp_path)
 
 
 def test_the_command_line_does_not_wait_for_them() -> None:

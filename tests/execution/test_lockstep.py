@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.boot import Guest
-from sagecc.collector.lab.spec import BASE_MEMORY_MB, policy_flows
+from sagecc.collector.lab.spec import BASE_MEMORY_MB, driven_flows
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
 from sagecc.collector.run.task import FinishedEpisode, Result, Task, attempt
@@ -227,9 +227,9 @@ def test_no_more_guests_than_there_is_memory_for(
     assert all(isinstance(result, FinishedEpisode) for _, result in lockstep(1, 3)(kernel, tasks[:2]))
 
 
-def sampling(environment: Environment, scheme: str) -> PolicyController:
-    episode = episode_id(environment.id, scheme, 7)
-    return PolicyController(policy_flows(environment, scheme), episode, SAMPLING)
+def sampling(environment: Environment, scheme: str, seed: int) -> PolicyController:
+    episode = episode_id(environment.id, scheme, seed)
+    return PolicyController(driven_flows(environment, scheme), episode, SAMPLING)
 
 
 def test_drawn_actions_are_the_episodes_own(kernel: Path, tasks: list[Task], alone: dict[str, Result]) -> None:

@@ -298,7 +298,7 @@ def test_a_league_lets_it_drive_on_top_of_cubic(kernel: Path, tmp_path: Path) ->
     alone = play_episode(kernel, environment, scheme)
     assert found["spec_sha256"] == alone.spec_sha256
     assert found["goodput_mbps"] == alone.flows[0].goodput_mbps
-    pure = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme))
+    pure = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0))
     assert pure.spec_sha256 != alone.spec_sha256
 
 

@@ -50,7 +50,7 @@ def test_it_fills_a_link_and_keeps_its_queue_short(kernel: Path, bandwidth_mbps:
     """From 10 s on: nine tenths of the link, and no loss, in a queue of four BDPs that Cubic would fill."""
     environment = network(duration_s=20, bandwidth_mbps=bandwidth_mbps, rtt_ms=rtt_ms, queue_bdp=4)
     scheme = f"policy:{POLICY}"
-    rows = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme)).rows
+    rows = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0)).rows
     time_s, received, delay_ns, packets, drops = (
         rows[name].to_numpy() for name in ("t_s", "received_bytes", "link_delay_ns", "link_packets", "link_drops")
     )

@@ -60,5 +60,5 @@ class Fixed:
         return np.zeros_like(value), value, np.ones_like(value), hidden + 1
 
 
-def broken_policy(environment: Environment, scheme: str) -> Controller:
+def broken_policy(environment: Environment, scheme: str, seed: int) -> Controller:
     raise SageccError(f"{scheme}: cannot be loaded")

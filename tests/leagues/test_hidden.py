@@ -36,7 +36,7 @@ POLICY = ROOT / "models" / "sagecc-1"
 def test_the_policy_decides_again_what_it_decided(kernel: Path) -> None:
     scheme = f"policy:{POLICY}"
     environment = network(duration_s=6)
-    raw = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme)).rows
+    raw = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0)).rows
     t_s, values, windows = last_hidden(POLICY, raw)
     recorded = raw["cwnd_pkts"].to_numpy()
     assert np.array_equal(windows[:-1], recorded[1:])

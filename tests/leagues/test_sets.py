@@ -181,7 +181,7 @@ def test_a_collection_leaves_networks_beside_policies_out(
     Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/rival"))
     said = run("collect", "--environments", "mine.yaml", "--schemes", "cubic").output.splitlines()
     assert said == [
-        "left out: 1 networks beside policies, in which 'sagecc league' lets all play",
+        "left out: 1 networks beside what the host drives, in which 'sagecc league' lets all play",
         "1 episodes of 1 schemes in datasets/sets/mine",
     ]
     assert [environment.cross for environment in collected] == [()]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: no stage plays a scheme in user space; who does keeps the digest of its code with its rows.
+"""Schemes in user space by name, the project's and one's own, and what identifies the code that drives a flow."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import cast
+
+from sagecc.common.code import Code, Module
+from sagecc.common.errors import SageccError
+from sagecc.execution.schemes.agent import SchemeAgent
+from sagecc.execution.schemes.scheme import SchemeClass
+from sagecc.execution.schemes.sprout import sprout, sprout_ewma
+from sagecc.execution.schemes.vivace import Vivace
+from sagecc.policy.artefact import policy_sha256
+from sagecc.schemas.schemes import POLICY_PREFIX, USER_SPACE, python_class
+
+CLASSES: Mapping[str, SchemeClass] = MappingProxyType({"vivace": Vivace, "sprout": sprout, "sprout-ewma": sprout_ewma})
+"""By the names of schemas.schemes.USER_SPACE."""
+
+
+def scheme_class(scheme: str) -> SchemeClass:
+    """Return the class of a scheme in user space.
+
+    Args:
+        scheme: A name of USER_SPACE, or `python:PATH.py:CLASS`.
+
+    Raises:
+        SageccError: There is no such file or class, or it is no scheme.
+    """
+    if scheme in USER_SPACE:
+        return CLASSES[scheme]
+    path, name = python_class(scheme)
+    found = getattr(_module(scheme, path, _text(path)), name, None)
+    if not inspect.isclass(found):
+        raise SageccError(f"{scheme}: {path} has no class '{name}'")
+    if not callable(getattr(found, "on_tick", None)):
+        raise SageccError(f"{scheme}: class '{name}' has no method on_tick(self, sample)")
+    return cast("SchemeClass", found)
+
+
+def driver_sha256(scheme: str) -> str:
+    """Hash what drives a scheme's flows from the host, so that trajectories are not taken for those of other code.
+
+    Of a scheme in user space, that is the syntax of its module (comments and layout count nothing) and of all modules
+    of this package that it imports; files of one's own beside it are not followed.
+
+    Args:
+        scheme: A policy (`policy:PATH`), or a scheme in user space.
+
+    Returns:
+        SHA-256 in hex.
+
+    Raises:
+        SageccError: There is none.
+    """
+    if scheme.startswith(POLICY_PREFIX):
+        return policy_sha256(scheme)
+    own = "" if scheme in USER_SPACE else _syntax(scheme, _text(python_class(scheme)[0]))
+    return hashlib.sha256(f"{scheme.rpartition(':')[2]} {own} {_of_package(scheme)}".encode()).hexdigest()
+
+
+def _of_package(scheme: str) -> str:
+    """Return the digest of the package's code behind a scheme."""
+    if scheme in USER_SPACE:
+        return _identity((SchemeAgent.__module__, CLASSES[scheme].__module__))
+    imports = Module.read(Path(python_class(scheme)[0])).imports
+    return _identity((SchemeAgent.__module__, *sorted(name for name in imports if name.startswith("sagecc."))))
+
+
+@cache
+def _identity(modules: tuple[str, ...]) -> str:
+    code, digests = Code(), dict[str, str]()
+    for name in modules:
+        try:
+            digests |= code.digests(name)
+        except KeyError:  # a member of a module, which is there itself
+            continue
+    return hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
+
+
+def _syntax(scheme: str, text: str) -> str:
+    try:
+        compile(text, scheme, "exec")
+    except SyntaxError as error:
+        raise SageccError(f"{scheme}: line {error.lineno}: {error.msg}") from None
+    return Module.read(Path(python_class(scheme)[0])).digest
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SageccError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+@cache
+def _module(scheme: str, path: str, text: str) -> ModuleType:
+    """Return the module of a file of this text; a changed file is another module."""
+    name = f"sagecc_scheme_{hashlib.sha256(f'{path} {text}'.encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=path)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = path
+    sys.modules[name] = module  # as imported: dataclasses look themselves up there
+    try:
+        exec(compile(text, path, "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise SageccError(f"{scheme}: line {error.lineno}: {error.msg}") from None
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        raise SageccError(f"{scheme}: line {line}: {type(error).__name__}: {error}") from error
+    return module
