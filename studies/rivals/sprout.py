@@ -19,7 +19,7 @@ from sagecc.collector.run.grid import bottleneck
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import Environment, Link, Trace, dumbbell
 from sagecc.schemas.trace_file import read_trace
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 
 TRACES = Path(os.environ.get("SAGECC_TRACES", "../shared/traces"))
 """Where the traces lie."""
@@ -103,17 +103,17 @@ WHY = {
 """By trace, why a delay cannot agree."""
 
 
-def _checks() -> list[Check]:
+def _checks() -> list[RivalCheck]:
     found = []
     for (scheme, name), point in FIG_7.items():
         source = f"Sprout (NSDI 2013), Fig. 7: {_WHERE[name]} downlink"
         rate, delay = point.throughput_kbps, point.delay_ms
         measured = partial(throughput_kbps, scheme, name)
         found.append(
-            Check(scheme, source, "Throughput on the whole trace", "kbps", rate, 0.7 * rate, 1.4 * rate, measured)
+            RivalCheck(scheme, source, "Throughput on the whole trace", "kbps", rate, 0.7 * rate, 1.4 * rate, measured)
         )
         found.append(
-            Check(
+            RivalCheck(
                 scheme,
                 source,
                 "Self-inflicted delay, 95th percentile",
@@ -130,7 +130,7 @@ def _checks() -> list[Check]:
 
 CHECKS = (
     *_checks(),
-    Check(
+    RivalCheck(
         "sprout",
         "Sprout (NSDI 2013), section 1: each packet's delay less than 100 ms with 95 % probability",
         "One flow on a steady 6 Mbps, 40 ms: 95th percentile of what packets wait",

@@ -13,7 +13,7 @@ from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.study.catalogue import experiment
 from sagecc.schemas.environment import dumbbell
-from studies.rivals.check import Check
+from studies.rivals.check import RivalCheck
 
 SCHEME = "vivace"
 RATE_MBPS, RTT_MS, SECONDS = 100.0, 30.0, 60.0
@@ -53,7 +53,7 @@ def inflation(kernel: Path) -> float:
 
 
 CHECKS = (
-    Check(
+    RivalCheck(
         SCHEME,
         "Astraea (EuroSys 2024), section 5.2, Fig. 12",
         "Three flows, 40 s apart, on 100 Mbps, 30 ms, 1 BDP: mean time from a start or a stop until a flow is within "
@@ -64,7 +64,7 @@ CHECKS = (
         6.9,
         lambda kernel: come_and_go(kernel)["convergence_s"],
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         "Astraea (EuroSys 2024), section 5.2, Fig. 12",
         "The same flows: standard deviation of the goodput after that",
@@ -74,7 +74,7 @@ CHECKS = (
         9.0,
         lambda kernel: come_and_go(kernel)["stability_mbps"],
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         "Vivace (NSDI 2018), section 3: the coefficient 11.35 of the loss",
         "One flow on 100 Mbps, 30 ms, 1 BDP: highest random loss, in whole percent, at which it has half of the link; "
@@ -85,7 +85,7 @@ CHECKS = (
         6.0,
         tolerated_percent,
     ),
-    Check(
+    RivalCheck(
         SCHEME,
         "Astraea (EuroSys 2024), appendix B.1, Fig. 19b: low latency inflation whatever the size of the buffer",
         "One flow on 100 Mbps, 30 ms: mean delay with a queue of 8 BDPs over that with 1 BDP",

@@ -175,9 +175,10 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     for factor in (0.5, 101, float("nan")):
         with pytest.raises(ValueError, match=r"bound|numbers"):
             Control(window_bound=factor)
-    for factor, loss in ((None, 0.01), (2, 0), (2, 1), (2, float("nan"))):
+    bad: tuple[tuple[float | None, float], ...] = ((None, 0.01), (2, 0), (2, 1), (2, float("nan")))
+    for bound, loss in bad:
         with pytest.raises(ValueError, match=r"tightens at a loss|numbers"):
-            Control(window_bound=factor, window_bound_loss=loss)
+            Control(window_bound=bound, window_bound_loss=loss)
 
 
 def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
