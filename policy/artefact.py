@@ -49,8 +49,15 @@ ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
 LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
+RATE_MAP = "rate *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0; cwnd = 2 * rate * sRTT"
 
-MAPS = {"power": ACTION_MAP, "spread": SPREAD_MAP, "hundredths": HUNDREDTHS_MAP, "linear": LINEAR_MAP}
+MAPS = {
+    "power": ACTION_MAP,
+    "spread": SPREAD_MAP,
+    "hundredths": HUNDREDTHS_MAP,
+    "linear": LINEAR_MAP,
+    "rate": RATE_MAP,
+}
 """By its short name, what the card says that an action does."""
 
 MAX_WINDOW_BOUND = 100
@@ -64,7 +71,7 @@ ACKED: Literal["acked"] = "acked"
 
 @dataclass(frozen=True)
 class Control:
-    """What an action a of the policy does: once a period the window is multiplied, by the base where a is 1."""
+    """What an action a of the policy does: once a period the window, or the pacing rate, is changed by it."""
 
     base: float = 2.0
     """What a = 1 multiplies the window by; above 1."""
@@ -81,7 +88,8 @@ class Control:
     map: str = ACTION_MAP
     """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
     the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
-    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a."""
+    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a; the pacing
+    rate by that, with a window that does not hold it back."""
     slow_start: float | Literal["acked"] | None = None
     """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
 
@@ -111,6 +119,8 @@ class Control:
             raise ValueError(
                 f"a window's bound is 1 to {MAX_WINDOW_BOUND} times what is delivered, not {self.window_bound}"
             )
+        if self.map == RATE_MAP and self.underlying_scheme != "pure":
+            raise ValueError(f"a rate is set on top of pure alone, not of {self.underlying_scheme}")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 

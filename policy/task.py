@@ -12,23 +12,24 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from sagecc.common.errors import SageccError
-from sagecc.policy import astraea, orca
+from sagecc.policy import astraea, aurora, orca
 from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, Control
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea"]
+Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
 """Rewards: the one of the pool that the network names, either of them, Orca's by its code and by its paper,
-Astraea's."""
+Astraea's, Aurora's."""
 
 OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
     "orca": (orca.SOURCE, orca.OBSERVATIONS),
     "astraea": (astraea.SOURCE, astraea.OBSERVATIONS),
+    "aurora": (aurora.SOURCE, aurora.OBSERVATIONS),
 }
 """By its name in a configuration, an observation's source and the names of its numbers."""
 
-_CONTROLS = {"pool": Control(), "orca": orca.CONTROL, "astraea": astraea.CONTROL}
+_CONTROLS = {"pool": Control(), "orca": orca.CONTROL, "astraea": astraea.CONTROL, "aurora": aurora.CONTROL}
 """By a scheme's name, how it decides: what a configuration's `control` begins from."""
 
 
@@ -46,8 +47,9 @@ class LearningTask:
     """What an action earns, measured over the period after it (execution.environments.rewards)."""
     global_state: bool = False
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
-    networks: NetworkDistribution | None = None
-    """What episodes' networks are drawn from; None: what the environment is given."""
+    networks: NetworkDistribution | str | None = None
+    """What episodes' networks are drawn from: a distribution, or all networks of a profile or set by its name; None:
+    what the environment is given."""
 
     def __post_init__(self) -> None:
         if self.reward not in get_args(Reward):
@@ -57,9 +59,9 @@ class LearningTask:
     def of(cls, plain: Mapping[str, Any]) -> LearningTask:
         """Read a configuration: `observation`, `control`, `reward`, `global_state`, `networks`.
 
-        `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of `pool`, `orca`
-        and `astraea`, or the fields of Control; `like` among them names one of the three to take the others from, and
-        `map` is a short name of artefact.MAPS.
+        `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of the same names,
+        or the fields of Control; `like` among them names one of these to take the others from, and `map` is a short
+        name of artefact.MAPS.
 
         Raises:
             SageccError: a field is unknown or its value out of range.
@@ -70,8 +72,8 @@ class LearningTask:
         if not isinstance(plain.get("global_state", False), bool):
             raise SageccError(f"task: global_state must be true or false, not {plain['global_state']!r}")
         networks = plain.get("networks")
-        if networks is not None and not isinstance(networks, Mapping):
-            raise SageccError(f"task: networks must have fields, not {networks!r}")
+        if networks is not None and not isinstance(networks, Mapping | str):
+            raise SageccError(f"task: networks must have fields, or be a profile's name, not {networks!r}")
         source, observations = _observation(plain.get("observation", "pool"))
         return cls(
             control=_control(plain.get("control", "pool")),
@@ -79,7 +81,7 @@ class LearningTask:
             observations=observations,
             reward=plain.get("reward", "pool"),
             global_state=plain.get("global_state", False),
-            networks=None if networks is None else NetworkDistribution.of(networks),
+            networks=NetworkDistribution.of(networks) if isinstance(networks, Mapping) else networks,
         )
 
 

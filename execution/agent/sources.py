@@ -13,10 +13,11 @@ from sagecc.common.arrays import Bools, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
 from sagecc.execution.agent.astraea import REPORTING as ASTRAEA
+from sagecc.execution.agent.aurora import REPORTING as AURORA
 from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.orca import REPORTING as ORCA
 from sagecc.execution.agent.reports import Reports
-from sagecc.policy import astraea, orca
+from sagecc.policy import astraea, aurora, orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.pool.features import FeatureTracker, Windows
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
@@ -100,6 +101,7 @@ SOURCES: dict[str, tuple[str, Factory]] = {
     OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
     orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: Reports(ORCA, names, flows)),
     astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: Reports(ASTRAEA, names, flows)),
+    aurora.SOURCE[0]: (aurora.SOURCE[1], lambda names, flows, _: Reports(AURORA, names, flows)),
 }
 """By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
 

@@ -27,7 +27,13 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.execution.environments.flows import last_tick_ns
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Candidates, Networks, candidates, draw, max_flows
-from sagecc.execution.environments.rewards import AstraeaEarnings, Earnings, OrcaEarnings, PoolEarnings
+from sagecc.execution.environments.rewards import (
+    AstraeaEarnings,
+    AuroraEarnings,
+    Earnings,
+    OrcaEarnings,
+    PoolEarnings,
+)
 from sagecc.execution.lab.giving_up import GiveUp, LossWindow
 from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
@@ -129,6 +135,8 @@ class Rollouts:
             self._earnings = AstraeaEarnings(self._competition, self.per_lab)
         elif task.reward in ("orca", "orca-paper"):
             self._earnings = OrcaEarnings(task.reward, slots)
+        elif task.reward == "aurora":
+            self._earnings = AuroraEarnings(slots)
         else:
             self._earnings = PoolEarnings(task.reward, source, slots)
         self._generators: list[np.random.Generator | None] = [None] * labs

@@ -14,7 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
 from sagecc.learner.online.exploration import ActionNoise
 from sagecc.policy.inference import Architecture
-from sagecc.policy.mlp import Mlp
+from sagecc.policy.mlp import Activation, Mlp
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.scaling import InputTransform, Scaling
 
@@ -32,7 +32,7 @@ class OnlineConfig:
     """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
     `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
     hidden: tuple[int, ...]
-    """Units of the hidden layers of actor and critics, each followed by a leaky ReLU; [] for recurrent networks."""
+    """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int
     """Records per update: transitions, or sequences of a recurrent network."""
     actor_rate: float
@@ -53,6 +53,8 @@ class OnlineConfig:
     """Records that the replay holds; the oldest make room."""
     warm_up: int
     """Decisions before the first update, all uniform over the actions."""
+    activation: Activation = "leaky_relu"
+    """What follows each hidden layer: `leaky_relu` or `tanh`."""
     slope: float = 0.2
     """Slope of the leaky ReLU below 0; TensorFlow's default."""
     action_layer: int = 1
@@ -135,7 +137,7 @@ class OnlineConfig:
     def sizes(self, observations: int) -> Architecture:
         """Return the kind of the actor's network and its sizes, for so many observations."""
         if self.hidden:
-            return Mlp(observations, self.hidden, self.slope)
+            return Mlp(observations, self.hidden, self.slope, self.activation)
         return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
 
     @property

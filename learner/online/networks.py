@@ -7,6 +7,7 @@ have one of no elements. Variables are named as the artefact's weights are (poli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from sagecc.common.tensorflow_runtime import snt, tf
@@ -77,13 +78,13 @@ def make_critic(config: OnlineConfig, inputs: int) -> Critic:
 
 
 class DenseActor(snt.Module):  # type: ignore[misc]
-    """Layers, each followed by a leaky ReLU, and a last one of one unit followed by tanh."""
+    """Layers, each followed by the activation, and a last one of one unit followed by tanh."""
 
     memory = 0
 
     def __init__(self, config: OnlineConfig, observations: int) -> None:
         super().__init__(name="actor")
-        self._slope = config.slope
+        self._activation = _activation(config)
         self._layers = [snt.Linear(size) for size in config.hidden]
         self._answer = _answer()
         self._apply(tf.zeros([1, observations]))
@@ -99,18 +100,18 @@ class DenseActor(snt.Module):  # type: ignore[misc]
 
     def _apply(self, x: Any) -> Any:
         for layer in self._layers:
-            x = tf.nn.leaky_relu(layer(x), self._slope)
+            x = self._activation(layer(x))
         return tf.tanh(self._answer(x))
 
 
 class DenseCritic(snt.Module):  # type: ignore[misc]
-    """Layers, each followed by a leaky ReLU, one of which gets the action too, and a last linear one of one unit."""
+    """Layers, each followed by the activation; one of them gets the action too; and a last linear one of one unit."""
 
     memory = 0
 
     def __init__(self, config: OnlineConfig, inputs: int) -> None:
         super().__init__(name="critic")
-        self._slope, self._action_layer = config.slope, config.action_layer
+        self._activation, self._action_layer = _activation(config), config.action_layer
         self._layers = [snt.Linear(size) for size in config.hidden]
         self._answer = snt.Linear(1)
         self._apply(tf.zeros([1, inputs + 1]))
@@ -132,7 +133,7 @@ class DenseCritic(snt.Module):  # type: ignore[misc]
         x, action = x[:, :-1], x[:, -1:]
         for number, layer in enumerate(self._layers, start=1):
             x = tf.concat([x, action], axis=-1) if number == self._action_layer else x
-            x = tf.nn.leaky_relu(layer(x), self._slope)
+            x = self._activation(layer(x))
         return self._answer(x)
 
 
@@ -186,6 +187,10 @@ class RecurrentCritic(snt.Module):  # type: ignore[misc]
 
     def _encode(self, inputs: Any, actions: Any) -> Any:
         return self._trunk.before_gru(tf.concat([inputs, actions[..., None]], axis=-1))
+
+
+def _activation(config: OnlineConfig) -> Callable[[Any], Any]:
+    return tf.tanh if config.activation == "tanh" else lambda x: tf.nn.leaky_relu(x, config.slope)
 
 
 def _answer() -> Any:
