@@ -73,6 +73,10 @@ class OnlineConfig:
     """What they see is clipped to plus or minus this; 0 for no limit."""
     window: int = 2
     """Decisions in a record; T hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before the critics learn from them."""
+    reward_limit: float = 0.0
+    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
     burn_in: int = 0
     """First transitions of a record that only warm up recurrent networks' memory, without loss."""
     tau: float = 0.005
@@ -103,8 +107,11 @@ class OnlineConfig:
 
     def __post_init__(self) -> None:
         counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
-        positive = ("actor_rate", "critic_rate", "tau")
-        at_least_0 = ("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit")
+        positive = ("actor_rate", "critic_rate", "tau", "reward_scale")
+        at_least_0 = (
+            *("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit"),
+            "reward_limit",
+        )
         checks = [
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),

@@ -36,7 +36,7 @@ def changed(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_shipped() -> None:
-    assert shipped() == ("astraea", "aurora", "orca")
+    assert shipped() == ("astraea", "aurora", "onlinerl", "orca", "orcav2")
 
 
 @pytest.mark.parametrize("name", ["astraea", "orca"])
@@ -76,6 +76,39 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
     records = kept.read(positions).reshape(-1, 2, layout.row)
     assert np.isfinite(records).all()
     assert len(np.unique(records[:, 0, layout.observations + layout.states + 1])) > 10  # rewards
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_configuration_is_a_task(kernel: Path, name: str) -> None:
+    """The paper's sizes: Aurora's 30 inputs, Orca's 70, Sage's 69."""
+    task, config = online_task(load(name), kernel), load(name)
+    assert task.control.limits == (-1, 1)
+    inputs = {"astraea": 50, "aurora": 30, "onlinerl": 69, "orca": 70, "orcav2": 70}[name]
+    assert len(task.observations) == config.sizes(len(task.observations)).inputs == inputs
+
+
+def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
+    """Beside Cubic only the flow under test decides, and earns what the network names."""
+    values = load("orcav2").__dict__
+    task = online_task(from_dict({**values, "task": {**values["task"], "networks": "smoke"}}), kernel)
+    labs: Any = task.make_labs(labs=3)
+    assert labs.per_lab == 1
+    try:
+        rows = labs.reset([0, 1, 2], [0, 1, 2])
+        drawn = [environment for environment, _ in labs.episodes.values()]
+        assert {environment.set for environment in drawn} == {"I", "II"}
+        assert rows.flows.tolist() == [0, 0, 0]
+        beside = next(lab for lab, environment in enumerate(drawn) if environment.set == "II")
+        assert rows.samples["t_ns"][beside] > 5e9
+        for _ in range(20):
+            rows = labs.step(np.zeros(len(rows.labs)), renew=False)
+        assert ((rows.rewards > 0) & (rows.rewards <= 25)).all()
+        link = rows.samples[beside]
+        assert 0 < link["link_bytes"] < 0.5 * link["link_capacity_bytes"]  # the other flow has had its 5 s
+    finally:
+        labs.close()
+    others = from_dict({**values, "task": {**values["task"], "networks": "heldout"}})
+    assert online_task(others, kernel).identity != task.identity
 
 
 def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
