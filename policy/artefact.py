@@ -28,6 +28,7 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.versions import same_major
+from sagecc.policy.choice import Choice
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -50,6 +51,7 @@ SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
 LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
 RATE_MAP = "rate *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0; cwnd = 2 * rate * sRTT"
+STEPS_MAP = "cwnd /= 2, -= 10, += 0, += 10 or *= 2, for a nearest to -1, -0.5, 0, 0.5 or 1"
 
 MAPS = {
     "power": ACTION_MAP,
@@ -57,6 +59,7 @@ MAPS = {
     "hundredths": HUNDREDTHS_MAP,
     "linear": LINEAR_MAP,
     "rate": RATE_MAP,
+    "steps": STEPS_MAP,
 }
 """By its short name, what the card says that an action does."""
 
@@ -89,7 +92,7 @@ class Control:
     """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
     the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
     and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a; the pacing
-    rate by that, with a window that does not hold it back."""
+    rate by that, with a window that does not hold it back; one of Indigo's five steps of the window."""
     slow_start: float | Literal["acked"] | None = None
     """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
 
@@ -167,7 +170,7 @@ class Control:
         }
 
 
-NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent)}
+NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent, Choice)}
 """Kinds of networks by their name in a card; called with the card's other fields of the network."""
 
 

@@ -17,7 +17,6 @@ from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
-from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -51,7 +50,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
     return OnlineTask(
         identity=" ".join(parts),
         observations=task.observations,
-        states=len(GLOBAL_STATE) if task.global_state else 0,
+        states=len(task.states),
         source=task.source,
         control=task.control,
         # Beside the flow under test, the networks of a profile have flows of other schemes; drawn ones, of this policy.

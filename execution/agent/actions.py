@@ -11,7 +11,8 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.execution.agent.window import UNLIMITED, CongestionWindows, pacing_rates
 from sagecc.policy import exact
-from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, Control
+from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, STEPS_MAP, Control
+from sagecc.policy.indigo import candidates, indices
 
 Bools = npt.NDArray[np.bool_]
 
@@ -139,11 +140,29 @@ class MultiplyRates:
         self._rate[slot] = self._last_set[slot] = 0
 
 
+class TakeSteps:
+    """Take one of Indigo's steps from the kernel's window, in whole packets."""
+
+    def __init__(self, control: Control, flows: int) -> None:
+        self._control, self._every_tick = control, control.underlying_scheme == PURE_SCHEME
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
+        """Return the windows and pacing rates to set; see ActionMap."""
+        kernel = samples["cwnd_pkts"].astype(np.int64)
+        stepped = candidates(kernel)[np.arange(len(kernel)), indices(actions)]
+        cwnd = np.where(due, np.clip(stepped, *self._control.cwnd_packets), kernel if self._every_tick else LEAVE)
+        return cwnd, pacing_rates(samples, cwnd)
+
+    def reset(self, slot: int) -> None:
+        """Do nothing: there is no state per flow."""
+
+
 def action_map(control: Control, flows: int) -> ActionMap:
     """Return the action map that a policy's card names, for so many flows."""
-    kinds: dict[str, type[MultiplyInHundredths | MultiplyRates]] = {
+    kinds: dict[str, type[MultiplyInHundredths | MultiplyRates | TakeSteps]] = {
         HUNDREDTHS_MAP: MultiplyInHundredths,
         RATE_MAP: MultiplyRates,
+        STEPS_MAP: TakeSteps,
     }
     return kinds.get(control.map, Multiply)(control, flows)
 

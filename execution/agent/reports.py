@@ -79,6 +79,9 @@ class Reports:
         history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
         return history
 
+    def acted(self, slots: Ints, actions: Doubles) -> None:
+        """Do nothing: no scheme reports its actions."""
+
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""
         self._intervals.begin(skipped)

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
-from sagecc.learner.online.exploration import ActionNoise
+from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploration
+from sagecc.policy.choice import Choice
+from sagecc.policy.indigo import ACTIONS
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Activation, Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -25,24 +27,20 @@ WHERE = "training configuration"
 class OnlineConfig:
     """Every choice of an online run but its seed, the machine's processes and its place on disk.
 
-    The algorithm is TD3 (Fujimoto et al., ICML 2018). Updates and decisions take turns in rounds.
+    Updates and decisions take turns in rounds.
     """
 
     task: dict[str, Any]
-    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
-    `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
+    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics,
+    `expert`, and `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
     hidden: tuple[int, ...]
     """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int
     """Records per update: transitions, or sequences of a recurrent network."""
     actor_rate: float
     """Learning rate of the actor's Adam."""
-    critic_rate: float
-    """Learning rate of the critics' Adam."""
-    discount: float
-    """Discount per decision."""
     steps: int
-    """Updates of the critics in all."""
+    """Updates in all, of the critics where there are any."""
     round_steps: int
     """Updates of a round."""
     round_decisions: int
@@ -52,7 +50,15 @@ class OnlineConfig:
     replay: int
     """Records that the replay holds; the oldest make room."""
     warm_up: int
-    """Decisions before the first update, all uniform over the actions."""
+    """Decisions before the first update, all uniform over the actions; with `dagger` all the expert's."""
+    algorithm: Literal["td3", "dagger"] = "td3"
+    """`td3` (Fujimoto et al., ICML 2018) learns from rewards. `dagger` (Ross et al., AISTATS 2011) learns to do what
+    the task's expert would do in the states that the policy gets into: a GRU of `gru` that chooses, without critics and
+    noise; of the fields below it heeds those of inputs, records, gradients and giving up."""
+    critic_rate: float = 0.0
+    """Learning rate of the critics' Adam; 0 without critics."""
+    discount: float = 0.99
+    """Discount per decision."""
     activation: Activation = "leaky_relu"
     """What follows each hidden layer: `leaky_relu` or `tanh`."""
     slope: float = 0.2
@@ -107,7 +113,8 @@ class OnlineConfig:
 
     def __post_init__(self) -> None:
         counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
-        positive = ("actor_rate", "critic_rate", "tau", "reward_scale")
+        td3 = self.algorithm == "td3"
+        positive = ("actor_rate", "tau", "reward_scale", *(("critic_rate",) if td3 else ()))
         at_least_0 = (
             *("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit"),
             "reward_limit",
@@ -125,7 +132,10 @@ class OnlineConfig:
             (self.replay >= self.batch, "replay must hold a batch at least"),
             (bool(self.hidden) != bool(self.gru), "give either hidden (layers) or gru (a recurrent network's state)"),
             (all(n >= 1 for n in self.hidden), "hidden layers must have at least 1 unit"),
-            (not self.gru or self.width >= 1, "a recurrent network needs a width"),
+            (not self.gru or not td3 or self.width >= 1, "a recurrent network needs a width"),
+            (td3 or (bool(self.gru) and not self.width), "dagger needs gru, and neither hidden layers nor a width"),
+            (td3 or not self.critic_rate, "dagger has no critics: leave critic_rate out"),
+            (td3 != bool(self.task.get("expert")), "an expert in the task goes with dagger, and dagger with one"),
             (1 <= self.action_layer <= max(1, len(self.hidden)), "action_layer must be one of the hidden layers"),
             (self.window >= 2, "window must be at least 2"),
             (bool(self.gru) or self.window == 2, "window is for recurrent networks"),
@@ -143,6 +153,8 @@ class OnlineConfig:
 
     def sizes(self, observations: int) -> Architecture:
         """Return the kind of the actor's network and its sizes, for so many observations."""
+        if self.algorithm == "dagger":
+            return Choice(observations, self.gru, ACTIONS)
         if self.hidden:
             return Mlp(observations, self.hidden, self.slope, self.activation)
         return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
@@ -153,8 +165,10 @@ class OnlineConfig:
         return "float32"
 
     @property
-    def exploration(self) -> ActionNoise:
+    def exploration(self) -> Exploration:
         """How the actors explore."""
+        if self.algorithm == "dagger":
+            return ExpertFirst(self.warm_up)
         return ActionNoise(
             self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
         )

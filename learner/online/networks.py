@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from sagecc.common.tensorflow_runtime import snt, tf
+from sagecc.learner.gru import Gru
 from sagecc.learner.networks import Trunk, parts, rowwise
 from sagecc.learner.online.config import OnlineConfig
+from sagecc.policy.indigo import ACTIONS
 
 LAST_LAYER = 1e-4
 """Scale of the actor's last layer at the start: its first actions are near 0 (Acme's NearZeroInitializedLinear)."""
@@ -187,6 +189,26 @@ class RecurrentCritic(snt.Module):  # type: ignore[misc]
 
     def _encode(self, inputs: Any, actions: Any) -> Any:
         return self._trunk.before_gru(tf.concat([inputs, actions[..., None]], axis=-1))
+
+
+class Chooser(snt.Module):  # type: ignore[misc]
+    """A GRU and a score for each action: policy.choice in training."""
+
+    def __init__(self, config: OnlineConfig, observations: int) -> None:
+        super().__init__(name="chooser")
+        self._gru, self._scores = Gru(observations, config.gru), snt.Linear(len(ACTIONS))
+        self._scores(tf.zeros([1, config.gru]))
+
+    def scores(self, observations: Any) -> Any:
+        """Return the scores at each row of windows, which begin with an empty memory: [T, B, D] -> [T, B, K]."""
+        before = tf.zeros([tf.shape(observations)[1], self._gru.size])
+        return rowwise(self._scores, self._gru.unroll(observations, before))
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        core = self._gru.core
+        gru = {"gru.w_i": core.input_to_hidden, "gru.w_h": core.hidden_to_hidden, "gru.b": core.b}
+        return {**gru, "scores.w": self._scores.w, "scores.b": self._scores.b}
 
 
 def _activation(config: OnlineConfig) -> Callable[[Any], Any]:

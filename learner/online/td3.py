@@ -73,6 +73,9 @@ class Td3:
         seed: Seed of the target policy's noise.
     """
 
+    metrics = METRICS
+    """The metrics of an update."""
+
     def __init__(self, config: OnlineConfig, observations: int, states: int, seed: int) -> None:
         self.config, self.seed = config, seed
         self.actor, self.target_actor = (make_actor(config, observations) for _ in range(2))

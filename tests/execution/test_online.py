@@ -36,10 +36,10 @@ def changed(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_shipped() -> None:
-    assert shipped() == ("astraea", "aurora", "onlinerl", "orca", "orcav2")
+    assert shipped() == ("astraea", "aurora", "indigo", "onlinerl", "orca", "orcav2")
 
 
-@pytest.mark.parametrize("name", ["astraea", "orca"])
+@pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
 def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, name: str) -> None:
     """A lab cannot be saved: the episodes under way are played again."""
     values = changed(name)
@@ -80,10 +80,10 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_configuration_is_a_task(kernel: Path, name: str) -> None:
-    """The paper's sizes: Aurora's 30 inputs, Orca's 70, Sage's 69."""
+    """The papers' inputs: Aurora's 30, Orca's 70, Sage's 69, Indigo's 9."""
     task, config = online_task(load(name), kernel), load(name)
     assert task.control.limits == (-1, 1)
-    inputs = {"astraea": 50, "aurora": 30, "onlinerl": 69, "orca": 70, "orcav2": 70}[name]
+    inputs = {"astraea": 50, "aurora": 30, "indigo": 9, "onlinerl": 69, "orca": 70, "orcav2": 70}[name]
     assert len(task.observations) == config.sizes(len(task.observations)).inputs == inputs
 
 
@@ -121,7 +121,7 @@ def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
     assert rules == [GiveUp(), GiveUp(0.5, 2.0), None]
 
 
-@pytest.mark.parametrize("name", ["astraea", "aurora", "orca"])
+@pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
 def test_a_policy_trained_in_labs_says_how_it_is_run(kernel: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(changed(name)))
     words = ["train", "--config", "small.yaml", "--out", "policy", "--logs", "logs", "--kernel", str(kernel)]
@@ -132,5 +132,5 @@ def test_a_policy_trained_in_labs_says_how_it_is_run(kernel: Path, tmp_path: Pat
     policy = PolicyArtefact.load(tmp_path / "policy")
     task = online_task(load(name), kernel)
     assert (policy.source, policy.observations, policy.control) == (task.source, task.observations, task.control)
-    assert policy.sizes.kind == "mlp"
+    assert policy.sizes.kind == {"indigo": "choice"}.get(name, "mlp")
     assert policy.card["training"]["steps"] == 4
