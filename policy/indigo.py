@@ -58,4 +58,5 @@ def expert(cwnd: Ints, ideal: Doubles) -> Doubles:
         ideal: what they should be [B] (packets).
     """
     reached = np.clip(candidates(cwnd), *CONTROL.cwnd_packets)
-    return np.array(ACTIONS)[np.argmin(np.abs(reached - ideal[:, None]), axis=1)]
+    nearest: Ints = np.abs(reached - ideal[:, None]).argmin(axis=1)
+    return np.array(ACTIONS, np.float64)[nearest]
