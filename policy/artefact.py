@@ -28,7 +28,7 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.versions import same_major
-from sagecc.policy.choice import Choice
+from sagecc.policy.choice import Chooser
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -170,7 +170,7 @@ class Control:
         }
 
 
-NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent, Choice)}
+NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent, Chooser)}
 """Kinds of networks by their name in a card; called with the card's other fields of the network."""
 
 

@@ -14,7 +14,7 @@ from sagecc.policy.inference import Ops
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chooser:
     """A GRU, and a linear layer whose highest score chooses the action.
 
     To a runtime its output is a mixture of one component without deviation.

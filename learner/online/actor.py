@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
-from sagecc.learner.online.exploration import Exploration
+from sagecc.learner.online.exploration import Exploring
 from sagecc.learner.online.labs import Labs, Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture, NumpyOps
@@ -59,7 +59,7 @@ class Actor:
         count: int,
         network: Architecture,
         scaling: Scaling,
-        exploration: Exploration,
+        exploration: Exploring,
         layout: Layout,
         ring: Ring,
         *,

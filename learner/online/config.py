@@ -12,8 +12,8 @@ import numpy as np
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
-from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploration
-from sagecc.policy.choice import Choice
+from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploring
+from sagecc.policy.choice import Chooser
 from sagecc.policy.indigo import ACTIONS
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Activation, Mlp
@@ -154,7 +154,7 @@ class OnlineConfig:
     def sizes(self, observations: int) -> Architecture:
         """Return the kind of the actor's network and its sizes, for so many observations."""
         if self.algorithm == "dagger":
-            return Choice(observations, self.gru, ACTIONS)
+            return Chooser(observations, self.gru, ACTIONS)
         if self.hidden:
             return Mlp(observations, self.hidden, self.slope, self.activation)
         return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
@@ -165,7 +165,7 @@ class OnlineConfig:
         return "float32"
 
     @property
-    def exploration(self) -> Exploration:
+    def exploration(self) -> Exploring:
         """How the actors explore."""
         if self.algorithm == "dagger":
             return ExpertFirst(self.warm_up)

@@ -13,7 +13,7 @@ from typing import Any
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.crr import Adam, clip
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.learner.online.networks import Chooser
+from sagecc.learner.online.networks import ChoiceActor
 from sagecc.learner.online.replay import ReplayBatch
 
 
@@ -31,7 +31,7 @@ class Dagger:
 
     def __init__(self, config: OnlineConfig, observations: int) -> None:
         self.config = config
-        self.chooser = Chooser(config, observations)
+        self.chooser = ChoiceActor(config, observations)
         self.optimizer = Adam(list(self.chooser.weights().values()), config.actor_rate)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
 

@@ -11,7 +11,7 @@ import numpy as np
 from sagecc.common.arrays import Floats
 
 
-class Exploration(Protocol):
+class Exploring(Protocol):
     """What actors do in place of the policy's actions."""
 
     def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
@@ -33,7 +33,7 @@ class ExpertFirst:
     """Decisions, of all actors together, that are the expert's."""
 
     def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
-        """Return what to do [B]; see Exploration."""
+        """Return what to do [B]; see Exploring."""
         return states[:, 0] if decisions < self.warm_up else actions
 
 
@@ -60,7 +60,7 @@ class ActionNoise:
         return self.uniform_first + (self.uniform_last - self.uniform_first) * passed
 
     def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
-        """Return what to do [B]; see Exploration."""
+        """Return what to do [B]; see Exploring."""
         count, probability = len(actions), self.probability(decisions)
         if self.noise:
             actions = actions + self.noise * random.standard_normal(count, np.float32)

@@ -191,7 +191,7 @@ class RecurrentCritic(snt.Module):  # type: ignore[misc]
         return self._trunk.before_gru(tf.concat([inputs, actions[..., None]], axis=-1))
 
 
-class Chooser(snt.Module):  # type: ignore[misc]
+class ChoiceActor(snt.Module):  # type: ignore[misc]
     """A GRU and a score for each action: policy.choice in training."""
 
     def __init__(self, config: OnlineConfig, observations: int) -> None:

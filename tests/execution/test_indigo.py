@@ -21,7 +21,7 @@ from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.policy import artefact, exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.choice import Choice
+from sagecc.policy.choice import Chooser
 from sagecc.policy.indigo import ACTIONS, CONTROL, OBSERVATIONS, SOURCE, expert
 from sagecc.policy.scaling import Scaling
 from sagecc.policy.task import LearningTask
@@ -127,7 +127,7 @@ def test_whoever_does_what_the_expert_says_fills_the_link_without_a_queue(kernel
 def test_what_was_trained_is_what_runs(kernel: Path, tmp_path: Path) -> None:
     """A policy of random weights, whose windows vary, as an artefact in the lab and in its environment."""
     task = LearningTask.of({"observation": "indigo", "control": "indigo", "reward": "power"})
-    sizes, random = Choice(len(OBSERVATIONS), 32, ACTIONS), np.random.default_rng(33)
+    sizes, random = Chooser(len(OBSERVATIONS), 32, ACTIONS), np.random.default_rng(33)
     weights = {name: random.normal(0, 1, shape).astype(np.float32) for name, shape in sizes.shapes().items()}
     scaling = Scaling("none", np.zeros(9, np.float32), np.ones(9, np.float32), 0.0)
     artefact.write(tmp_path, weights, sizes, scaling, OBSERVATIONS, {}, control=task.control, source=task.source)
