@@ -73,6 +73,21 @@ def test_it_learns_what_takes_a_memory_and_every_runtime_chooses_alike(tmp_path:
     assert exported.errors["policy.onnx"]["loc"] == 0
 
 
+def test_its_state_is_all_that_a_continued_run_needs() -> None:
+    tf.config.run_functions_eagerly(True)
+    try:
+        whole, again = Dagger(CONFIG, SEEN), Dagger(CONFIG, SEEN)
+        whole.learn(batch(CONFIG, 0))
+        for name, variable in again.state().items():
+            variable.assign(whole.state()[name])
+        for dagger in (whole, again):
+            dagger.learn(batch(CONFIG, 1))
+        for name, variable in again.state().items():
+            np.testing.assert_array_equal(variable, whole.state()[name], err_msg=name)
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
 def test_indigos_configuration_is_its_papers() -> None:
     config = load("indigo")
     assert config.sizes(len(OBSERVATIONS)).parameters == 3 * 32 * (9 + 32 + 1) + 33 * 5
