@@ -30,6 +30,7 @@ from sagecc.learner.online.config import OnlineConfig, load
 from sagecc.learner.online.train import actor_specs, train
 from sagecc.online import online_task
 from sagecc.policy.task import LearningTask
+from sagecc.schemas.network_distribution import NetworkDistribution
 
 LABS = (1, 4, 16, 64)
 WARM_S, MEASURED_S = 3.0, 10.0
@@ -146,7 +147,7 @@ def together(name: str, folder: Path) -> dict[str, Any]:
         config, online_task(config, shipped.kernel()), folder / "model", folder / "logs", actors=cores, checkpoint_s=60
     )
     taken = outcome.metrics["decisions"]
-    flows = np.mean(task.networks.flows.values) if task.networks else 1
+    flows = np.mean(task.networks.flows.values) if isinstance(task.networks, NetworkDistribution) else 1
     return {
         "config": name,
         "updates_per_s": outcome.trained_steps / outcome.seconds,

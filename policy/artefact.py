@@ -28,6 +28,7 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.versions import same_major
+from sagecc.policy.choice import Chooser
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -49,8 +50,17 @@ ACTION_MAP = "cwnd *= base**a"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
 LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
+RATE_MAP = "rate *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0; cwnd = 2 * rate * sRTT"
+STEPS_MAP = "cwnd /= 2, -= 10, += 0, += 10 or *= 2, for a nearest to -1, -0.5, 0, 0.5 or 1"
 
-MAPS = {"power": ACTION_MAP, "spread": SPREAD_MAP, "hundredths": HUNDREDTHS_MAP, "linear": LINEAR_MAP}
+MAPS = {
+    "power": ACTION_MAP,
+    "spread": SPREAD_MAP,
+    "hundredths": HUNDREDTHS_MAP,
+    "linear": LINEAR_MAP,
+    "rate": RATE_MAP,
+    "steps": STEPS_MAP,
+}
 """By its short name, what the card says that an action does."""
 
 MAX_WINDOW_BOUND = 100
@@ -64,7 +74,7 @@ ACKED: Literal["acked"] = "acked"
 
 @dataclass(frozen=True)
 class Control:
-    """What an action a of the policy does: once a period the window is multiplied, by the base where a is 1."""
+    """What an action a of the policy does: once a period the window, or the pacing rate, is changed by it."""
 
     base: float = 2.0
     """What a = 1 multiplies the window by; above 1."""
@@ -81,7 +91,8 @@ class Control:
     map: str = ACTION_MAP
     """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
     the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
-    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a."""
+    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a; the pacing
+    rate by that, with a window that does not hold it back; one of Indigo's five steps of the window."""
     slow_start: float | Literal["acked"] | None = None
     """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
 
@@ -115,6 +126,8 @@ class Control:
             )
         if self.window_bound_loss is not None and not (self.window_bound and 0 < self.window_bound_loss < 1):
             raise ValueError(f"no bound on the window tightens at a loss of {self.window_bound_loss}")
+        if self.map == RATE_MAP and self.underlying_scheme != "pure":
+            raise ValueError(f"a rate is set on top of pure alone, not of {self.underlying_scheme}")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
             raise ValueError(f"no window is within {self.cwnd_packets}")
 
@@ -162,7 +175,7 @@ class Control:
         }
 
 
-NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent)}
+NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent, Chooser)}
 """Kinds of networks by their name in a card; called with the card's other fields of the network."""
 
 

@@ -141,6 +141,10 @@ class TensorFlowOps:
         """X + y."""
         return x + y
 
+    def greatest(self, x: Any) -> Any:
+        """1 at each row's greatest element, the first of several, and 0 elsewhere."""
+        return tf.one_hot(tf.argmax(x, axis=-1, output_type=tf.int32), x.shape[-1])
+
     def softplus(self, x: Any, least: float) -> Any:
         """Log(1 + exp(x)) + least."""
         return tf.nn.relu(x) + tf.math.log(1.0 + tf.exp(-tf.abs(x))) + least
@@ -211,6 +215,12 @@ class OnnxOps:
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
         return self.node("Add", x, y)
+
+    def greatest(self, x: Any) -> Any:
+        """1 at each row's greatest element, the first of several, and 0 elsewhere."""
+        place = self.node("ArgMax", x, axis=1, keepdims=0)
+        count = self.node("Gather", self.node("Shape", x), np.array([1]))
+        return self.node("OneHot", place, count, np.array([0, 1], np.float32))
 
     def softplus(self, x: Any, least: float) -> Any:
         """Log(1 + exp(x)) + least."""

@@ -39,6 +39,9 @@ class Ops(Protocol):
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
 
+    def greatest(self, x: Any) -> Any:
+        """1 at each row's greatest element, the first of several, and 0 elsewhere."""
+
     def softplus(self, x: Any, least: float) -> Any:
         """Log(1 + exp(x)) + least."""
 
@@ -116,6 +119,10 @@ class NumpyOps:
     def add(self, x: Any, y: Any) -> Any:
         """X + y."""
         return x + y
+
+    def greatest(self, x: Any) -> Any:
+        """1 at each row's greatest element, the first of several, and 0 elsewhere."""
+        return np.eye(x.shape[1], dtype=np.float32)[x.argmax(axis=1)]
 
     def softplus(self, x: Any, least: float) -> Any:
         """Log(1 + exp(x)) + least."""

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from sagecc.common.arrays import Doubles, Floats
 from sagecc.policy.inference import Ops
 
+Activation = Literal["leaky_relu", "tanh"]
+"""What follows each hidden layer."""
+
 
 @dataclass(frozen=True)
 class Mlp:
-    """Dense layers, each followed by a leaky ReLU, and a last one of a single unit followed by tanh.
+    """Dense layers, each followed by a leaky ReLU or tanh, and a last one of a single unit followed by tanh.
 
     To a runtime its output is a mixture of one component without deviation, and its hidden state has no elements.
     """
@@ -28,12 +31,16 @@ class Mlp:
     """Units of each hidden layer."""
     slope: float
     """Slope of the leaky ReLU below 0, from 0 to below 1."""
+    activation: Activation = "leaky_relu"
+    """What follows each hidden layer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))  # a card has a list
         sizes = (self.inputs, *self.hidden)
         if not all(type(size) is int and size > 0 for size in sizes) or not 0 <= self.slope < 1:
             raise ValueError(f"no network has the sizes {sizes} and slope {self.slope}")
+        if self.activation not in get_args(Activation):
+            raise ValueError(f"activation '{self.activation}' is not known here")
 
     @property
     def state(self) -> int:
@@ -62,7 +69,8 @@ class Mlp:
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
         """Return logits, loc and scale [B, 1], the first and last all 0, and the hidden state unchanged."""
         for i in range(len(self.hidden)):
-            x = ops.leaky_relu(ops.linear(x, w[f"layer{i}.w"], w[f"layer{i}.b"]), self.slope)
+            x = ops.linear(x, w[f"layer{i}.w"], w[f"layer{i}.b"])
+            x = ops.tanh(x) if self.activation == "tanh" else ops.leaky_relu(x, self.slope)
         action = ops.tanh(ops.linear(x, w["answer.w"], w["answer.b"]))
         zeros = ops.zeros_like(action)
         return zeros, action, zeros, hidden

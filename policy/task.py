@@ -12,23 +12,31 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from sagecc.common.errors import SageccError
-from sagecc.policy import astraea, orca
-from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, Control
+from sagecc.policy import astraea, aurora, indigo, orca
+from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea"]
+Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
 """Rewards: the one of the pool that the network names, either of them, Orca's by its code and by its paper,
-Astraea's."""
+Astraea's, Aurora's."""
 
 OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
     "orca": (orca.SOURCE, orca.OBSERVATIONS),
     "astraea": (astraea.SOURCE, astraea.OBSERVATIONS),
+    "aurora": (aurora.SOURCE, aurora.OBSERVATIONS),
+    "indigo": (indigo.SOURCE, indigo.OBSERVATIONS),
 }
 """By its name in a configuration, an observation's source and the names of its numbers."""
 
-_CONTROLS = {"pool": Control(), "orca": orca.CONTROL, "astraea": astraea.CONTROL}
+_CONTROLS = {
+    "pool": Control(),
+    "orca": orca.CONTROL,
+    "astraea": astraea.CONTROL,
+    "aurora": aurora.CONTROL,
+    "indigo": indigo.CONTROL,
+}
 """By a scheme's name, how it decides: what a configuration's `control` begins from."""
 
 
@@ -46,32 +54,43 @@ class LearningTask:
     """What an action earns, measured over the period after it (execution.environments.rewards)."""
     global_state: bool = False
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
-    networks: NetworkDistribution | None = None
-    """What episodes' networks are drawn from; None: what the environment is given."""
+    expert: bool = False
+    """Whether each step gives what Indigo's expert would do beside the observations, to be imitated."""
+    networks: NetworkDistribution | str | None = None
+    """What episodes' networks are drawn from: a distribution, or all networks of a profile or set by its name; None:
+    what the environment is given."""
 
     def __post_init__(self) -> None:
         if self.reward not in get_args(Reward):
             raise SageccError(f"task: reward must be one of {', '.join(get_args(Reward))}, not {self.reward!r}")
+        if self.expert and (self.global_state or self.control.map != STEPS_MAP):
+            raise SageccError("task: an expert goes with Indigo's steps, and with no global_state")
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of what a step gives beside the observations."""
+        return indigo.EXPERT if self.expert else astraea.GLOBAL_STATE if self.global_state else ()
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> LearningTask:
-        """Read a configuration: `observation`, `control`, `reward`, `global_state`, `networks`.
+        """Read a configuration: `observation`, `control`, `reward`, `global_state`, `expert`, `networks`.
 
-        `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of `pool`, `orca`
-        and `astraea`, or the fields of Control; `like` among them names one of the three to take the others from, and
-        `map` is a short name of artefact.MAPS.
+        `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of the same names,
+        or the fields of Control; `like` among them names one of these to take the others from, and `map` is a short
+        name of artefact.MAPS.
 
         Raises:
             SageccError: a field is unknown or its value out of range.
         """
-        known = ("observation", "control", "reward", "global_state", "networks")
+        known = ("observation", "control", "reward", "global_state", "expert", "networks")
         if unknown := sorted(set(map(str, plain)) - set(known)):
             raise SageccError(f"task: unknown field {unknown[0]}; known are {', '.join(known)}")
-        if not isinstance(plain.get("global_state", False), bool):
-            raise SageccError(f"task: global_state must be true or false, not {plain['global_state']!r}")
+        for name in ("global_state", "expert"):
+            if not isinstance(plain.get(name, False), bool):
+                raise SageccError(f"task: {name} must be true or false, not {plain[name]!r}")
         networks = plain.get("networks")
-        if networks is not None and not isinstance(networks, Mapping):
-            raise SageccError(f"task: networks must have fields, not {networks!r}")
+        if networks is not None and not isinstance(networks, Mapping | str):
+            raise SageccError(f"task: networks must have fields, or be a profile's name, not {networks!r}")
         source, observations = _observation(plain.get("observation", "pool"))
         return cls(
             control=_control(plain.get("control", "pool")),
@@ -79,7 +98,8 @@ class LearningTask:
             observations=observations,
             reward=plain.get("reward", "pool"),
             global_state=plain.get("global_state", False),
-            networks=None if networks is None else NetworkDistribution.of(networks),
+            expert=plain.get("expert", False),
+            networks=NetworkDistribution.of(networks) if isinstance(networks, Mapping) else networks,
         )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,13 @@ from pathlib import Path
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common import code
 from sagecc.common.errors import SageccError
+from sagecc.execution.environments.networks import candidates
 from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
-from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 
@@ -39,13 +41,23 @@ def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
     if task.networks is None:
         raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
-    lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme})
+    found = candidates(task.networks)
+    named = found if isinstance(found, tuple) else ()
+    beside = {cross.scheme for environment in named for cross in environment.cross}
+    lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *beside})
     labs_code = code.identity("sagecc.execution.environments.rollouts")
+    parts = [json.dumps(config.task, sort_keys=True), lab, labs_code, *([_digest(named)] if named else [])]
     return OnlineTask(
-        identity=f"{json.dumps(config.task, sort_keys=True)} {lab} {labs_code}",
+        identity=" ".join(parts),
         observations=task.observations,
-        states=len(GLOBAL_STATE) if task.global_state else 0,
+        states=len(task.states),
         source=task.source,
         control=task.control,
-        make_labs=partial(Rollouts, task, kernel=kernel, give_up=give_up),
+        # Beside the flow under test, the networks of a profile have flows of other schemes; drawn ones, of this policy.
+        make_labs=partial(Rollouts, task, flows=(0,) if named else None, kernel=kernel, give_up=give_up),
     )
+
+
+def _digest(environments: tuple[Environment, ...]) -> str:
+    """Return what tells networks that have the same name from each other."""
+    return hashlib.sha256("\n".join(environment.to_json() for environment in environments).encode()).hexdigest()

@@ -122,6 +122,8 @@ class NetworkDistribution:
     """Time from a flow's arrival to its end (s), at least 1 s; None: to the episode's end."""
     reward: Reward = "power"
     """Which of the pool's rewards the networks name."""
+    loss: Quantity = fixed(0)  # noqa: RUF009
+    """Probability that a packet is lost before the queue."""
 
     def __post_init__(self) -> None:
         counts = self.flows.values
@@ -186,7 +188,6 @@ class NetworkDistribution:
             limit = queue_bytes(rate_mbps, rtt_ms, self.queue_bdp.draw(random))
         else:
             limit = int(self.queue_bytes.draw(random)) if self.queue_bytes else 0
-        link = Link((RateStep(0.0, rate_mbps),), rtt_ms / 2, max(limit, MTU_BYTES))
         flows, start_s = [], 0.0
         for number in range(int(self.flows.draw(random))):
             start_s += round(self.gap_s.draw(random), 3) if number else 0.0
@@ -197,6 +198,8 @@ class NetworkDistribution:
                 stop_s = round(start_s + max(self.lifetime_s.draw(random), SHORTEST_S), 3)
             within = stop_s is not None and stop_s < self.duration_s
             flows.append(Flow(round(start_s, 3), stop_s if within else None, round(self.extra_rtt_ms.draw(random), 3)))
+        loss = round(self.loss.draw(random), 6)
+        link = Link((RateStep(0.0, rate_mbps),), rtt_ms / 2, max(limit, MTU_BYTES), loss=loss)
         return Environment(
             set="custom",
             links=(link,),

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles, Ints
-from sagecc.execution.agent.window import CongestionWindows, pacing_rates
+from sagecc.execution.agent.window import UNLIMITED, CongestionWindows, pacing_rates
 from sagecc.policy import exact
-from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, SPREAD_MAP, Control
+from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, STEPS_MAP, Control
+from sagecc.policy.indigo import candidates, indices
 
 Bools = npt.NDArray[np.bool_]
 
@@ -20,6 +21,11 @@ PURE_SCHEME = "pure"
 
 ACKED_MARGIN = 1.25
 """Lowest RTTs that an sRTT may be before it ends a slow start by acknowledgements; Orca's and Astraea's dead-band."""
+
+RATE_WINDOWS = 2
+"""Windows per sRTT that a rate which is set is below: sRTT lags behind an RTT that grows, for half an RTT or so, and
+acknowledgements come late and in heaps. Less would hold the rate back; without any window nobody would stop it where
+no acknowledgement comes back."""
 
 LEAVE = 0
 """For a window and a pacing rate: the underlying scheme keeps the one it has."""
@@ -46,11 +52,11 @@ class ActionMap(Protocol):
 
 
 def ratios(control: Control, actions: Doubles) -> Doubles:
-    """Return what windows are multiplied by, before any rounding.
+    """Return what windows, or rates, are multiplied by, before any rounding.
 
     base**a: Sage's action (section 4.1: log2 of the ratio), and with base 4 and a within 1 Orca's 2**alpha with |alpha|
     < 2 (its Eq. 3). The linear map is Astraea's Eq. 3, whose alpha is base - 1: 1 + alpha a from a = 0 on, and
-    1 / (1 - alpha a) below.
+    1 / (1 - alpha a) below; Aurora changes rates by the same.
 
     Args:
         control: names the map and its base.
@@ -59,7 +65,7 @@ def ratios(control: Control, actions: Doubles) -> Doubles:
     Returns:
         Ratios [B].
     """
-    if control.map == LINEAR_MAP:
+    if control.map in (LINEAR_MAP, RATE_MAP):
         change = (control.base - 1.0) * actions
         return np.asarray((1.0 + np.maximum(change, 0.0)) / (1.0 - np.minimum(change, 0.0)))
     return exact.power(control.base, actions)
@@ -105,9 +111,60 @@ class MultiplyInHundredths:
         """Do nothing: there is no state per flow."""
 
 
+class MultiplyRates:
+    """Multiply a pacing rate, a real number; the window is RATE_WINDOWS times what it sends in an sRTT.
+
+    A rate begins as one window per sRTT. It does so anew when the kernel's window is not the one last set: a slow start
+    or a bound on windows has changed it. No rate is so low or so high that its window would be beyond the limits.
+    """
+
+    def __init__(self, control: Control, flows: int) -> None:
+        self._control = control
+        self._rate = np.zeros(flows)  # bytes/s
+        self._last_set = np.zeros(flows, np.int64)  # packets
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
+        """Return the windows and pacing rates to set; see ActionMap. Without an RTT sample the window stays."""
+        kernel, mss, srtt = (samples[name].astype(np.float64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
+        packet_s = np.where(srtt > 0, mss * 1e6 / np.maximum(srtt, 1), 0.0)  # a packet per sRTT, in bytes/s
+        rate = np.where(kernel == self._last_set[slots], self._rate[slots], kernel * packet_s)
+        low, high = (limit / RATE_WINDOWS * packet_s for limit in self._control.cwnd_packets)
+        rate = np.clip(np.where(due, rate * ratios(self._control, actions), rate), low, high)
+        window = np.ceil(RATE_WINDOWS * rate / np.where(packet_s > 0, packet_s, np.inf))
+        cwnd = np.where(packet_s > 0, np.clip(window, *self._control.cwnd_packets), kernel).astype(np.int64)
+        self._rate[slots], self._last_set[slots] = rate, np.where(packet_s > 0, cwnd, LEAVE)
+        return cwnd, np.where(packet_s > 0, np.maximum(np.rint(rate), 1), UNLIMITED).astype(np.int64)
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+        self._rate[slot] = self._last_set[slot] = 0
+
+
+class TakeSteps:
+    """Take one of Indigo's steps from the kernel's window, in whole packets."""
+
+    def __init__(self, control: Control, flows: int) -> None:
+        self._control, self._every_tick = control, control.underlying_scheme == PURE_SCHEME
+
+    def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
+        """Return the windows and pacing rates to set; see ActionMap."""
+        kernel = samples["cwnd_pkts"].astype(np.int64)
+        stepped = candidates(kernel)[np.arange(len(kernel)), indices(actions)]
+        cwnd = np.where(due, np.clip(stepped, *self._control.cwnd_packets), kernel if self._every_tick else LEAVE)
+        return cwnd, pacing_rates(samples, cwnd)
+
+    def reset(self, slot: int) -> None:
+        """Do nothing: there is no state per flow."""
+
+
 def action_map(control: Control, flows: int) -> ActionMap:
     """Return the action map that a policy's card names, for so many flows."""
-    return MultiplyInHundredths(control, flows) if control.map == HUNDREDTHS_MAP else Multiply(control, flows)
+    kinds: dict[str, type[MultiplyInHundredths | MultiplyRates | TakeSteps]] = {
+        HUNDREDTHS_MAP: MultiplyInHundredths,
+        RATE_MAP: MultiplyRates,
+        STEPS_MAP: TakeSteps,
+    }
+    return kinds.get(control.map, Multiply)(control, flows)
 
 
 class SlowStart(Protocol):

@@ -148,7 +148,9 @@ class Decisions:
         if len(actions):
             deciding = slots[due]
             parts = self._period[deciding] if self._control.map == SPREAD_MAP else 1
-            self._action[deciding] = np.clip(actions, *self._control.limits) / parts
+            taken = np.clip(actions, *self._control.limits)
+            self._action[deciding] = taken / parts
+            self.source.acted(deciding, taken)
         cwnd, pacing = self._action_map.step(observed.samples, slots, due, self._action[slots])
         if self._slow_start and observed.starting.any():
             started = self._slow_start.step(observed.samples, slots, observed.acked)

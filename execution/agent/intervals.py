@@ -20,6 +20,8 @@ PACKETS_PER_ACK = 2
 _WRAP = 0xFFFFFFFF
 """Counters of 32 bits may wrap."""
 _NO_RTT = 0xFFFFFFFF
+_TRACE = 1024
+"""Ticks with an acknowledgement of an interval whose RTTs are known one by one: the first ones, of 10 s."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,15 @@ class Report:
     """Mean of `delivery_rate_bytes_s` at the ticks at which something had been acknowledged; 0 without."""
     delivered_bytes_s: Doubles
     """Bytes delivered per second."""
+    sent_bytes_s: Doubles
+    """Bytes sent per second, retransmissions included."""
     lost_bytes_s: Doubles
     """Bytes newly marked lost per second."""
     rtt_us: Doubles
     """Mean of `srtt_us` at the ticks at which something had been acknowledged; the last one's without."""
+    rtt_rise_us: Doubles
+    """What the later half of those has as its mean above the earlier half's (the later gets the odd one); 0 below two
+    of them."""
     capacity_bytes_s: Doubles
     """What the bottleneck could have carried per second; 0 where that is not known."""
 
@@ -59,7 +66,9 @@ class Intervals:
         self._acks = np.zeros(flows, np.int64)
         self._packets = np.zeros(flows, np.int64)
         self._rate_sum = np.zeros(flows)
-        self._rtt_sum = np.zeros(flows)
+        self._sent = np.zeros(flows, np.int64)  # bytes, when the interval began
+        self._rtt_sums = np.zeros((flows, _TRACE + 2), np.int64)  # of the first n ticks; whatever is last is not read
+        self._rtt_sum = np.zeros(flows, np.int64)
         self._ticks = np.zeros(flows, np.int64)  # with an acknowledgement
         self.samples: npt.NDArray[np.void] = np.zeros(0, [])
         """The rows of the last update [B]."""
@@ -82,8 +91,9 @@ class Intervals:
         self._acks[slots] += np.where(in_order, -(-newly_delivered // PACKETS_PER_ACK), newly_delivered)
         self._packets[slots] += newly_delivered
         self._rate_sum[slots] += np.where(acked, samples["delivery_rate_bytes_s"].astype(np.float64), 0.0)
-        self._rtt_sum[slots] += np.where(acked, samples["srtt_us"].astype(np.float64), 0.0)
+        self._rtt_sum[slots] += np.where(acked, samples["srtt_us"].astype(np.int64), 0)
         self._ticks[slots] += acked
+        self._rtt_sums[slots, np.minimum(self._ticks[slots], _TRACE + 1)] = self._rtt_sum[slots]
         return np.asarray(self._acks[slots] > 0)
 
     def report(self, chosen: Bools) -> Report:
@@ -104,8 +114,10 @@ class Intervals:
             acks=self._acks[slots],
             rate_bytes_s=self._rate_sum[slots] / ticks,
             delivered_bytes_s=self._packets[slots] * mss / past,
+            sent_bytes_s=(samples["bytes_sent"].astype(np.int64) - self._sent[slots]) / past,
             lost_bytes_s=lost * mss / past,
             rtt_us=rtt,
+            rtt_rise_us=self._rises(slots),
             capacity_bytes_s=(_capacity(samples) - self._capacity[slots]) / past,
         )
         self.begin(chosen)
@@ -116,9 +128,18 @@ class Intervals:
         samples, slots = some(chosen, self.samples, self.slots)
         self._began_s[slots] = _time_s(samples)
         self._lost[slots] = samples["lost_total_pkts"]
+        self._sent[slots] = samples["bytes_sent"]
         self._capacity[slots] = _capacity(samples)
         self._acks[slots] = self._packets[slots] = self._ticks[slots] = 0
         self._rate_sum[slots] = self._rtt_sum[slots] = 0
+
+    def _rises(self, slots: Ints) -> Doubles:
+        """Return how much higher the later half of the intervals' RTTs is than the earlier one [R] (us)."""
+        count = np.minimum(self._ticks[slots], _TRACE)
+        half = count // 2
+        early, all_of_them = self._rtt_sums[slots, half], self._rtt_sums[slots, count]
+        rise = (all_of_them - early) / np.maximum(count - half, 1) - early / np.maximum(half, 1)
+        return np.where(half > 0, rise, 0.0)
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""

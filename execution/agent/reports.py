@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observations that are a flow's last reports, each of the interval since the one before: Orca's and Astraea's."""
+"""Observations that are a flow's last reports, each of the interval since the one before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reporting:
     observations: tuple[str, ...]
     """Names of all values of an observation, the oldest report's first."""
     rate: Callable[[Report], Doubles]
-    """The rate whose highest so far scales a flow's reports (bytes/s)."""
+    """The rate whose highest so far scales a flow's reports (bytes/s, or mean RTTs per us)."""
     values: Callable[[Report, npt.NDArray[np.void], Doubles], Doubles]
     """From intervals, rows at their ends and highest rates [R], the reports [R, len(names)]."""
     after_acks: bool
@@ -78,6 +78,9 @@ class Reports:
         self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
         history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
         return history
+
+    def acted(self, slots: Ints, actions: Doubles) -> None:
+        """Do nothing: no scheme reports its actions."""
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update, without a report."""

@@ -9,14 +9,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Bools, Floats, Ints
+from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
 from sagecc.execution.agent.astraea import REPORTING as ASTRAEA
+from sagecc.execution.agent.aurora import REPORTING as AURORA
+from sagecc.execution.agent.indigo import IndigoStates
 from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.orca import REPORTING as ORCA
 from sagecc.execution.agent.reports import Reports
-from sagecc.policy import astraea, orca
+from sagecc.policy import astraea, aurora, indigo, orca
 from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.pool.features import FeatureTracker, Windows
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
@@ -25,7 +27,8 @@ from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 class ObservationSource(Protocol):
     """Derives observations of flows, one slot per flow.
 
-    Per tick there is one `update`, then `report` of the flows that decide and `skip` of those in slow start.
+    Per tick there is one `update`, then `report` of the flows that decide and `skip` of those in slow start, then
+    `acted` of those that decided.
     """
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
@@ -48,6 +51,9 @@ class ObservationSource(Protocol):
         Returns:
             Observations before scaling [sum(due), F].
         """
+
+    def acted(self, slots: Ints, actions: Doubles) -> None:
+        """Take note of what flows in some slots do [n], within the limits of their actions."""
 
     def skip(self, skipped: Bools) -> None:
         """Begin a new interval for those flows of the last update [B], without a report."""
@@ -86,6 +92,9 @@ class PoolFeatures:
         (rows,) = some(due, self._now)
         return np.ascontiguousarray(rows[:, self._columns])
 
+    def acted(self, slots: Ints, actions: Doubles) -> None:
+        """Do nothing: the window shows it."""
+
     def skip(self, skipped: Bools) -> None:
         """Do nothing: a tick's features are complete in themselves."""
 
@@ -100,6 +109,8 @@ SOURCES: dict[str, tuple[str, Factory]] = {
     OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
     orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: Reports(ORCA, names, flows)),
     astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: Reports(ASTRAEA, names, flows)),
+    aurora.SOURCE[0]: (aurora.SOURCE[1], lambda names, flows, _: Reports(AURORA, names, flows)),
+    indigo.SOURCE[0]: (indigo.SOURCE[1], lambda names, flows, _: IndigoStates(names, flows)),
 }
 """By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
 

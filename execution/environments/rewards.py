@@ -49,6 +49,19 @@ def _orca_net(rate: Doubles, lost: Doubles, max_rate: Doubles) -> Doubles:
     return np.asarray((rate - LOSS_FACTOR * lost) / np.where(max_rate > 0, max_rate, np.inf))
 
 
+def aurora(packets_s: Doubles, rtt_s: Doubles, loss: Doubles) -> Doubles:
+    """Return Aurora's reward, 10 throughput - 1000 latency - 2000 loss, in thousands.
+
+    The paper's; the unit is that of https://github.com/PCCproject/PCC-RL, src/gym/network_sim.py (REWARD_SCALE).
+
+    Args:
+        packets_s: throughput since the last report [n].
+        rtt_s: mean RTT since then [n].
+        loss: share of the packets since then that were lost [n].
+    """
+    return (10 * packets_s - 1000 * rtt_s - 2000 * loss) / 1000
+
+
 class Earnings(Protocol):
     """What flows earn, one slot per flow; per tick one `update`, then `earned` of the flows that are shown."""
 
@@ -144,6 +157,31 @@ class OrcaEarnings:
         max_rate = self._max_rate[slots] = np.maximum(self._max_rate[slots], report.rate_bytes_s)
         srtt = samples["srtt_us"].astype(np.float64)
         return self._reward(report.rate_bytes_s, report.lost_bytes_s, max_rate, min_rtts_us(samples), srtt)
+
+
+class AuroraEarnings:
+    """Aurora's reward of the interval since a flow was shown last."""
+
+    def __init__(self, slots: int) -> None:
+        """Start with no flow."""
+        self._intervals = Intervals(slots)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        self._intervals.reset(slot)
+
+    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
+        """Take one row of each flow."""
+        self._intervals.update(samples, slots)
+
+    def earned(self, shown: Bools) -> Doubles:
+        """Return the rewards."""
+        (samples,) = some(shown, self._intervals.samples)
+        report = self._intervals.report(shown)
+        packets_s = report.delivered_bytes_s / np.maximum(samples["mss_bytes"].astype(np.float64), 1.0)
+        ended = report.delivered_bytes_s + report.lost_bytes_s
+        loss = report.lost_bytes_s / np.where(ended > 0, ended, np.inf)
+        return aurora(packets_s, report.rtt_us / 1e6, loss)
 
 
 class AstraeaEarnings:

@@ -25,11 +25,17 @@ from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.sources import observation_source
 from sagecc.execution.environments.astraea import Competition
 from sagecc.execution.environments.flows import last_tick_ns
+from sagecc.execution.environments.indigo import Expert
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Candidates, Networks, candidates, draw, max_flows
-from sagecc.execution.environments.rewards import AstraeaEarnings, Earnings, OrcaEarnings, PoolEarnings
+from sagecc.execution.environments.rewards import (
+    AstraeaEarnings,
+    AuroraEarnings,
+    Earnings,
+    OrcaEarnings,
+    PoolEarnings,
+)
 from sagecc.execution.lab.giving_up import GiveUp, LossWindow
-from sagecc.policy.astraea import GLOBAL_STATE
 from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
@@ -61,7 +67,7 @@ class Step:
     samples: Samples
     """The kernel's raw counters, wire.SAMPLE [R]."""
     states: Floats
-    """The global state of the row's lab [R, G]; G is 0 where the task has none."""
+    """What the task has beside observations [R, G]: the global state of the row's lab, or what an expert would do."""
 
     @classmethod
     def join(cls, parts: Sequence[Step]) -> Step:
@@ -124,11 +130,14 @@ class Rollouts:
         self._watch = give_up and _Floods(give_up, labs, self.per_lab)
         astraea = task.reward == "astraea" or task.global_state
         self._competition = Competition(labs, self.per_lab) if astraea else None
+        self._expert = Expert() if task.expert else None
         self._earnings: Earnings
         if task.reward == "astraea" and self._competition:
             self._earnings = AstraeaEarnings(self._competition, self.per_lab)
         elif task.reward in ("orca", "orca-paper"):
             self._earnings = OrcaEarnings(task.reward, slots)
+        elif task.reward == "aurora":
+            self._earnings = AuroraEarnings(slots)
         else:
             self._earnings = PoolEarnings(task.reward, source, slots)
         self._generators: list[np.random.Generator | None] = [None] * labs
@@ -140,7 +149,6 @@ class Rollouts:
         self._fresh = np.zeros(labs, np.bool_)  # booted and not read yet
         self._steps = np.zeros(labs, np.int64)
         self._waiting = _NOBODY  # the flows of all running labs, at their last ticks
-        states = len(GLOBAL_STATE) if task.global_state else 0
         self._nothing = Step(
             labs=_NO_ROWS,
             flows=_NO_ROWS,
@@ -150,7 +158,7 @@ class Rollouts:
             over=_NO_FLAGS,
             given_up=_NO_FLAGS,
             samples=_NOBODY.samples,
-            states=np.zeros((0, states), np.float32),
+            states=np.zeros((0, len(task.states)), np.float32),
         )
         self.episodes: dict[int, tuple[Environment, int]] = {}
         """By lab the network and the seed of its last episode."""
@@ -248,6 +256,8 @@ class Rollouts:
             for flow, value in flows.items():
                 self._decisions.reset(first + flow)
                 self._earnings.begin(first + flow, environment, value)
+                if self._expert:
+                    self._expert.begin(first + flow, environment, value)
                 self._last_ns[first + flow] = last_tick_ns(environment, value)
             if self._watch:
                 self._watch.begin(number)
@@ -317,6 +327,8 @@ class Rollouts:
         states = np.zeros((len(rows), 0), np.float32)
         if self._competition and self.task.global_state:
             states = self._competition.states(labs_shown)
+        elif self._expert:
+            states = self._expert.actions(shown_samples, rows)
         steps.append(
             Step(
                 labs=labs_shown,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
-from sagecc.learner.online.exploration import ActionNoise
+from sagecc.learner.online.exploration import Exploring
 from sagecc.learner.online.labs import Labs, Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture, NumpyOps
@@ -59,7 +59,7 @@ class Actor:
         count: int,
         network: Architecture,
         scaling: Scaling,
-        exploration: ActionNoise,
+        exploration: Exploring,
         layout: Layout,
         ring: Ring,
         *,
@@ -168,7 +168,7 @@ class Actor:
                 self._windows.take(rows[0], self._observed(rows[0]))
             if labs := np.flatnonzero(self._began == now).tolist():
                 rows.append(self._begin_episodes(labs))
-            slots, _ = self._acting(rows)
+            slots, _, _ = self._acting(rows)
             repeated = []
             for lab in (slots // self._labs.per_lab).tolist():
                 repeated.append(self._taken[lab][given[lab]])
@@ -188,14 +188,15 @@ class Actor:
         """Return what the networks see of rows' observations."""
         return np.asarray(self._scaling(rows.observations), np.float32)
 
-    def _acting(self, parts: list[Rows]) -> tuple[Ints, Floats]:
-        """Return the slots of all agents that wait for an action, ascending, and what they observe."""
+    def _acting(self, parts: list[Rows]) -> tuple[Ints, Floats, Floats]:
+        """Return the slots of all agents that wait for an action, ascending, what they observe, and the states."""
         slots = np.concatenate([self._windows.slots(rows)[~rows.over] for rows in parts])
         seen = np.concatenate([self._observed(rows)[~rows.over] for rows in parts])
+        states = np.concatenate([rows.states[~rows.over] for rows in parts])
         if len(parts) > 1:
             order = np.argsort(slots)
-            slots, seen = slots[order], seen[order]
-        return slots, seen
+            slots, seen, states = slots[order], seen[order], states[order]
+        return slots, seen, states
 
     def _take(self, rows: Rows) -> None:
         """Write the records that the rows complete."""
@@ -210,14 +211,14 @@ class Actor:
 
     def _decide(self, parts: list[Rows]) -> None:
         """Take an action for every agent that waits for one."""
-        slots, seen = self._acting(parts)
+        slots, seen, states = self._acting(parts)
         actions = np.zeros(0, np.float32)
         if len(slots):
             _, loc, _, hidden = self._network.forward(self.weights, self._ops, seen, self._hidden[slots])
             self._hidden[slots] = hidden
             actions = loc[:, 0]
         so_far = round(self.decisions / self._share)
-        self._actions = self._exploration.explore(actions, so_far, self._random)
+        self._actions = self._exploration.explore(actions, so_far, self._random, states)
         self._windows.act(slots, self._actions)
         self.decisions += len(slots)
         for lab, action in zip((slots // self._labs.per_lab).tolist(), self._actions.tolist(), strict=True):

@@ -28,7 +28,7 @@ from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
 from sagecc.learner.online.actor import Actor, State
-from sagecc.learner.online.exploration import ActionNoise
+from sagecc.learner.online.exploration import Exploring
 from sagecc.learner.online.labs import Labs, MakeLabs
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture
@@ -70,7 +70,7 @@ class ActorSpec:
     """The policy's kind of network."""
     scaling: Scaling
     """What is done to observations before it."""
-    exploration: ActionNoise
+    exploration: Exploring
     """How to explore."""
     layout: Layout
     """What a record holds."""

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
-from sagecc.learner.online.exploration import ActionNoise
+from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploring
+from sagecc.policy.choice import Chooser
+from sagecc.policy.indigo import ACTIONS
 from sagecc.policy.inference import Architecture
-from sagecc.policy.mlp import Mlp
+from sagecc.policy.mlp import Activation, Mlp
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.scaling import InputTransform, Scaling
 
@@ -25,24 +27,20 @@ WHERE = "training configuration"
 class OnlineConfig:
     """Every choice of an online run but its seed, the machine's processes and its place on disk.
 
-    The algorithm is TD3 (Fujimoto et al., ICML 2018). Updates and decisions take turns in rounds.
+    Updates and decisions take turns in rounds.
     """
 
     task: dict[str, Any]
-    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics, and
-    `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
+    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics,
+    `expert`, and `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
     hidden: tuple[int, ...]
-    """Units of the hidden layers of actor and critics, each followed by a leaky ReLU; [] for recurrent networks."""
+    """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int
     """Records per update: transitions, or sequences of a recurrent network."""
     actor_rate: float
     """Learning rate of the actor's Adam."""
-    critic_rate: float
-    """Learning rate of the critics' Adam."""
-    discount: float
-    """Discount per decision."""
     steps: int
-    """Updates of the critics in all."""
+    """Updates in all, of the critics where there are any."""
     round_steps: int
     """Updates of a round."""
     round_decisions: int
@@ -52,7 +50,17 @@ class OnlineConfig:
     replay: int
     """Records that the replay holds; the oldest make room."""
     warm_up: int
-    """Decisions before the first update, all uniform over the actions."""
+    """Decisions before the first update, all uniform over the actions; with `dagger` all the expert's."""
+    algorithm: Literal["td3", "dagger"] = "td3"
+    """`td3` (Fujimoto et al., ICML 2018) learns from rewards. `dagger` (Ross et al., AISTATS 2011) learns to do what
+    the task's expert would do in the states that the policy gets into: a GRU of `gru` that chooses, without critics and
+    noise; of the fields below it heeds those of inputs, records, gradients and giving up."""
+    critic_rate: float = 0.0
+    """Learning rate of the critics' Adam; 0 without critics."""
+    discount: float = 0.99
+    """Discount per decision."""
+    activation: Activation = "leaky_relu"
+    """What follows each hidden layer: `leaky_relu` or `tanh`."""
     slope: float = 0.2
     """Slope of the leaky ReLU below 0; TensorFlow's default."""
     action_layer: int = 1
@@ -71,6 +79,10 @@ class OnlineConfig:
     """What they see is clipped to plus or minus this; 0 for no limit."""
     window: int = 2
     """Decisions in a record; T hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before the critics learn from them."""
+    reward_limit: float = 0.0
+    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
     burn_in: int = 0
     """First transitions of a record that only warm up recurrent networks' memory, without loss."""
     tau: float = 0.005
@@ -101,8 +113,12 @@ class OnlineConfig:
 
     def __post_init__(self) -> None:
         counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
-        positive = ("actor_rate", "critic_rate", "tau")
-        at_least_0 = ("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit")
+        td3 = self.algorithm == "td3"
+        positive = ("actor_rate", "tau", "reward_scale", *(("critic_rate",) if td3 else ()))
+        at_least_0 = (
+            *("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit"),
+            "reward_limit",
+        )
         checks = [
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),
@@ -116,7 +132,10 @@ class OnlineConfig:
             (self.replay >= self.batch, "replay must hold a batch at least"),
             (bool(self.hidden) != bool(self.gru), "give either hidden (layers) or gru (a recurrent network's state)"),
             (all(n >= 1 for n in self.hidden), "hidden layers must have at least 1 unit"),
-            (not self.gru or self.width >= 1, "a recurrent network needs a width"),
+            (not self.gru or not td3 or self.width >= 1, "a recurrent network needs a width"),
+            (td3 or (bool(self.gru) and not self.width), "dagger needs gru, and neither hidden layers nor a width"),
+            (td3 or not self.critic_rate, "dagger has no critics: leave critic_rate out"),
+            (td3 != bool(self.task.get("expert")), "an expert in the task goes with dagger, and dagger with one"),
             (1 <= self.action_layer <= max(1, len(self.hidden)), "action_layer must be one of the hidden layers"),
             (self.window >= 2, "window must be at least 2"),
             (bool(self.gru) or self.window == 2, "window is for recurrent networks"),
@@ -134,8 +153,10 @@ class OnlineConfig:
 
     def sizes(self, observations: int) -> Architecture:
         """Return the kind of the actor's network and its sizes, for so many observations."""
+        if self.algorithm == "dagger":
+            return Chooser(observations, self.gru, ACTIONS)
         if self.hidden:
-            return Mlp(observations, self.hidden, self.slope)
+            return Mlp(observations, self.hidden, self.slope, self.activation)
         return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
 
     @property
@@ -144,8 +165,10 @@ class OnlineConfig:
         return "float32"
 
     @property
-    def exploration(self) -> ActionNoise:
+    def exploration(self) -> Exploring:
         """How the actors explore."""
+        if self.algorithm == "dagger":
+            return ExpertFirst(self.warm_up)
         return ActionNoise(
             self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
         )

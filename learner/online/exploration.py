@@ -1,13 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How actors leave the policy's own way, to learn what else there is."""
+"""How actors leave the policy's own way: to learn what else there is, or to learn from an expert first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from sagecc.common.arrays import Floats
+
+
+class Exploring(Protocol):
+    """What actors do in place of the policy's actions."""
+
+    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+        """Return what to do in place of the policy's actions [B], within -1 and 1.
+
+        Args:
+            actions: The policy's.
+            decisions: Those taken so far.
+            random: Source of random numbers.
+            states: What there is beside the observations [B, G].
+        """
+
+
+@dataclass(frozen=True)
+class ExpertFirst:
+    """The expert's actions at first, which are the states; then the policy's own: what DAgger labels."""
+
+    warm_up: int
+    """Decisions, of all actors together, that are the expert's."""
+
+    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+        """Return what to do [B]; see Exploring."""
+        return states[:, 0] if decisions < self.warm_up else actions
 
 
 @dataclass(frozen=True)
@@ -32,14 +59,8 @@ class ActionNoise:
         passed = min(decisions / self.uniform_decisions, 1.0) if self.uniform_decisions else 1.0
         return self.uniform_first + (self.uniform_last - self.uniform_first) * passed
 
-    def explore(self, actions: Floats, decisions: int, random: np.random.Generator) -> Floats:
-        """Return what to do in place of the policy's actions [B], within -1 and 1.
-
-        Args:
-            actions: The policy's.
-            decisions: Those taken so far.
-            random: Source of random numbers.
-        """
+    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+        """Return what to do [B]; see Exploring."""
         count, probability = len(actions), self.probability(decisions)
         if self.noise:
             actions = actions + self.noise * random.standard_normal(count, np.float32)

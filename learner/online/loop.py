@@ -29,13 +29,13 @@ from sagecc.learner.journal import TrainingJournal
 from sagecc.learner.loop import Result, Saving, diverged, evaluate
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.dagger import Dagger
 from sagecc.learner.online.replay import Replay, ReplayBatch
-from sagecc.learner.online.td3 import METRICS as UPDATE_METRICS
 from sagecc.learner.online.td3 import Td3
 from sagecc.learner.signals import HeldSignals
 
-METRICS = (*UPDATE_METRICS, "reward_mean")
-"""The metrics of a round: those of its updates, and the mean reward of the decisions beside them."""
+REWARD_METRIC = "reward_mean"
+"""Behind the metrics of a round's updates: the mean reward of the decisions beside them."""
 
 LOOK_S = 0.002
 """Time between two looks at free-running actors for which the learner waits."""
@@ -71,9 +71,14 @@ def run(
         SystemExit: SIGTERM did (exit code 143).
     """
     layout = specs[0].layout
-    td3 = Td3(config, layout.observations, layout.states, seed)
+    learner: Td3 | Dagger
+    if config.algorithm == "dagger":
+        learner = Dagger(config, layout.observations)
+    else:
+        learner = Td3(config, layout.observations, layout.states, seed)
+    metrics = (*learner.metrics, REWARD_METRIC)
     rounds = max(1, min(100, config.steps // config.round_steps // 20))
-    journal = TrainingJournal(td3, logs, fingerprint, every=rounds * config.round_steps, metrics=METRICS)
+    journal = TrainingJournal(learner, logs, fingerprint, every=rounds * config.round_steps, metrics=metrics)
     begin, begun = journal.restore(), time.perf_counter()
     waited_s = evaluating_s = 0.0
     if begin < config.steps or (candidates and config.steps not in journal.scores):
@@ -84,7 +89,7 @@ def run(
         with Actors(specs) as actors:
             loop = _Loop(
                 config=config,
-                td3=td3,
+                learner=learner,
                 actors=actors,
                 replay=Replay(actors.rings, layout, seed),
                 journal=journal,
@@ -97,7 +102,7 @@ def run(
     if candidates and candidates.evaluation.best_by:
         step, weights = candidates.best(journal.scores)
     else:
-        step, weights = config.steps, {name: variable.numpy() for name, variable in td3.exported().items()}
+        step, weights = config.steps, {name: variable.numpy() for name, variable in learner.exported().items()}
     return Result(
         weights=weights,
         step=step,
@@ -116,7 +121,7 @@ class _Loop:
 
     config: OnlineConfig
     """The configuration."""
-    td3: Td3
+    learner: Td3 | Dagger
     """The learner."""
     actors: Actors
     """The actor processes."""
@@ -141,7 +146,7 @@ class _Loop:
         return len(self.replay.rings) == 1
 
     def weights(self) -> dict[str, Floats]:
-        return {name: variable.numpy() for name, variable in self.td3.exported().items()}
+        return {name: variable.numpy() for name, variable in self.learner.exported().items()}
 
     def run(self, step: int) -> None:
         last, size = self.config.steps, self.config.round_steps
@@ -155,7 +160,7 @@ class _Loop:
                 self._record(step, values)
                 bar.update(size)
                 if step % self.journal.every == 0:
-                    bar.set_postfix(critic=f"{values[0]:.3g}", reward=f"{values[-1]:.3g}")
+                    bar.set_postfix(loss=f"{values[0]:.3g}", reward=f"{values[-1]:.3g}")
                 by_steps = self.saving.steps and step % self.saving.steps < size
                 due = by_steps or self._evaluation_due(step) or step >= last or held.noted is not None
                 if due or self.actors.crowded() or time.monotonic() - saved > self.saving.seconds:
@@ -205,12 +210,12 @@ class _Loop:
                 held.obey()
 
     def _round(self) -> npt.NDArray[np.float64]:
-        """Learn and let the actors play; return METRICS."""
+        """Learn and let the actors play; return the metrics of the updates and REWARD_METRIC."""
         self.actors.weights.write(self.weights())
         if self.alone:
             self.actors.start(self.config.round_decisions)
         batches = self.replay.sample(self.config.round_steps, self.config.batch)
-        values = self.td3.learn(ReplayBatch(*(tf.constant(np.ascontiguousarray(x)) for x in batches))).numpy()
+        values = self.learner.learn(ReplayBatch(*(tf.constant(np.ascontiguousarray(x)) for x in batches))).numpy()
         begun = time.perf_counter()
         if self.alone:
             self.actors.finished()
@@ -226,7 +231,7 @@ class _Loop:
     def _keep_pace(self) -> None:
         """Wait while there are more updates per decision than the configuration has."""
         self.actors.check()
-        rounds = int(self.td3.steps.numpy()) // self.config.round_steps
+        rounds = int(self.learner.steps.numpy()) // self.config.round_steps
         while self._decisions() < self.config.warm_up + rounds * self.config.round_decisions:
             self.actors.check()
             if self.actors.crowded():
@@ -235,8 +240,9 @@ class _Loop:
 
     def _record(self, step: int, values: npt.NDArray[np.float64]) -> None:
         if diverged(values):
+            first, second, *_ = self.learner.metrics
             raise SageccError(
-                f"training diverged at step {step} ({METRICS[0]} {values[0]:g}, {METRICS[1]} {values[1]:g}): lower the "
+                f"training diverged at step {step} ({first} {values[0]:g}, {second} {values[1]:g}): lower the "
                 "learning rates, then train again"
             )
         counters = self.actors.counters

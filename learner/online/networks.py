@@ -7,11 +7,14 @@ have one of no elements. Variables are named as the artefact's weights are (poli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from sagecc.common.tensorflow_runtime import snt, tf
+from sagecc.learner.gru import Gru
 from sagecc.learner.networks import Trunk, parts, rowwise
 from sagecc.learner.online.config import OnlineConfig
+from sagecc.policy.indigo import ACTIONS
 
 LAST_LAYER = 1e-4
 """Scale of the actor's last layer at the start: its first actions are near 0 (Acme's NearZeroInitializedLinear)."""
@@ -77,13 +80,13 @@ def make_critic(config: OnlineConfig, inputs: int) -> Critic:
 
 
 class DenseActor(snt.Module):  # type: ignore[misc]
-    """Layers, each followed by a leaky ReLU, and a last one of one unit followed by tanh."""
+    """Layers, each followed by the activation, and a last one of one unit followed by tanh."""
 
     memory = 0
 
     def __init__(self, config: OnlineConfig, observations: int) -> None:
         super().__init__(name="actor")
-        self._slope = config.slope
+        self._activation = _activation(config)
         self._layers = [snt.Linear(size) for size in config.hidden]
         self._answer = _answer()
         self._apply(tf.zeros([1, observations]))
@@ -99,18 +102,18 @@ class DenseActor(snt.Module):  # type: ignore[misc]
 
     def _apply(self, x: Any) -> Any:
         for layer in self._layers:
-            x = tf.nn.leaky_relu(layer(x), self._slope)
+            x = self._activation(layer(x))
         return tf.tanh(self._answer(x))
 
 
 class DenseCritic(snt.Module):  # type: ignore[misc]
-    """Layers, each followed by a leaky ReLU, one of which gets the action too, and a last linear one of one unit."""
+    """Layers, each followed by the activation; one of them gets the action too; and a last linear one of one unit."""
 
     memory = 0
 
     def __init__(self, config: OnlineConfig, inputs: int) -> None:
         super().__init__(name="critic")
-        self._slope, self._action_layer = config.slope, config.action_layer
+        self._activation, self._action_layer = _activation(config), config.action_layer
         self._layers = [snt.Linear(size) for size in config.hidden]
         self._answer = snt.Linear(1)
         self._apply(tf.zeros([1, inputs + 1]))
@@ -132,7 +135,7 @@ class DenseCritic(snt.Module):  # type: ignore[misc]
         x, action = x[:, :-1], x[:, -1:]
         for number, layer in enumerate(self._layers, start=1):
             x = tf.concat([x, action], axis=-1) if number == self._action_layer else x
-            x = tf.nn.leaky_relu(layer(x), self._slope)
+            x = self._activation(layer(x))
         return self._answer(x)
 
 
@@ -186,6 +189,30 @@ class RecurrentCritic(snt.Module):  # type: ignore[misc]
 
     def _encode(self, inputs: Any, actions: Any) -> Any:
         return self._trunk.before_gru(tf.concat([inputs, actions[..., None]], axis=-1))
+
+
+class ChoiceActor(snt.Module):  # type: ignore[misc]
+    """A GRU and a score for each action: policy.choice in training."""
+
+    def __init__(self, config: OnlineConfig, observations: int) -> None:
+        super().__init__(name="chooser")
+        self._gru, self._scores = Gru(observations, config.gru), snt.Linear(len(ACTIONS))
+        self._scores(tf.zeros([1, config.gru]))
+
+    def scores(self, observations: Any) -> Any:
+        """Return the scores at each row of windows, which begin with an empty memory: [T, B, D] -> [T, B, K]."""
+        before = tf.zeros([tf.shape(observations)[1], self._gru.size])
+        return rowwise(self._scores, self._gru.unroll(observations, before))
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        core = self._gru.core
+        gru = {"gru.w_i": core.input_to_hidden, "gru.w_h": core.hidden_to_hidden, "gru.b": core.b}
+        return {**gru, "scores.w": self._scores.w, "scores.b": self._scores.b}
+
+
+def _activation(config: OnlineConfig) -> Callable[[Any], Any]:
+    return tf.tanh if config.activation == "tanh" else lambda x: tf.nn.leaky_relu(x, config.slope)
 
 
 def _answer() -> Any:

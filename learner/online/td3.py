@@ -4,7 +4,7 @@
 One update on a batch of windows, time first; a transition of a dense network is a window of two rows:
 
     critics  Q_i(s, a) -> r + discount * min_j Q'_j(s', pi'(s') + noise), the noise Gaussian and clipped, the action
-             clipped to [-1, 1]; each by its mean square, or by Huber's loss;
+             clipped to [-1, 1], r perhaps scaled and clipped; each by its mean square, or by Huber's loss;
     actor    along dQ_1(s', pi(s')) / da, every `policy_delay` updates; then its target moves.
 
 As in acme.agents.jax.td3 the actor learns at the transitions' next observations, all gradients of an update are of the
@@ -72,6 +72,9 @@ class Td3:
         states: Numbers in a global state, which the critics see beside it.
         seed: Seed of the target policy's noise.
     """
+
+    metrics = METRICS
+    """The metrics of an update."""
 
     def __init__(self, config: OnlineConfig, observations: int, states: int, seed: int) -> None:
         self.config, self.seed = config, seed
@@ -152,7 +155,7 @@ class Td3:
             for critic in self.target_critics
         ]
         lower = tf.reduce_min(next_values, axis=0)  # where an episode was cut short too: no state is terminal
-        targets = tf.stop_gradient(batch.rewards[skipped:-1] + config.discount * lower)
+        targets = tf.stop_gradient(earned(batch.rewards[skipped:-1], config) + config.discount * lower)
         values = [
             critic.values(
                 inputs[skipped:-1],
@@ -242,6 +245,12 @@ class Td3:
 def critic_inputs(batch: ReplayBatch) -> Any:
     """Return what critics see beside the action [T, B, D + G]."""
     return tf.concat([batch.observations, batch.states], axis=-1)
+
+
+def earned(rewards: Any, config: OnlineConfig) -> Any:
+    """Return what the critics learn of rewards."""
+    scaled = rewards * config.reward_scale
+    return tf.clip_by_value(scaled, -config.reward_limit, config.reward_limit) if config.reward_limit else scaled
 
 
 def error_loss(error: Any, huber: float) -> Any:

@@ -36,10 +36,10 @@ def changed(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_shipped() -> None:
-    assert shipped() == ("astraea", "orca")
+    assert shipped() == ("astraea", "aurora", "indigo", "onlinerl", "orca", "orcav2")
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
 def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, name: str) -> None:
     """A lab cannot be saved: the episodes under way are played again."""
     values = changed(name)
@@ -78,6 +78,39 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
     assert len(np.unique(records[:, 0, layout.observations + layout.states + 1])) > 10  # rewards
 
 
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_configuration_is_a_task(kernel: Path, name: str) -> None:
+    """The papers' inputs: Aurora's 30, Orca's 70, Sage's 69, Indigo's 9."""
+    task, config = online_task(load(name), kernel), load(name)
+    assert task.control.limits == (-1, 1)
+    inputs = {"astraea": 50, "aurora": 30, "indigo": 9, "onlinerl": 69, "orca": 70, "orcav2": 70}[name]
+    assert len(task.observations) == config.sizes(len(task.observations)).inputs == inputs
+
+
+def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
+    """Beside Cubic only the flow under test decides, and earns what the network names."""
+    values = load("orcav2").__dict__
+    task = online_task(from_dict({**values, "task": {**values["task"], "networks": "smoke"}}), kernel)
+    labs: Any = task.make_labs(labs=3)
+    assert labs.per_lab == 1
+    try:
+        rows = labs.reset([0, 1, 2], [0, 1, 2])
+        drawn = [environment for environment, _ in labs.episodes.values()]
+        assert {environment.set for environment in drawn} == {"I", "II"}
+        assert rows.flows.tolist() == [0, 0, 0]
+        beside = next(lab for lab, environment in enumerate(drawn) if environment.set == "II")
+        assert rows.samples["t_ns"][beside] > 5e9
+        for _ in range(20):
+            rows = labs.step(np.zeros(len(rows.labs)), renew=False)
+        assert ((rows.rewards > 0) & (rows.rewards <= 25)).all()
+        link = rows.samples[beside]
+        assert 0 < link["link_bytes"] < 0.5 * link["link_capacity_bytes"]  # the other flow has had its 5 s
+    finally:
+        labs.close()
+    others = from_dict({**values, "task": {**values["task"], "networks": "heldout"}})
+    assert online_task(others, kernel).identity != task.identity
+
+
 def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
     """What it says is the labs' rule; by default that of leagues and growing."""
     values = load("orca").__dict__
@@ -88,7 +121,7 @@ def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
     assert rules == [GiveUp(), GiveUp(0.5, 2.0), None]
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
 def test_a_policy_trained_in_labs_says_how_it_is_run(kernel: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(changed(name)))
     words = ["train", "--config", "small.yaml", "--out", "policy", "--logs", "logs", "--kernel", str(kernel)]
@@ -99,5 +132,5 @@ def test_a_policy_trained_in_labs_says_how_it_is_run(kernel: Path, tmp_path: Pat
     policy = PolicyArtefact.load(tmp_path / "policy")
     task = online_task(load(name), kernel)
     assert (policy.source, policy.observations, policy.control) == (task.source, task.observations, task.control)
-    assert policy.sizes.kind == "mlp"
+    assert policy.sizes.kind == {"indigo": "choice"}.get(name, "mlp")
     assert policy.card["training"]["steps"] == 4

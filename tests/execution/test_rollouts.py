@@ -30,6 +30,7 @@ from tests.helpers.networks import network
 
 ORCA = LearningTask.of({"observation": "orca", "control": "orca", "reward": "orca"})
 ASTRAEA = LearningTask.of({"observation": "astraea", "control": "astraea", "reward": "astraea", "global_state": True})
+AURORA = LearningTask.of({"observation": "aurora", "control": "aurora", "reward": "aurora"})
 HALF_RTT = LearningTask.of({"control": {"period_min_rtts": 0.5, "map": "spread"}, "reward": "power"})
 DRAWN = {"rate_mbps": {"uniform": [6, 12]}, "rtt_ms": 20, "queue_bdp": 1, "duration_s": 1.5}
 
@@ -76,7 +77,7 @@ def two_flows(duration_s: float = 3.0, scheme: str = "pure") -> Environment:
     return replace(base, cross=(CrossFlow(scheme, Flow(start_s=0.5, extra_rtt_ms=20)),))
 
 
-@pytest.mark.parametrize("task", [ORCA, ASTRAEA, HALF_RTT], ids=["orca", "astraea", "half-rtt"])
+@pytest.mark.parametrize("task", [ORCA, ASTRAEA, AURORA, HALF_RTT], ids=["orca", "astraea", "aurora", "half-rtt"])
 def test_what_was_trained_is_what_runs(kernel: Path, tmp_path: Path, task: LearningTask) -> None:
     """The flow's counters at every decision are those of the artefact's episode in the lab, with the same seed."""
     policy, environment = save(tmp_path / "policy", task), network(12, 20, duration_s=3)

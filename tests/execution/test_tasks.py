@@ -229,16 +229,16 @@ def test_a_task_is_plain_data() -> None:
     ("plain", "message"),
     [
         ({"observations": "orca"}, "unknown field observations; known are observation, control"),
-        ({"observation": "aurora"}, "observation must be one of pool, orca, astraea or a list"),
+        ({"observation": "sprout"}, "observation must be one of pool, orca, astraea, aurora, indigo or a list"),
         ({"observation": ["srtt", "speed"]}, "'speed', which is no feature"),
-        ({"control": "aurora"}, "control must be one of pool, orca, astraea, or fields"),
+        ({"control": "sprout"}, "control must be one of pool, orca, astraea, aurora, indigo, or fields"),
         ({"control": {"periode_ms": 20}}, "control has no field periode_ms; known are like, base"),
-        ({"control": {"map": "cwnd"}}, "map must be one of power, spread, hundredths, linear"),
+        ({"control": {"map": "cwnd"}}, "map must be one of power, spread, hundredths, linear, rate, steps"),
         ({"control": {"base": 0.5}}, "control: no action has base 0.5"),
         ({"control": {"limits": 3}}, "control: "),
-        ({"reward": "aurora"}, "reward must be one of pool, power, friendliness, orca, orca-paper, astraea"),
+        ({"reward": "sprout"}, "reward must be one of pool, power, friendliness, orca, orca-paper, astraea, aurora"),
         ({"global_state": "yes"}, "global_state must be true or false"),
-        ({"networks": "small"}, "networks must have fields"),
+        ({"networks": ["small"]}, "networks must have fields, or be a profile's name"),
     ],
 )
 def test_what_is_no_task_is_refused(plain: dict[str, Any], message: str) -> None:

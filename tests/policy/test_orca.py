@@ -94,7 +94,13 @@ def test_the_card_describes_all_that_a_runtime_must_know(checkpoint: Path, tmp_p
         "slow_start": 1.1,
     }
     assert (card["period_ms"], card["underlying_scheme"]) == (20.0, "cubic")
-    assert card["network"] == {"kind": "mlp", "inputs": 70, "hidden": [256, 256], "slope": 0.2}
+    assert card["network"] == {
+        "kind": "mlp",
+        "inputs": 70,
+        "hidden": [256, 256],
+        "slope": 0.2,
+        "activation": "leaky_relu",
+    }
     assert card["imported"]["from"] == "orca"
     assert set(card["imported"]["sha256"]) == {"model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001"}
     assert card["imported"]["licence"] == "MIT"

@@ -46,6 +46,19 @@ def test_a_quantity_follows_its_law(plain: object, quantiles: tuple[float, ...])
     assert Quantity.of(quantity.plain()) == quantity
 
 
+def test_a_loss_is_drawn_after_all_else() -> None:
+    """So that the networks without one are what they were."""
+    plain = {"rate_mbps": {"uniform": [1, 6]}, "rtt_ms": {"uniform": [10, 90]}, "queue_bdp": 1}
+    (lossy,), (clean,) = drawn({**plain, "loss": {"uniform": [0, 0.05]}}, 1), drawn(plain, 1)
+    assert 0 < lossy.links[0].loss < 0.05
+    assert clean.links[0].loss == 0
+    assert (lossy.bandwidth_mbps, lossy.min_rtt_ms, lossy.queue_bytes) == (
+        clean.bandwidth_mbps,
+        clean.min_rtt_ms,
+        clean.queue_bytes,
+    )
+
+
 def test_networks_are_within_what_was_asked_for() -> None:
     environments = drawn(ASTRAEA)
     assert len({environment.id for environment in environments}) == 300

@@ -11,7 +11,7 @@ import pytest
 
 from sagecc.common.arrays import Floats
 from sagecc.learner.online.actor import Actor, episode_seed
-from sagecc.learner.online.exploration import ActionNoise
+from sagecc.learner.online.exploration import ActionNoise, ExpertFirst
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -160,19 +160,29 @@ def test_no_two_episodes_of_a_run_have_the_same_seed(tmp_path: Path) -> None:
         numbers[lab] += 1
 
 
+NOTHING = np.zeros((0, 0), np.float32)
+
+
+def test_the_experts_actions_come_first() -> None:
+    random, policys = np.random.default_rng(0), np.array([0.5, -1], np.float32)
+    experts = np.array([[-0.5], [1]], np.float32)
+    taken = [ExpertFirst(100).explore(policys, so_far, random, experts).tolist() for so_far in (0, 99, 100)]
+    assert taken == [[-0.5, 1], [-0.5, 1], [0.5, -1]]
+
+
 def test_exploration_by_hand() -> None:
     falling = ActionNoise(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
     assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx(
         [1, 1, 0.9905, 0.525, 0.05, 0.05]
     )
     random = np.random.default_rng(0)
-    uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random)
+    uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random, NOTHING)
     assert abs(uniform).max() <= 1
     assert abs(uniform.mean()) < 0.02
     assert abs(uniform.std() - 1 / np.sqrt(3)) < 0.01
     still = ActionNoise(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
-    assert still.explore(np.array([0.25, -3], np.float32), 5, random).tolist() == [0.25, -1]
+    assert still.explore(np.array([0.25, -3], np.float32), 5, random, NOTHING).tolist() == [0.25, -1]
     noisy = ActionNoise(noise=0.1, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
-    drawn = noisy.explore(np.zeros(20_000, np.float32), 5, random)
+    drawn = noisy.explore(np.zeros(20_000, np.float32), 5, random, NOTHING)
     assert drawn.dtype == np.float32
     assert abs(drawn.std() - 0.1) < 0.005

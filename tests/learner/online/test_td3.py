@@ -12,7 +12,7 @@ from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import RecurrentActor, RecurrentCritic
 from sagecc.learner.online.replay import ReplayBatch
-from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, error_loss
+from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, earned, error_loss
 from sagecc.policy.inference import NumpyOps
 from tests.helpers.acme_td3 import AcmeTd3
 
@@ -52,6 +52,14 @@ def batches(config: OnlineConfig, count: int = 1, seed: int = 0) -> ReplayBatch:
         tf.constant(random.uniform(-1, 1, size=shape), tf.float32),
         tf.constant(random.normal(size=shape), tf.float32),
     )
+
+
+def test_rewards_are_scaled_and_then_clipped() -> None:
+    rewards = tf.constant([25.0, 10, 0, -20, -3000])
+    scaled = replace(CONFIG, reward_scale=0.04)
+    np.testing.assert_allclose(earned(rewards, scaled), [1, 0.4, 0, -0.8, -120], rtol=1e-6)
+    np.testing.assert_allclose(earned(rewards, replace(scaled, reward_limit=1.0)), [1, 0.4, 0, -0.8, -1], rtol=1e-6)
+    np.testing.assert_array_equal(earned(rewards, CONFIG), rewards)
 
 
 def learner(config: OnlineConfig, seed: int = 3) -> Td3:
