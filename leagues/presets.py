@@ -17,11 +17,9 @@ class Preset:
     """The schemes that play beside the given policies."""
 
     schemes: tuple[str, ...]
-    """Kernel schemes."""
+    """Schemes of the kernel and in user space."""
     min_policies: int
     """Policies that such a league needs."""
-    missing: tuple[str, ...]
-    """The paper's schemes that are not implemented here."""
     about: str
     """For --help."""
 
@@ -29,30 +27,28 @@ class Preset:
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "heuristics": Preset(
-            tuple(SCHEMES), 0, (), "the 13 schemes of the pool, as in section 5.2; policies play if given"
+            tuple(SCHEMES), 0, "the 13 schemes of the pool, as in section 5.2; policies play if given"
         ),
         "delay-based": Preset(
-            ("bbr2", "vegas", "cdg"),
+            ("bbr2", "vegas", "copa", "c2tcp", "ledbat", "sprout", "cdg"),
             0,
-            ("Copa", "C2TCP", "LEDBAT", "Sprout"),
-            "BBR2 and Vegas of section 6.3, and CDG, the pool's other scheme that goes by delay alone",
+            "section 6.3: BBR2, Vegas, Copa, C2TCP, LEDBAT, Sprout; and CDG, which goes by delay too",
         ),
         "ml-based": Preset(
-            (),
-            2,
-            ("OnlineRL", "Orcav2", "DeepCC", "Indigo", "Indigov2", "Aurora", "Genet", "Vivace"),
-            "policies only, as in section 6.2: Sage, its BC variants, an imported Orca",
+            ("vivace",),
+            1,
+            "section 6.2: Vivace, and the policies given, such as Sage, its BC variants, an imported Orca",
         ),
     }
 )
 
 
 def preset_schemes(name: str, policies: Sequence[str]) -> tuple[str, ...]:
-    """Return the kernel schemes of a preset; raises SageccError where it needs more policies than are given."""
+    """Return the schemes of a preset; raises SageccError where it needs more policies than are given."""
     preset = PRESETS[name]
     if len(policies) < preset.min_policies:
         raise SageccError(
-            f"--preset {name} ranks policies against each other: name {preset.min_policies} or more with --policy, "
+            f"--preset {name} ranks policies: name {preset.min_policies} or more with --policy, "
             "such as models/sagecc-1 and one that 'sagecc train --config bc' made"
         )
     return preset.schemes
