@@ -319,6 +319,7 @@ def lab_runner(
     batch: int = BATCH,
     options: PlayOptions = PlayOptions(),
     seeds: Mapping[str, int] = MappingProxyType({}),
+    progress: bool = True,
 ) -> RunPolicies:
     """Return what runs policies for `play` in the lab.
 
@@ -329,6 +330,7 @@ def lab_runner(
         batch: guests that share an inference per process (execution.lab.lockstep).
         options: those of `play`.
         seeds: of repeats (EnvironmentSet.seeds).
+        progress: tell on stderr how far it is.
     """
 
     def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -364,6 +366,7 @@ def lab_runner(
                 prune=True,
                 drives=drives,
                 seeds=seeds,
+                progress=progress,
             )
         except EpisodesFailedError as error:
             raise EpisodesGivenUpError(error.failures, given_up) if given_up else error from None

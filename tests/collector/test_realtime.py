@@ -234,7 +234,7 @@ def test_what_mahimahi_cannot_do_is_one_line(change: Callable[[Environment], Env
 def test_a_scheme_that_the_host_lacks() -> None:
     with pytest.raises(SageccError, match=r"has no scheme 'nosuch': it offers .*cubic"):
         run_mahimahi(network(), "nosuch")
-    with pytest.raises(SageccError, match="in the lab only"):
+    with pytest.raises(SageccError, match="the lab alone runs it"):
         run_mahimahi(network(), "policy:models/any")
 
 
