@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Orca's published actor does in the lab: a league of `small`, held against Cubic window by window.
+"""Orca's published actor in the lab beside `models/orca-1`, trained here by Orca's recipe: leagues, and against Cubic.
 
 The checkpoint is its authors'; SAGECC_ORCA names its folder (docs/guide/your-own-scheme.md). Virtual time: the figures
 hang on the kernel's bytes and the policies' files, not on the machine. What was played is kept, a killed run goes on.
@@ -15,16 +15,21 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
-from sagecc.leagues.league import lab_runner, play
+from sagecc.leagues.harm import beside_reference
+from sagecc.leagues.league import League, lab_runner, play
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
 from studies.policies import LONG, SHIPPED, played
 
 PROFILE = "small"
-RAW = Path("datasets/raw")
+RAW = {PROFILE: Path("datasets/raw"), "heldout": Path(".cache/training/raw")}
+"""Where the heuristics' trajectories lie; what is missing there is collected."""
+TRAINED = f"{POLICY_PREFIX}models/orca-1"
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
 LATENCIES_MS = (0, 10)
@@ -37,28 +42,49 @@ def main() -> None:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     actor = import_checkpoint(Path(checkpoint), CACHE / "policy").folder
     orca = f"{POLICY_PREFIX}{actor}"
-    networks = profile_set(PROFILE)
-    runner = lab_runner(KERNEL, len(os.sched_getaffinity(0)))
-    league = play(networks, (*SCHEMES, orca, SHIPPED), RAW, CACHE / "league", runner)
+    jobs = len(os.sched_getaffinity(0))
+    leagues = {}
+    for profile, raw in RAW.items():
+        networks = profile_set(profile)
+        collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
+        runner, schemes = lab_runner(KERNEL, jobs), (*SCHEMES, orca, TRAINED, SHIPPED)
+        leagues[profile] = play(networks, schemes, raw, CACHE / profile, runner)
+    league, networks = leagues[PROFILE], profile_set(PROFILE)
     propagation = pl.DataFrame(
         {
             "environment_id": [e.id for e in networks.environments],
             "propagation_ms": [e.min_rtt_ms / 2 for e in networks.environments],
         }
     )
-    names = {orca: "orca", SHIPPED: SHIPPED.removeprefix(POLICY_PREFIX)}
+    names = {orca: "orca"} | {scheme: scheme.removeprefix(POLICY_PREFIX) for scheme in (SHIPPED, TRAINED)}
     windows = league.wins.join(propagation, on="environment_id").with_columns(pl.col("scheme").replace(names))
     save(
         "orca",
         {
             "profile": PROFILE,
-            "standings": league.standings.with_columns(pl.col("scheme").replace(names)).to_dicts(),
+            "leagues": {
+                profile: of.standings.with_columns(pl.col("scheme").replace(names)).to_dicts()
+                for profile, of in leagues.items()
+            },
+            "goodput": {profile: goodputs(of, TRAINED) for profile, of in leagues.items()},
             "alone": against(windows.filter(pl.col("set") == "I")),
             "shared": shares(windows.filter(pl.col("set") == "II")),
             "latency": [{"latency_ms": late, **played(orca, LONG, latency_ms=late)} for late in LATENCIES_MS],
         },
         RESULTS,
     )
+
+
+def goodputs(league: League, scheme: str) -> dict[str, dict[str, Any]]:
+    """Return by set in how many networks a scheme has less than nine tenths of Cubic's goodput, and the least share."""
+    set_of = {environment.id: environment.set for environment in league.environments}
+    shares = beside_reference(league.episodes, scheme).with_columns(
+        set=pl.col("environment_id").replace_strict(set_of), below=pl.col("goodput_share") < 0.9
+    )
+    rows = shares.group_by("set").agg(
+        networks=pl.len(), below=pl.col("below").sum(), least=pl.col("goodput_share").min()
+    )
+    return {row.pop("set"): row for row in rows.sort("set").to_dicts()}
 
 
 def against(windows: pl.DataFrame) -> dict[str, Any]:

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policies that come with the repository."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from sagecc.learner.online.config import load
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.task import LearningTask
+
+
+def test_orca_1_is_of_the_configuration_that_is_named_so() -> None:
+    policy, config = PolicyArtefact.load("models/orca-1"), load("orca")
+    task = LearningTask.of(config.task)
+    assert (policy.control, policy.source, policy.observations) == (task.control, task.source, task.observations)
+    trained, now = policy.card["training"], asdict(config)
+    assert all(np.array_equal(now[name], value) for name, value in trained.items() if name != "task")
+    assert len(policy.intact_files()) == 3
