@@ -84,7 +84,8 @@ static u32 setpoint_us(const struct sock *sk, const struct c2tcp *c)
 /* Bring the mean RTT to between 85 % and all of the target. */
 static void tune(struct sock *sk, struct c2tcp *c, u32 rtt_us)
 {
-	u32 target = target_min_rtts * tcp_min_rtt(tcp_sk(sk)), floor = div_u64((u64)target * target_floor_percent, 100);
+	u32 target = target_min_rtts * tcp_min_rtt(tcp_sk(sk)),
+	    floor = div_u64((u64)target * target_floor_percent, 100);
 	u32 mean, alpha = c->alpha;
 
 	c->rtt_sum_us += rtt_us;
