@@ -9,29 +9,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sagecc.collector.kernel.machine import available_memory_mb
 from sagecc.collector.lab.boot import WATCHDOG_S, Guest, Recording
-from sagecc.collector.lab.episode import episode_from_recording
+from sagecc.collector.lab.episode import Episode, episode_from_recording
 from sagecc.collector.lab.spec import BASE_MEMORY_MB, EpisodeSpec, driven_flows
-from sagecc.collector.run.engines import (
-    MIN_WORKER_CPU_S,
-    Engine,
-    NumberedResults,
-    Results,
-    core_per_worker,
-    in_processes,
-)
-from sagecc.collector.run.task import FinishedEpisode, Result, Task
+from sagecc.collector.run.engines import MIN_WORKER_CPU_S, Engine, Results, core_per_worker, in_processes
+from sagecc.collector.run.task import FinishedEpisode, Task
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import AS_NAMED, Agent, Playing, random_stream
@@ -40,6 +34,10 @@ from sagecc.schemas import wire
 
 BATCH = 16
 """Guests in step per process: more share an inference and hold memory (docs/measured/benchmarks.md has the gain)."""
+
+
+R = TypeVar("R")
+"""What is made of an episode."""
 
 
 def lockstep(jobs: int, batch: int = BATCH, playing: Playing = AS_NAMED, watchdog_s: float = WATCHDOG_S) -> Engine:
@@ -55,20 +53,55 @@ def lockstep(jobs: int, batch: int = BATCH, playing: Playing = AS_NAMED, watchdo
     """
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
-        workers = max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S)))
-        # One policy after another, and the longest first: batches stay full.
-        ordered = sorted(tasks, key=lambda task: (task.scheme, -task.environment.duration_s))
-        guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
-        runner = BatchRunner(kernel, ordered, guests, memory_mb, playing, watchdog_s)
-        if workers == 1:
-            results = runner.run(iter(range(len(ordered))))
-        else:
-            results = in_processes(runner.run, len(ordered), core_per_worker(workers))
+        results = in_step(
+            kernel, tasks, jobs, FinishedEpisode.pack, batch=batch, playing=playing, watchdog_s=watchdog_s
+        )
         with closing(results):
             for number, result in results:
-                yield ordered[number], result
+                yield tasks[number], result
 
     return run
+
+
+def in_step(
+    kernel: Path,
+    tasks: Sequence[Task],
+    jobs: int,
+    finish: Callable[[Episode, Task], R],
+    *,
+    every_flow: bool = False,
+    batch: int = BATCH,
+    playing: Playing = AS_NAMED,
+    watchdog_s: float = WATCHDOG_S,
+) -> Generator[tuple[int, R | SageccError], None, None]:
+    """Run episodes in which policies drive flows, at least one in each.
+
+    Args:
+        kernel: path of the kernel.
+        tasks: the episodes.
+        jobs: the most processes.
+        finish: what is made of an episode, where it was run; a module's function, or else what can be pickled.
+        every_flow: whether that gets the rows of every flow.
+        batch: the most guests in step per process.
+        playing: how the policies play.
+        watchdog_s: how long a guest may be silent, real time.
+
+    Yields:
+        Each task's number and what was made of its episode, or why it has none; closing ends those under way.
+    """
+    workers = max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S)))
+    # One policy after another, and the longest first: batches stay full.
+    order = sorted(range(len(tasks)), key=lambda i: (tasks[i].scheme, -tasks[i].environment.duration_s))
+    guests, memory_mb = min(batch, -(-len(tasks) // workers)), available_memory_mb(BASE_MEMORY_MB) // workers
+    ordered = [tasks[i] for i in order]
+    runner = BatchRunner(kernel, ordered, guests, memory_mb, finish, every_flow, playing, watchdog_s)
+    if workers == 1:
+        results = runner.run(iter(range(len(order))))
+    else:
+        results = in_processes(runner.run, len(order), core_per_worker(workers))
+    with closing(results):
+        for number, result in results:
+            yield order[number], result
 
 
 @dataclass(frozen=True)
@@ -86,7 +119,7 @@ class _Running:
 
 
 @dataclass(frozen=True)
-class BatchRunner:
+class BatchRunner(Generic[R]):
     """Runs episodes in step; a guest whose episode ends is followed by the next."""
 
     kernel: Path
@@ -96,12 +129,16 @@ class BatchRunner:
     """The most at once."""
     memory_mb: int
     """What all guests may have together."""
+    finish: Callable[[Episode, Task], R]
+    """What is made of an episode."""
+    every_flow: bool = False
+    """Whether that gets the rows of every flow."""
     playing: Playing = AS_NAMED
     """How the policies play."""
     watchdog_s: float = WATCHDOG_S
     """How long a guest may be silent, real time."""
 
-    def run(self, numbers: Iterator[int]) -> NumberedResults:
+    def run(self, numbers: Iterator[int]) -> Generator[tuple[int, R | SageccError], None, None]:
         """Run tasks; closing the generator ends those under way.
 
         Args:
@@ -151,13 +188,13 @@ class BatchRunner:
             agents.release(places.values())
             raise
 
-    def _tick(self, running: Mapping[int, _Running], agents: _Agents) -> list[tuple[int, Result | None]]:
+    def _tick(self, running: Mapping[int, _Running], agents: _Agents) -> list[tuple[int, R | SageccError | None]]:
         """Run all guests to their next tick and give them their actions.
 
         Returns:
             The numbers of the tasks that are over, with their results; None stands for one to run again, alone.
         """
-        over: dict[int, Result | None] = {}
+        over: dict[int, R | SageccError | None] = {}
         waiting: list[tuple[str, int, int, npt.NDArray[np.void]]] = []  # policy, its slot, task, sample
         for number, task in running.items():
             try:
@@ -195,19 +232,25 @@ class BatchRunner:
                 over[number] = error
         return list(over.items())
 
-    def _break_off(self, running: _Running) -> Result:
+    def _break_off(self, running: _Running) -> R:
         """Return the episode as it is at its last tick."""
         recording = running.guest.recording_so_far
         return self._finish(running, recording, float(recording.samples["t_ns"][-1]) / 1e9)
 
-    def _finish(self, running: _Running, recording: Recording, stopped_s: float = math.inf) -> Result:
+    def _finish(self, running: _Running, recording: Recording, stopped_s: float = math.inf) -> R:
         task = self.tasks[running.number]
         episode = episode_from_recording(
-            task.environment, task.scheme, task.seed, running.spec, recording, stopped_s=stopped_s
+            task.environment,
+            task.scheme,
+            task.seed,
+            running.spec,
+            recording,
+            stopped_s=stopped_s,
+            every_flow=self.every_flow,
         )
-        return FinishedEpisode.pack(episode, task)
+        return self.finish(episode, task)
 
-    def _run_alone(self, number: int) -> Result:
+    def _run_alone(self, number: int) -> R | SageccError:
         """Run one episode with no other beside it."""
         [(_, result)] = replace(self, tasks=[self.tasks[number]], guests=1).run(iter([0]))
         return result

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the study in the lab, in several processes on this machine or on a Ray cluster."""
+"""Runs of the study in the lab, in several processes on this machine or on a Ray cluster.
+
+On this machine runs that a policy plays in go in step, many to a process, with one inference for all of them; the
+series are those of a run alone (execution.lab.lockstep).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
+from sagecc.collector.lab.episode import Episode
 from sagecc.collector.run.engines import core_per_worker, in_processes
 from sagecc.collector.run.ray_engine import each_on_ray
+from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
-from sagecc.execution.lab.controllers import AS_NAMED, play_episode
+from sagecc.execution.lab.controllers import AS_NAMED, play_episode, policy_drives
+from sagecc.execution.lab.lockstep import in_step
 from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import flow_series, to_arrow
 from sagecc.leagues.study.collect import Outcome, Runner
@@ -25,19 +34,43 @@ def lab_runner(kernel: Path, jobs: int) -> Runner:
 
     Args:
         kernel: path of the lab's kernel.
-        jobs: how many runs at a time.
+        jobs: how many processes.
     """
 
     def run(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
-        if jobs == 1 or len(runs) == 1:
-            yield from ((each, play(kernel, each)) for each in runs)
-            return
-        cores = core_per_worker(min(jobs, len(runs)))
-        with closing(in_processes(_Player(kernel, tuple(runs)), len(runs), cores)) as results:
-            for number, outcome in results:
-                yield runs[number], outcome
+        driven = [each for each in runs if any(map(is_driven, each.schemes))]
+        yield from _alone(kernel, [each for each in runs if each not in set(driven)], jobs)
+        yield from in_batches(kernel, driven, jobs)
 
     return run
+
+
+def _alone(kernel: Path, runs: Sequence[StudyRun], jobs: int) -> Iterator[tuple[StudyRun, Outcome]]:
+    """Play runs one after another in each process."""
+    if jobs == 1 or len(runs) <= 1:
+        yield from ((each, play(kernel, each)) for each in runs)
+        return
+    cores = core_per_worker(min(jobs, len(runs)))
+    with closing(in_processes(_Player(kernel, tuple(runs)), len(runs), cores)) as results:
+        for number, outcome in results:
+            yield runs[number], outcome
+
+
+def in_batches(kernel: Path, runs: Sequence[StudyRun], jobs: int) -> Iterator[tuple[StudyRun, Outcome]]:
+    """Play runs in which policies drive flows, many in step in each process.
+
+    Args:
+        kernel: path of the lab's kernel.
+        runs: no two of one network.
+        jobs: how many processes.
+    """
+    for interval_s in dict.fromkeys(run.interval_s for run in runs):
+        alike = [run for run in runs if run.interval_s == interval_s]
+        drives = policy_drives(scheme for run in alike for scheme in run.schemes)
+        tasks = [Task(run.environment, run.scheme, run.seed, "", drives=drives) for run in alike]
+        with closing(in_step(kernel, tasks, jobs, _Series(interval_s), every_flow=True)) as results:
+            for number, outcome in results:
+                yield alike[number], outcome
 
 
 def ray_runner(kernel: Path, address: str, schemes: Iterable[str]) -> Runner:
@@ -70,6 +103,17 @@ def play(kernel: Path, run: StudyRun) -> Outcome:
         return to_arrow(flow_series(episode.every_flow, run.interval_s))
     except SageccError as error:
         return error
+
+
+@dataclass(frozen=True)
+class _Series:
+    """What is made of an episode: its flows' series."""
+
+    interval_s: float
+    """Theirs."""
+
+    def __call__(self, episode: Episode, task: Task) -> pa.Table:
+        return to_arrow(flow_series(episode.every_flow, self.interval_s))
 
 
 @dataclass(frozen=True)

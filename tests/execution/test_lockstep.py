@@ -219,7 +219,7 @@ def test_no_more_guests_than_there_is_memory_for(
     monkeypatch.setattr(Guest, "__exit__", left)
     for room_mb, expected in ((0, 1), (2 * BASE_MEMORY_MB + 60, 2), (ROOM_MB, 3)):
         most = 0
-        runner = BatchRunner(kernel, tasks[:3], 3, room_mb)
+        runner = BatchRunner(kernel, tasks[:3], 3, room_mb, FinishedEpisode.pack)
         results = {tasks[number].id: result for number, result in runner.run(iter(range(3)))}
         assert results == {task.id: alone[task.id] for task in tasks[:3]}
         assert (most, running) == (expected, 0)
