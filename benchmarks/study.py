@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the evaluation study costs: CPU time of `sagecc study all --quick` with six schemes, and the whole study's.
 
-Every run of the quick grid is timed by itself, guest and host side together, in one process. The whole study, its 6,270
+Every run of the quick grid is timed, guest and host side together, in one process: those of kernel schemes by
+themselves, those of policies a few in step, as the study plays them (more of them, there). The whole study, its 6,270
 runs of six schemes and five repeats, is projected by what each experiment's virtual second took with each scheme. What
 was timed is kept, a killed run goes on. SAGECC_ORCA names the folder of Orca's published checkpoint.
 """
@@ -25,12 +26,15 @@ from sagecc.common.files import write_atomically
 from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import lab_identity, run_key
 from sagecc.leagues.study.experiments import StudyRun, distinct, study_runs
-from sagecc.leagues.study.runner import play
+from sagecc.leagues.study.runner import in_batches, play
 from sagecc.policy.orca_import import import_checkpoint
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 CACHE = Path(".cache/bench-study")
 SCHEMES = ("cubic", "bbr2", "vegas", "illinois", "policy:models/sagecc-1")
+
+IN_STEP = 4
+"""Runs of a policy that are timed together."""
 
 Costs = Mapping[StudyRun, float]
 """CPU seconds of each run."""
@@ -47,7 +51,7 @@ def main() -> None:
     orca = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
     schemes = (*SCHEMES, orca)
     quick, whole = distinct(plan(chosen(("all",)), schemes, quick=True)), distinct(study_runs(schemes))
-    costs = timed(spread(quick), until)
+    costs = timed(groups(quick), until)
     parts = {"timed": list(costs), "quick": quick, "whole": whole}
     rates = Rates(costs)
     save(
@@ -101,13 +105,22 @@ def totals(runs: Iterable[StudyRun], rates: Rates) -> dict[str, float]:
     }
 
 
-def spread(runs: Sequence[StudyRun]) -> list[StudyRun]:
-    """Return the runs so that any first part of them has all experiments and schemes alike, the short ones first."""
-    groups: dict[tuple[str, str], list[StudyRun]] = {}
+def groups(runs: Sequence[StudyRun]) -> list[tuple[StudyRun, ...]]:
+    """Return the runs by what is timed at once, so that any first part has all experiments and schemes alike."""
+    alike: dict[tuple[str, str], list[StudyRun]] = {}
     for run in runs:
-        groups.setdefault((run.experiment, run.scheme), []).append(run)
-    rounds = [each for group in groups.values() for each in enumerate(middle_first(group))]
-    return [run for _, run in sorted(rounds, key=lambda each: (each[0], each[1].environment.duration_s))]
+        alike.setdefault((run.experiment, run.scheme), []).append(run)
+    rounds = []
+    for (_, scheme), some in alike.items():
+        size = IN_STEP if is_driven(scheme) else 1
+        ordered = middle_first(some)
+        rounds += list(enumerate(tuple(ordered[i : i + size]) for i in range(0, len(ordered), size)))
+    return [group for _, group in sorted(rounds, key=lambda each: (each[0], virtual_s(each[1])))]
+
+
+def virtual_s(runs: Iterable[StudyRun]) -> float:
+    """Return their virtual time."""
+    return sum(run.environment.duration_s for run in runs)
 
 
 def middle_first(runs: Sequence[StudyRun]) -> list[StudyRun]:
@@ -116,22 +129,28 @@ def middle_first(runs: Sequence[StudyRun]) -> list[StudyRun]:
     return [runs[place] for place in sorted(range(len(runs)), key=lambda place: abs(place - middle))]
 
 
-def timed(runs: Sequence[StudyRun], until: float) -> Costs:
-    """Play each run that was not timed yet, alone, while there is time (time.monotonic); return all CPU seconds."""
-    identity, costs = lab_identity(KERNEL), {}
+def timed(together: Sequence[Sequence[StudyRun]], until: float) -> Costs:
+    """Play what was not timed yet while there is time (time.monotonic); return each run's CPU seconds.
+
+    Runs that are played in step share theirs by their virtual time.
+    """
+    identity = lab_identity(KERNEL)
+    costs: dict[StudyRun, float] = {}
     (CACHE / "runs").mkdir(parents=True, exist_ok=True)
-    for run in tqdm(runs, desc="study", unit="run", disable=None):
-        kept = CACHE / "runs" / f"{run_key(run, identity(run))}.json"
-        if not kept.exists():
+    for runs in tqdm(together, desc="study", disable=None):
+        kept = {run: CACHE / "runs" / f"{run_key(run, identity(run))}.json" for run in runs}
+        if not all(path.exists() for path in kept.values()):
             if time.monotonic() > until:
                 continue
             begin = CpuTime.now()
-            outcome = play(KERNEL, run)
-            if isinstance(outcome, SageccError):
-                raise outcome
-            with write_atomically(kept) as beside:
-                beside.write_text(json.dumps({"cpu_s": CpuTime.now().since(begin)}))
-        costs[run] = float(json.loads(kept.read_text())["cpu_s"])
+            played = dict(in_batches(KERNEL, runs, 1)) if len(runs) > 1 else {runs[0]: play(KERNEL, runs[0])}
+            rate = CpuTime.now().since(begin) / virtual_s(runs)
+            for run, outcome in played.items():
+                if isinstance(outcome, SageccError):
+                    raise outcome
+                with write_atomically(kept[run]) as beside:
+                    beside.write_text(json.dumps({"cpu_s": rate * run.environment.duration_s}))
+        costs |= {run: float(json.loads(path.read_text())["cpu_s"]) for run, path in kept.items()}
     return costs
 
 
