@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles, Ints
-from sagecc.execution.agent.window import UNLIMITED, CongestionWindows, pacing_rates
+from sagecc.execution.agent.window import RATE_WINDOWS, UNLIMITED, CongestionWindows, pacing_rates
 from sagecc.policy import exact
 from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, STEPS_MAP, Control
 from sagecc.policy.indigo import candidates, indices
@@ -21,11 +21,6 @@ PURE_SCHEME = "pure"
 
 ACKED_MARGIN = 1.25
 """Lowest RTTs that an sRTT may be before it ends a slow start by acknowledgements; Orca's and Astraea's dead-band."""
-
-RATE_WINDOWS = 2
-"""Windows per sRTT that a rate which is set is below: sRTT lags behind an RTT that grows, for half an RTT or so, and
-acknowledgements come late and in heaps. Less would hold the rate back; without any window nobody would stop it where
-no acknowledgement comes back."""
 
 LEAVE = 0
 """For a window and a pacing rate: the underlying scheme keeps the one it has."""

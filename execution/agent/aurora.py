@@ -59,4 +59,5 @@ REPORTING = Reporting(
     rate=per_rtt,
     values=statistics,
     after_acks=False,
+    rises=True,
 )

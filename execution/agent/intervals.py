@@ -44,7 +44,7 @@ class Report:
     """Mean of `srtt_us` at the ticks at which something had been acknowledged; the last one's without."""
     rtt_rise_us: Doubles
     """What the later half of those has as its mean above the earlier half's (the later gets the odd one); 0 below two
-    of them."""
+    of them, and where it is not asked for."""
     capacity_bytes_s: Doubles
     """What the bottleneck could have carried per second; 0 where that is not known."""
 
@@ -52,11 +52,12 @@ class Report:
 class Intervals:
     """The intervals of flows, one slot per flow; one begins with a flow's first row and each when it is told to."""
 
-    def __init__(self, flows: int) -> None:
+    def __init__(self, flows: int, rises: bool = False) -> None:
         """Start with no flow known.
 
         Args:
             flows: number of slots.
+            rises: whether reports have `rtt_rise_us`, for which every tick is kept.
         """
         self._seen = np.zeros(flows, np.bool_)
         self._delivered = np.zeros(flows, np.int64)  # at the last tick
@@ -67,7 +68,8 @@ class Intervals:
         self._packets = np.zeros(flows, np.int64)
         self._rate_sum = np.zeros(flows)
         self._sent = np.zeros(flows, np.int64)  # bytes, when the interval began
-        self._rtt_sums = np.zeros((flows, _TRACE + 2), np.int64)  # of the first n ticks; whatever is last is not read
+        # Of the first n ticks; whatever is last is not read.
+        self._rtt_sums = np.zeros((flows, _TRACE + 2), np.int64) if rises else None
         self._rtt_sum = np.zeros(flows, np.int64)
         self._ticks = np.zeros(flows, np.int64)  # with an acknowledgement
         self.samples: npt.NDArray[np.void] = np.zeros(0, [])
@@ -93,7 +95,8 @@ class Intervals:
         self._rate_sum[slots] += np.where(acked, samples["delivery_rate_bytes_s"].astype(np.float64), 0.0)
         self._rtt_sum[slots] += np.where(acked, samples["srtt_us"].astype(np.int64), 0)
         self._ticks[slots] += acked
-        self._rtt_sums[slots, np.minimum(self._ticks[slots], _TRACE + 1)] = self._rtt_sum[slots]
+        if self._rtt_sums is not None:
+            self._rtt_sums[slots, np.minimum(self._ticks[slots], _TRACE + 1)] = self._rtt_sum[slots]
         return np.asarray(self._acks[slots] > 0)
 
     def report(self, chosen: Bools) -> Report:
@@ -117,7 +120,7 @@ class Intervals:
             sent_bytes_s=(samples["bytes_sent"].astype(np.int64) - self._sent[slots]) / past,
             lost_bytes_s=lost * mss / past,
             rtt_us=rtt,
-            rtt_rise_us=self._rises(slots),
+            rtt_rise_us=np.zeros(len(slots)) if self._rtt_sums is None else self._rises(self._rtt_sums, slots),
             capacity_bytes_s=(_capacity(samples) - self._capacity[slots]) / past,
         )
         self.begin(chosen)
@@ -133,11 +136,11 @@ class Intervals:
         self._acks[slots] = self._packets[slots] = self._ticks[slots] = 0
         self._rate_sum[slots] = self._rtt_sum[slots] = 0
 
-    def _rises(self, slots: Ints) -> Doubles:
+    def _rises(self, sums: Ints, slots: Ints) -> Doubles:
         """Return how much higher the later half of the intervals' RTTs is than the earlier one [R] (us)."""
         count = np.minimum(self._ticks[slots], _TRACE)
         half = count // 2
-        early, all_of_them = self._rtt_sums[slots, half], self._rtt_sums[slots, count]
+        early, all_of_them = sums[slots, half], sums[slots, count]
         rise = (all_of_them - early) / np.maximum(count - half, 1) - early / np.maximum(half, 1)
         return np.where(half > 0, rise, 0.0)
 

@@ -30,6 +30,8 @@ class Reporting:
     """From intervals, rows at their ends and highest rates [R], the reports [R, len(names)]."""
     after_acks: bool
     """Whether a flow decides only where something was acknowledged in its interval; else from its second row on."""
+    rises: bool = False
+    """Whether the values take the RTTs' rise within an interval."""
 
 
 class Reports:
@@ -48,7 +50,7 @@ class Reports:
         """
         if names != reporting.observations:
             raise SageccError(f"does not observe {reporting.history} reports of {', '.join(reporting.names)}")
-        self._reporting, self._intervals = reporting, Intervals(flows)
+        self._reporting, self._intervals = reporting, Intervals(flows, reporting.rises)
         self._begun = np.zeros(flows, np.bool_)
         self._highest = np.zeros(flows)
         self._history = np.zeros((flows, reporting.history, len(reporting.names)))

@@ -13,6 +13,11 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.machine_code import compiled
 
+RATE_WINDOWS = 2
+"""Windows per sRTT that a rate which is set is below: sRTT lags behind an RTT that grows, for half an RTT or so, and
+acknowledgements come late and in heaps. Less would hold the rate back; without any window nobody would stop it where
+no acknowledgement comes back."""
+
 UNLIMITED = 0
 """Pacing rate of a flow that has no RTT sample yet."""
 

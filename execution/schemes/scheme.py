@@ -17,6 +17,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol
 
+from sagecc.execution.agent.window import RATE_WINDOWS
+
 
 class Sample(NamedTuple):
     """A flow's counters at a tick, as its kernel holds them: those of schemas.raw that a sender has."""
@@ -93,9 +95,7 @@ SchemeClass = Callable[[Random], UserSpaceScheme]
 def window_of_rate(rate_bytes_s: float, sample: Sample) -> float:
     """Return a window that does not bind where a pacing rate is to decide, and still bounds an outage.
 
-    At a pacing rate r a flow has r times its RTT in flight. Twice that of the smoothed RTT leaves room for an RTT that
-    doubles before the average has followed. Without any bound, a flow whose acknowledgements stay away would go on
-    filling the queue at its rate until a timeout.
+    At a pacing rate r a flow has r times its RTT in flight; RATE_WINDOWS says why the window is a multiple of that.
 
     Args:
         rate_bytes_s: The pacing rate.
@@ -104,7 +104,7 @@ def window_of_rate(rate_bytes_s: float, sample: Sample) -> float:
     Returns:
         The window (packets), at least Linux's initial one.
     """
-    return max(2 * rate_bytes_s * sample.srtt_us / 1e6 / max(sample.mss_bytes, 1), INITIAL_WINDOW)
+    return max(RATE_WINDOWS * rate_bytes_s * sample.srtt_us / 1e6 / max(sample.mss_bytes, 1), INITIAL_WINDOW)
 
 
 INITIAL_WINDOW = 10

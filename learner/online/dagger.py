@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.crr import Adam, clip
+from sagecc.learner.crr import Adam
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import ChoiceActor
 from sagecc.learner.online.replay import ReplayBatch
+from sagecc.learner.online.updates import adam_state, in_turn, limit_norm
 
 
 class Dagger:
@@ -45,14 +46,7 @@ class Dagger:
         Returns:
             The means of `metrics` [len(metrics)].
         """
-        count = tf.shape(batches.actions)[0]
-
-        def update(number: Any, total: Any) -> tuple[Any, Any]:
-            return number + 1, total + self._update(ReplayBatch(*(x[number] for x in batches)))
-
-        begin = (tf.constant(0), tf.zeros([len(self.metrics)]))
-        _, total = tf.while_loop(lambda number, _: number < count, update, begin, parallel_iterations=1)
-        return total / tf.cast(count, tf.float32)
+        return in_turn(self._update, batches, len(self.metrics))
 
     def _update(self, batch: ReplayBatch) -> Any:
         """Take one update; return the metrics."""
@@ -62,8 +56,7 @@ class Dagger:
                 tape.watch(variable)
             loss, disagreement = self.losses(batch)
         gradients = tape.gradient(loss, variables)
-        limit = self.config.gradient_clip
-        gradients, norm = clip(gradients, limit) if limit else (gradients, tf.linalg.global_norm(gradients))
+        gradients, norm = limit_norm(gradients, self.config.gradient_clip)
         self.optimizer.apply(gradients, self.steps + 1)
         self.steps.assign_add(1)
         return tf.stack([loss, disagreement, norm])
@@ -80,9 +73,7 @@ class Dagger:
         """Return every variable that a continued run needs, by name."""
         weights = self.chooser.weights()
         named = {f"actor/{name}": variable for name, variable in weights.items()}
-        for name, m, v in zip(weights, self.optimizer.m, self.optimizer.v, strict=True):
-            named |= {f"actor_adam_m/{name}": m, f"actor_adam_v/{name}": v}
-        return {**named, "steps": self.steps}
+        return {**named, **adam_state("actor", weights, self.optimizer), "steps": self.steps}
 
     def exported(self) -> dict[str, Any]:
         """Return the weights of the policy to use."""

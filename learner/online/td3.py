@@ -19,10 +19,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.crr import Adam, clip
+from sagecc.learner.crr import Adam
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import ActorNetwork, Critic, make_actor, make_critic
 from sagecc.learner.online.replay import ReplayBatch
+from sagecc.learner.online.updates import adam_state, in_turn, limit_norm
 
 CRITICS = 2
 
@@ -99,14 +100,7 @@ class Td3:
         Returns:
             The means of METRICS [len(METRICS)].
         """
-        count = tf.shape(batches.actions)[0]
-
-        def update(number: Any, total: Any) -> tuple[Any, Any]:
-            return number + 1, total + self._update(ReplayBatch(*(x[number] for x in batches)))
-
-        begin = (tf.constant(0), tf.zeros([len(METRICS)]))
-        _, total = tf.while_loop(lambda number, _: number < count, update, begin, parallel_iterations=1)
-        return total / tf.cast(count, tf.float32)
+        return in_turn(self._update, batches, len(METRICS))
 
     def _update(self, batch: ReplayBatch) -> Any:
         """Take one update; return METRICS."""
@@ -124,7 +118,7 @@ class Td3:
         tf.cond(due, lambda: self._update_actor(batch), lambda: None)
         norms = []
         for optimizer, gradients in zip(self.critic_optimizers, critic_gradients, strict=True):
-            limited, norm = _limited(gradients, config.gradient_clip)
+            limited, norm = limit_norm(gradients, config.gradient_clip)
             optimizer.apply(limited, self.steps + 1)
             norms.append(norm)
         for source, target in self._pairs()[1:]:
@@ -194,8 +188,7 @@ class Td3:
         optimizers = {"actor": self.actor_optimizer}
         optimizers |= {f"critic{i}": optimizer for i, optimizer in enumerate(self.critic_optimizers)}
         for name, optimizer in optimizers.items():
-            for key, m, v in zip(networks[name].weights(), optimizer.m, optimizer.v, strict=True):
-                named |= {f"{name}_adam_m/{key}": m, f"{name}_adam_v/{key}": v}
+            named |= adam_state(name, networks[name].weights(), optimizer)
         return {**named, "steps": self.steps, "actor_metrics": self._of_actor}
 
     def exported(self) -> dict[str, Any]:
@@ -205,7 +198,7 @@ class Td3:
     def _update_actor(self, batch: ReplayBatch) -> None:
         """Move the actor and its target."""
         found = self.actor_loss(batch)
-        limited, norm = _limited(found.gradients, self.config.gradient_clip)
+        limited, norm = limit_norm(found.gradients, self.config.gradient_clip)
         self.actor_optimizer.apply(limited, self.steps // self.config.policy_delay + 1)
         move(self.actor, self.target_actor, self.config.tau)
         of_actor = {
@@ -266,10 +259,6 @@ def move(source: ActorNetwork | Critic, target: ActorNetwork | Critic, share: fl
     """Move a target network's weights towards the network's by a share of the way."""
     for variable, moved in zip(source.weights().values(), target.weights().values(), strict=True):
         moved.assign(variable if share == 1 else moved * (1 - share) + variable * share)
-
-
-def _limited(gradients: list[Any], limit: float) -> tuple[list[Any], Any]:
-    return clip(gradients, limit) if limit else (gradients, tf.linalg.global_norm(gradients))
 
 
 def _empty(rows: Any, size: int) -> Any:

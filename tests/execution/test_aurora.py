@@ -52,7 +52,7 @@ def test_the_state_is_that_of_its_monitor_intervals() -> None:
 
 
 def test_the_trend_of_an_interval_without_end_is_that_of_its_first_ten_seconds() -> None:
-    intervals = Intervals(1)
+    intervals = Intervals(1, rises=True)
     for tick in range(1200):
         intervals.update(row(tick, srtt_us=10_000 + min(tick, 1024)), SLOT)
     report = intervals.report(DUE)
