@@ -100,7 +100,7 @@ def totals(runs: Iterable[StudyRun], rates: Rates) -> dict[str, float]:
     chosen = list(runs)
     return {
         "runs": len(chosen),
-        "virtual_h": sum(run.environment.duration_s for run in chosen) / 3600,
+        "virtual_h": virtual_s(chosen) / 3600,
         "cpu_h": sum(map(rates.cpu_s, chosen)) / 3600,
     }
 

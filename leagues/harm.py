@@ -52,7 +52,7 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) 
             {
                 "scheme": scheme,
                 "environment_id": environment,
-                "loss": episode.lost_packets / max(episode.sent_packets, 1),
+                "loss": episode.loss_rate,
                 "goodput_mbps": episode.goodput_mbps,
             }
             for (environment, scheme), episode in sorted(episodes.items())
@@ -107,16 +107,15 @@ def beside_reference(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: 
         if name != REFERENCE:
             continue
         own = episodes.get((environment, scheme))
-        reference_loss = reference.lost_packets / max(reference.sent_packets, 1)
-        loss = own.lost_packets / max(own.sent_packets, 1) if own else None
+        loss = own.loss_rate if own else None
         share = own.goodput_mbps / reference.goodput_mbps if own and reference.goodput_mbps else None
         rows.append(
             {
                 "environment_id": environment,
                 "loss": loss,
-                "reference_loss": reference_loss,
+                "reference_loss": reference.loss_rate,
                 "goodput_share": share,
-                "floods": loss is None or loss > LOSS_FACTOR * reference_loss + LOSS_SPARE,
+                "floods": loss is None or loss > LOSS_FACTOR * reference.loss_rate + LOSS_SPARE,
                 "starves": share is not None and share < STARVED_SHARE,
             }
         )

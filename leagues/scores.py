@@ -72,6 +72,11 @@ class StoredEpisode:
     lost_packets: int
     """Those that they dropped."""
 
+    @property
+    def loss_rate(self) -> float:
+        """Ratio of dropped to sent data packets."""
+        return self.lost_packets / max(self.sent_packets, 1)
+
 
 def find_episodes(
     roots: Iterable[Path],

@@ -259,10 +259,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class CrossFlow:
-    """A competing flow of a kernel scheme."""
+    """A competing flow."""
 
     scheme: str
-    """Name of the kernel scheme."""
+    """Name of its scheme."""
 
     flow: Flow = Flow()
     """Its lifetime and path."""

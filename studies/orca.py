@@ -19,6 +19,7 @@ from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
+from sagecc.common.limits import usable_cores
 from sagecc.leagues.harm import beside_reference
 from sagecc.leagues.league import League, lab_runner, play
 from sagecc.policy.orca_import import import_checkpoint
@@ -42,7 +43,7 @@ def main() -> None:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     actor = import_checkpoint(Path(checkpoint), CACHE / "policy").folder
     orca = f"{POLICY_PREFIX}{actor}"
-    jobs = len(os.sched_getaffinity(0))
+    jobs = usable_cores()
     leagues = {}
     for profile, raw in RAW.items():
         networks = profile_set(profile)

@@ -38,11 +38,15 @@ def lab_runner(kernel: Path, jobs: int) -> Runner:
     """
 
     def run(runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
-        driven = [each for each in runs if any(map(is_driven, each.schemes))]
-        yield from _alone(kernel, [each for each in runs if each not in set(driven)], jobs)
-        yield from in_batches(kernel, driven, jobs)
+        yield from _alone(kernel, [each for each in runs if not _is_driven(each)], jobs)
+        yield from in_batches(kernel, [each for each in runs if _is_driven(each)], jobs)
 
     return run
+
+
+def _is_driven(run: StudyRun) -> bool:
+    """Tell whether the host drives a flow of a run."""
+    return any(map(is_driven, run.schemes))
 
 
 def _alone(kernel: Path, runs: Sequence[StudyRun], jobs: int) -> Iterator[tuple[StudyRun, Outcome]]:

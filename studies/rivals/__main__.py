@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure every rival's checks: `python -m studies.rivals [SCHEME ...]`; of schemes not named the last figures stay.
 
+Those of each scheme are saved as they are measured. SAGECC_TRACES names the folder of Mahimahi's traces, for Sprout.
+
 Virtual time: the figures depend on the kernel's bytes and the seeds, not on the machine.
 """
 
@@ -10,6 +12,7 @@ import argparse
 import importlib
 import json
 import pkgutil
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,8 @@ def checks() -> list[RivalCheck]:
     """Return the checks of all modules beside this one, by scheme."""
     names = sorted(module.name for module in pkgutil.iter_modules(studies.rivals.__path__))
     modules = (importlib.import_module(f"studies.rivals.{name}") for name in names if name != "__main__")
-    return [check for module in modules for check in getattr(module, "CHECKS", ())]
+    every = (check for module in modules for check in getattr(module, "CHECKS", ()))
+    return sorted(every, key=lambda check: check.scheme)
 
 
 def row(check: RivalCheck) -> dict[str, Any]:
@@ -56,10 +60,12 @@ def main() -> None:
     if unknown := chosen - {check.scheme for check in every}:
         parser.error(f"no checks of {', '.join(sorted(unknown))}")
     saved = RESULTS / "rivals.json"
-    before = json.loads(saved.read_text())["result"]["checks"] if chosen and saved.exists() else []
-    rows = [found for found in before if found["scheme"] not in chosen]
-    rows += [row(check) for check in tqdm(every) if not chosen or check.scheme in chosen]
-    save("rivals", {"checks": sorted(rows, key=lambda found: str(found["scheme"]))}, RESULTS)
+    rows = json.loads(saved.read_text())["result"]["checks"] if saved.exists() else []
+    rows = [found for found in rows if found["scheme"] in {check.scheme for check in every}]
+    wanted = [check for check in every if not chosen or check.scheme in chosen]
+    for scheme, some in groupby(tqdm(wanted), key=lambda check: check.scheme):
+        rows = [found for found in rows if found["scheme"] != scheme] + [row(check) for check in some]
+        save("rivals", {"checks": sorted(rows, key=lambda found: str(found["scheme"]))}, RESULTS)
 
 
 if __name__ == "__main__":

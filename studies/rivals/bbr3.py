@@ -10,14 +10,14 @@ from pathlib import Path
 from statistics import fmean
 
 from sagecc.collector.lab.episode import Episode, run_episode
-from sagecc.collector.run.grid import bottleneck
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.study.catalogue import experiment
 from sagecc.leagues.study.experiments import LINK_MBPS
 from sagecc.leagues.study.networks import Cell, known
 from sagecc.leagues.study.published import POINTS, Point
-from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
+from sagecc.schemas.environment import Environment
 from studies.rivals.check import RivalCheck
+from studies.rivals.networks import others, path
 
 SCHEME = "bbr3"
 DRAFT = "draft-ietf-ccwg-bbr-06, section"
@@ -43,13 +43,6 @@ BUCKET = "likely the emulator's bucket: it passes 512 KiB at once, two BDPs here
 AN_AIM = "an aim of the draft; the study too finds BBRv3 ahead of flows that go by loss"
 
 
-def network(rate_mbps: float, rtt_ms: float, queue_bdp: float, duration_s: float, *cross: str) -> Environment:
-    """Return one bottleneck of one rate."""
-    link = bottleneck(rate_mbps, 1, rtt_ms, queue_bdp, duration_s)
-    flows = tuple(CrossFlow(scheme) for scheme in cross)
-    return dumbbell("custom", link, rtt_ms / 2, duration_s, ((0, duration_s),), cross=flows)
-
-
 def episode(kernel: Path, environment: Environment) -> Episode:
     """Play the scheme in it."""
     return run_episode(kernel, environment, SCHEME)
@@ -57,13 +50,13 @@ def episode(kernel: Path, environment: Environment) -> Episode:
 
 def startup_queue(kernel: Path) -> float:
     """Return the longest queue of the first 3 s, in BDPs (400 packets)."""
-    queue = episode(kernel, network(48, 100, 4, 3)).rows["link_queue_bytes"].to_numpy()
+    queue = episode(kernel, path(48, 100, 4, 3)).rows["link_queue_bytes"].to_numpy()
     return float(queue.max()) / (48 * 100 * 125)
 
 
 def steady_share(kernel: Path) -> float:
     """Return the goodput from the first PROBE_RTT on over what the link carries of payload, over eight more."""
-    rows = episode(kernel, network(48, 40, 4, 50)).rows
+    rows = episode(kernel, path(48, 40, 4, 50)).rows
     t_s, received = (rows[name].to_numpy() for name in ("t_s", "received_bytes"))
     late = t_s >= 5
     return float((received[late][-1] - received[late][0]) * 8e-6 / (t_s[late][-1] - t_s[late][0]) / (48 * PAYLOAD))
@@ -71,14 +64,12 @@ def steady_share(kernel: Path) -> float:
 
 def lossy_share(kernel: Path) -> float:
     """Return the goodput over what the link would carry of what is not lost, 1 % at random."""
-    smooth = network(48, 40, 1, 60)
-    lossy = replace(smooth, links=(replace(smooth.links[0], loss=0.01),))
-    return episode(kernel, lossy).flows[0].goodput_mbps / (48 * PAYLOAD * 0.99)
+    return episode(kernel, path(48, 40, 1, 60, loss=0.01)).flows[0].goodput_mbps / (48 * PAYLOAD * 0.99)
 
 
 def beside_reno(kernel: Path) -> float:
     """Return Reno's goodput (Mbps)."""
-    return episode(kernel, network(50, 30, 1, 120, "reno")).flows[1].goodput_mbps
+    return episode(kernel, path(50, 30, 1, 120, cross=others("reno", 1))).flows[1].goodput_mbps
 
 
 @cache

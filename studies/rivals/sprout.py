@@ -16,13 +16,12 @@ import numpy as np
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import Environment, Link, Trace, dumbbell
 from sagecc.schemas.trace_file import read_trace
 from studies.rivals.check import RivalCheck
 
-TRACES = Path(os.environ.get("SAGECC_TRACES", "../shared/traces"))
-"""Where the traces lie."""
 DELAY_MS = 20.0
 """Propagation in each direction."""
 STEADY_MBPS, STEADY_S = 6.0, 60.0
@@ -61,7 +60,10 @@ def self_inflicted_ms(episode: Episode, trace: Trace) -> float:
 @cache
 def on_trace(kernel: Path, scheme: str, name: str) -> CellularPoint:
     """Return what a scheme has on a whole trace."""
-    trace = read_trace(TRACES / name)
+    folder = os.environ.get("SAGECC_TRACES")
+    if not folder:
+        raise SageccError("SAGECC_TRACES names no traces: set it to the folder of those that come with Mahimahi")
+    trace = read_trace(Path(folder) / name)
     duration_s = float(int(trace.opportunities_ms[-1] / 1000))
     link = Link(trace=trace, delay_ms=DELAY_MS)
     episode = play_episode(kernel, network(link, duration_s), scheme)

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from sagecc.collector.lab.episode import FlowSummary
-from sagecc.collector.run.grid import bottleneck
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.study.catalogue import experiment
-from sagecc.schemas.environment import dumbbell
 from studies.rivals.check import RivalCheck
+from studies.rivals.networks import path
 
 SCHEME = "vivace"
 RATE_MBPS, RTT_MS, SECONDS = 100.0, 30.0, 60.0
@@ -26,8 +24,7 @@ REPEATS = 3
 
 def alone(kernel: Path, queue_bdp: float, loss: float = 0.0) -> FlowSummary:
     """Return what one flow has on a link of 100 Mbps and 30 ms."""
-    link = replace(bottleneck(RATE_MBPS, 1, RTT_MS, queue_bdp, SECONDS), loss=loss)
-    return play_episode(kernel, dumbbell("custom", link, RTT_MS / 2, SECONDS, ((0, SECONDS),)), SCHEME).flows[0]
+    return play_episode(kernel, path(RATE_MBPS, RTT_MS, queue_bdp, SECONDS, loss=loss), SCHEME).flows[0]
 
 
 @cache
