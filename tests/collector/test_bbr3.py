@@ -12,9 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sagecc.schemas.environment import Environment
 from tests.collector.conftest import Play, Run
-from tests.helpers.bbr_trace import MARGIN, PAYLOAD, RATE, Trace, drain_start, jain, steps
+from tests.helpers.bbr_trace import (
+    MARGIN,
+    PAYLOAD,
+    RATE,
+    Trace,
+    bound_grows_ever_faster,
+    drain_start,
+    jain,
+    probe_rtts,
+    probes,
+    steps,
+    with_loss,
+)
 from tests.helpers.networks import network
 
 
@@ -28,17 +39,6 @@ def deep(play: Play) -> Trace:
 def shallow(play: Play) -> Trace:
     """48 Mbps, 40 ms, half a BDP of queue: 160 packets on the way and 80 in the queue."""
     return Trace.of(play(network(queue_bdp=0.5, duration_s=10), "bbr3"))
-
-
-def probes(trace: Trace, rate: float = RATE) -> list[tuple[float, float]]:
-    """Return the stretches in UP after STARTUP (s)."""
-    return trace.between(drain_start(trace), trace.t_s[-1]).stretches(rate, 1.25)
-
-
-def with_loss(loss: float) -> Environment:
-    """48 Mbps, 100 ms and a queue nothing overflows: whatever is lost is lost at random."""
-    environment = network(rtt_ms=100, queue_bdp=4, duration_s=4)
-    return replace(environment, links=(replace(environment.links[0], loss=loss),))
 
 
 # STARTUP (5.3.1)
@@ -227,15 +227,7 @@ def test_the_short_term_model_follows_losses_by_beta_until_refill(play: Play) ->
 
 def test_inflight_longterm_grows_ever_faster_in_up(play: Play) -> None:
     """24 to 96 Mbps with inflight_longterm at 120: growth by 1, 2, 4, ... packets a round of 40 ms (A.15)."""
-    trace = Trace.of(play(steps(((0, 24), (1.5, 96)), 0.5, 5), "bbr3"))
-    low = 24 * PAYLOAD * MARGIN
-    assert trace.between(1, 2).cwnd.max() <= 0.85 * 120 + 2
-    start = trace.t_s[np.flatnonzero((trace.t_s > 2) & (trace.pacing > 1.2 * low))[0]]
-    limited = start + 0.12  # two rounds until the window fills and its ACKs return
-    growth = np.diff([trace.between(t, t + 0.01).cwnd[0] for t in limited + 0.08 * np.arange(4)])
-    assert 1 <= growth[0] <= 16
-    assert np.all(growth[1:] >= 2 * growth[:-1])
-    assert trace.between(4, 5).bandwidth.mean() > 0.9 * 96 * PAYLOAD
+    bound_grows_ever_faster(Trace.of(play(steps(((0, 24), (1.5, 96)), 0.5, 5), "bbr3")))
 
 
 # PROBE_RTT (5.3.4)
@@ -243,20 +235,7 @@ def test_inflight_longterm_grows_ever_faster_in_up(play: Play) -> None:
 
 def test_probe_rtt_every_five_seconds_at_half_the_bdp(play: Play) -> None:
     """Case A.10."""
-    trace = Trace.of(play(network(queue_bdp=4, duration_s=12), "bbr3"))
-    small = trace.between(2, 12).cwnd < 100
-    t_s = trace.between(2, 12).t_s
-    edges = np.flatnonzero(np.diff(small))
-    starts, ends = t_s[edges[::2] + 1], t_s[edges[1::2] + 1]
-    assert len(starts) == 2
-    assert 5.0 <= starts[0] - trace.t_s[0] <= 5.1
-    assert np.diff(starts) == pytest.approx(5.25, abs=0.1)  # 5 s from the end of the one before
-    for start, end in zip(starts, ends, strict=True):
-        probe = trace.between(start, end - 0.01)
-        assert probe.cwnd == pytest.approx(80, abs=2)
-        assert probe.pacing == pytest.approx(MARGIN * RATE, rel=0.02)
-        at_target = probe.t_s[probe.inflight <= 82]
-        assert 0.18 < at_target[-1] - at_target[0] < 0.27  # 200 ms and the ACK after, in ticks of 10 ms
+    probe_rtts(Trace.of(play(network(queue_bdp=4, duration_s=12), "bbr3")), 12, 2)
 
 
 def test_probe_rtt_of_a_long_path_lasts_a_round_and_leads_back_to_startup(play: Play) -> None:

@@ -17,15 +17,13 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.schemas.environment import DelayStep, Link, RateStep, dumbbell
 from tests.collector.conftest import Play
 from tests.helpers.networks import network
-
-Floats = npt.NDArray[np.float64]
+from tests.helpers.traces import Floats, Ticks, columns
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Ticks):
     """One flow, a value a tick: times in ms but for `t_s`, volumes in packets."""
 
-    t_s: Floats
     cwnd: Floats
     ssthresh: Floats
     srtt: Floats
@@ -35,7 +33,7 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> Trace:
-        c = {name: episode.rows[name].to_numpy().astype(float) for name in episode.rows.column_names[1:]}
+        c = columns(episode)
         return cls(
             t_s=c["t_s"],
             cwnd=c["cwnd_pkts"],
@@ -45,10 +43,6 @@ class Trace:
             drops=c["link_drops"],
             delivered=c["delivered_pkts"],
         )
-
-    def between(self, start_s: float, end_s: float) -> Trace:
-        keep = (self.t_s >= start_s - 1e-9) & (self.t_s <= end_s + 1e-9)
-        return Trace(*(values[keep] for values in vars(self).values()))
 
     def cuts(self) -> npt.NDArray[np.intp]:
         """Return the ticks before a window that fell below half of ssthresh without a loss: a bad condition."""

@@ -12,24 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.episode import Episode, jain_index
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, dumbbell
 from tests.collector.conftest import Play
 from tests.helpers.networks import network
+from tests.helpers.traces import Floats, Ticks, columns
 
 PAYLOAD = 1448 / 1500
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Ticks):
     """One flow, a value a tick: the pacing rate in packets a second, volumes in packets."""
 
-    t_s: Floats
     pacing: Floats
     cwnd: Floats
     queue: Floats
@@ -38,7 +35,7 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> Trace:
-        c = {name: episode.rows[name].to_numpy().astype(float) for name in episode.rows.column_names[1:]}
+        c = columns(episode)
         return cls(
             t_s=c["t_s"],
             pacing=c["pacing_rate_bytes_s"] / 1448,
@@ -47,10 +44,6 @@ class Trace:
             drops=c["link_drops"],
             delivered=c["delivered_pkts"],
         )
-
-    def between(self, start_s: float, end_s: float) -> Trace:
-        keep = (self.t_s >= start_s - 1e-9) & (self.t_s <= end_s + 1e-9)
-        return Trace(*(values[keep] for values in vars(self).values()))
 
     def at(self, t_s: float) -> float:
         """Return the window at a time (packets)."""

@@ -12,22 +12,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, dumbbell
 from tests.collector.conftest import Play
 from tests.helpers.networks import network
-
-Floats = npt.NDArray[np.float64]
+from tests.helpers.traces import Floats, Ticks, columns
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Ticks):
     """One flow, a value a tick: volumes in packets, the queue's wait and the sRTT in ms."""
 
-    t_s: Floats
     cwnd: Floats
     ssthresh: Floats
     wait: Floats
@@ -38,7 +35,7 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> Trace:
-        c = {name: episode.rows[name].to_numpy().astype(float) for name in episode.rows.column_names[1:]}
+        c = columns(episode)
         return cls(
             t_s=c["t_s"],
             cwnd=c["cwnd_pkts"],
@@ -49,10 +46,6 @@ class Trace:
             drops=c["link_drops"],
             delivered=c["delivered_pkts"],
         )
-
-    def between(self, start_s: float, end_s: float) -> Trace:
-        keep = (self.t_s >= start_s - 1e-9) & (self.t_s <= end_s + 1e-9)
-        return Trace(*(values[keep] for values in vars(self).values()))
 
     @property
     def slope(self) -> float:

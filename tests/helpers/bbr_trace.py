@@ -7,15 +7,16 @@ Pacing rate over bandwidth is a state's gain (less the margin of 1 %), window an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
+from tests.helpers.networks import network
+from tests.helpers.traces import Floats, Ticks, columns
 
 MARGIN = 0.99
 PAYLOAD = 1448 / 1500
@@ -24,14 +25,11 @@ PAYLOAD = 1448 / 1500
 RATE = 48 * PAYLOAD
 """What a link of 48 Mbps delivers (Mbps of payload)."""
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Ticks):
     """One flow, a value a tick: rates in Mbps of payload, volumes in packets."""
 
-    t_s: Floats
     pacing: Floats
     bandwidth: Floats
     cwnd: Floats
@@ -42,7 +40,7 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> Trace:
-        c = {name: episode.rows[name].to_numpy().astype(float) for name in episode.rows.column_names[1:]}
+        c = columns(episode)
         return cls(
             t_s=c["t_s"],
             pacing=c["pacing_rate_bytes_s"] * 8e-6,
@@ -53,10 +51,6 @@ class Trace:
             drops=c["link_drops"],
             ca_state=c["ca_state"],
         )
-
-    def between(self, start_s: float, end_s: float) -> Trace:
-        keep = (self.t_s >= start_s - 1e-9) & (self.t_s <= end_s + 1e-9)
-        return Trace(*(values[keep] for values in vars(self).values()))
 
     def gains(self, rate: float) -> list[tuple[float, float, float]]:
         """Return (start, end, pacing over `rate` to two digits) of each stretch of one pacing rate."""
@@ -78,6 +72,47 @@ def drain_start(trace: Trace) -> float:
     """Return when the pacing rate fell below the bandwidth for the first time (s)."""
     full = np.flatnonzero(trace.pacing > 2 * RATE)[0]
     return float(trace.t_s[full + np.flatnonzero(trace.pacing[full:] < 0.6 * RATE)[0]])
+
+
+def probes(trace: Trace, rate: float = RATE) -> list[tuple[float, float]]:
+    """Return the stretches in UP after STARTUP (s)."""
+    return trace.between(drain_start(trace), trace.t_s[-1]).stretches(rate, 1.25)
+
+
+def with_loss(loss: float) -> Environment:
+    """48 Mbps, 100 ms and a queue nothing overflows: whatever is lost is lost at random."""
+    environment = network(rtt_ms=100, queue_bdp=4, duration_s=4)
+    return replace(environment, links=(replace(environment.links[0], loss=loss),))
+
+
+def bound_grows_ever_faster(trace: Trace) -> None:
+    """Hold what UP does where the rate goes from 24 to 96 Mbps and the bound on what is in flight is at 120."""
+    low = 24 * PAYLOAD * MARGIN
+    assert trace.between(1, 2).cwnd.max() <= 0.85 * 120 + 2
+    start = trace.t_s[np.flatnonzero((trace.t_s > 2) & (trace.pacing > 1.2 * low))[0]]
+    limited = start + 0.12  # two rounds until the window fills and its ACKs return
+    growth = np.diff([trace.between(t, t + 0.01).cwnd[0] for t in limited + 0.08 * np.arange(4)])
+    assert 1 <= growth[0] <= 16
+    assert np.all(growth[1:] >= 2 * growth[:-1])
+    assert trace.between(4, 5).bandwidth.mean() > 0.9 * 96 * PAYLOAD
+
+
+def probe_rtts(trace: Trace, end_s: float, count: int) -> list[float]:
+    """Hold the PROBE_RTTs from 2 s on, of 48 Mbps and 40 ms; return when they end (s)."""
+    small = trace.between(2, end_s).cwnd < 100
+    t_s = trace.between(2, end_s).t_s
+    edges = np.flatnonzero(np.diff(small))
+    starts, ends = t_s[edges[::2] + 1], t_s[edges[1::2] + 1]
+    assert len(starts) == count
+    assert 5.0 <= starts[0] - trace.t_s[0] <= 5.1
+    assert np.diff(starts) == pytest.approx(5.25, abs=0.1)  # 5 s from the end of the one before
+    for start, end in zip(starts, ends, strict=True):
+        probe = trace.between(start, end - 0.01)
+        assert probe.cwnd == pytest.approx(80, abs=2)
+        assert probe.pacing == pytest.approx(MARGIN * RATE, rel=0.02)
+        at_target = probe.t_s[probe.inflight <= 82]
+        assert 0.18 < at_target[-1] - at_target[0] < 0.27  # 200 ms and the ACK after, in ticks of 10 ms
+    return [float(end) for end in ends]
 
 
 def jain(episode: Episode) -> float:
