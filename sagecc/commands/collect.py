@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +19,6 @@ from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import is_driven
 from sagecc.sets import networks_options, repeats_options
-from sagecc.user_space import players
 
 
 @click.command()
@@ -62,18 +63,11 @@ def command(
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
-    driving = players(names)
-    collect(
-        environments,
-        names,
-        out,
-        kernel,
-        episodes_engine,
-        seed,
-        controllers=driving.controllers,
-        prune=prune,
-        drives=driving.drives,
-        seeds=networks.seeds(seed),
-        players=driving.players,
-    )
+    driving: Mapping[str, Any] = {}
+    if any(map(is_driven, names)):
+        from sagecc.user_space import players  # what runs policies takes as long to load as all the rest
+
+        driving = vars(players(names))
+    seeds = networks.seeds(seed)
+    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **driving)
     click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")
