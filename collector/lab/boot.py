@@ -298,7 +298,7 @@ def _start(command: list[str], guest_socket: socket.socket, console: IO[bytes], 
             stdout=console,
             stderr=subprocess.STDOUT,
             env={"PATH": "/usr/bin:/bin", "TMPDIR": folder},
-            start_new_session=True,
+            process_group=0,  # not a session: the scheduler's autogroups would count each guest like a whole login
         )
     except OSError as error:
         raise SageccError(f"{command[0]} cannot be run ({error.strerror}): {SEE_DOCTOR}") from None

@@ -174,6 +174,16 @@ def driven(kernel: Path, drives: dict[int, Drive], windows: list[int], **fields:
     return seen
 
 
+def test_a_guest_is_of_its_commands_session_and_out_of_reach_of_its_ctrl_c(kernel: Path) -> None:
+    """A session of its own would be one of the scheduler's autogroups, with a share of the processors like a login."""
+    with Guest(kernel, episode_spec(network(duration_s=2), "policy:host", 0, drives={0: Drive()})) as guest:
+        assert guest.tick() is not None
+        own = guests(os.getpid())
+        assert own
+        assert {os.getsid(pid) for pid in own} == {os.getsid(0)}
+        assert os.getpgid(0) not in {os.getpgid(pid) for pid in own}
+
+
 def test_an_answer_takes_effect_after_its_latency(kernel: Path) -> None:
     """25 ms: sampled at tick n, in force between ticks n + 2 and n + 3."""
     windows = list(range(20, 70))

@@ -173,9 +173,9 @@ def test_a_guest_that_dies_or_hangs_costs_its_own_episode(
 
 
 def _runs(pid: int, guest: Guest) -> bool:
-    """Say whether a process is one of the guest's: they are of its session."""
+    """Say whether a process is one of the guest's: they are of its process group."""
     try:
-        return os.getsid(pid) == guest._process.pid
+        return os.getpgid(pid) == guest._process.pid
     except ProcessLookupError:
         return False
 
