@@ -74,7 +74,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
-	bench-lockstep bench-online bench-report bench-flows
+	bench-lockstep bench-online bench-growth bench-report bench-flows
 STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions
 PAGES = python -m scripts.pages
 
@@ -119,6 +119,11 @@ bench-torture: kernel ## Kill every stage and the agent, damage every kind of in
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
 	python -m studies.orca
+	$(PAGES)
+
+.PHONY: bench-astraea
+bench-astraea: kernel ## Let Astraea's recipe, trained here, run its paper's own figures (15 minutes, killed it goes on)
+	python -m studies.astraea
 	$(PAGES)
 
 .PHONY: bench-testbed bench-study
