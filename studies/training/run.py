@@ -39,7 +39,11 @@ from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
-from sagecc.learner.train import train
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.labs import OnlineTask
+from sagecc.learner.online.train import train as train_online
+from sagecc.learner.train import Outcome, train
+from sagecc.online import online_task
 from sagecc.options import kernel_option
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.training.runs import Plan, Run, networks_of, read_plan
@@ -59,9 +63,10 @@ METER_EVERY_S = 5.0
 
 
 class Meter:
-    """Adds up this process's CPU time and the time on the clock while it is open, over all processes that had it open.
+    """Adds up CPU time and the time on the clock while it is open, over all processes that had it open.
 
-    What a killed process spent is kept up to METER_EVERY_S before its end. A file of another owner starts at 0.
+    CPU time is that of this process and of those it started that have ended. What a killed process spent is kept up to
+    METER_EVERY_S before its end. A file of another owner starts at 0.
     """
 
     def __init__(self, path: Path, owner: str) -> None:
@@ -77,7 +82,7 @@ class Meter:
         self.wall_s: float = earlier["wall_s"] if mine else 0.0
 
     def __enter__(self) -> Meter:
-        self._cpu, self._wall = time.process_time(), time.monotonic()
+        self._cpu, self._wall = _cpu_s(), time.monotonic()
         self._writer.start()
         return self
 
@@ -91,14 +96,20 @@ class Meter:
             self._write()
 
     def _write(self) -> None:
-        cpu, wall = time.process_time(), time.monotonic()
+        cpu, wall = _cpu_s(), time.monotonic()
         self.cpu_s, self.wall_s = self.cpu_s + cpu - self._cpu, self.wall_s + wall - self._wall
         self._cpu, self._wall = cpu, wall
         _write_json(self._path, {"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s})
 
 
+def _cpu_s() -> float:
+    """Return the CPU time of this process and of its children that have ended (s)."""
+    children = os.times()
+    return time.process_time() + children.children_user + children.children_system
+
+
 def carry_out(
-    run: Run, plan: Plan, fingerprint: str, pool: CompiledPool, kernel: Path, jobs: int, folder: Path
+    run: Run, plan: Plan, fingerprint: str, source: CompiledPool | OnlineTask, kernel: Path, jobs: int, folder: Path
 ) -> dict[str, Any]:
     """Train a run's policy in `folder`, let it play the plan's leagues, and return its result.
 
@@ -112,11 +123,13 @@ def carry_out(
         "changes": dict(run.changes),
         "seed": run.seed,
         "steps": run.config.steps,
-        "pool": {
+        "pool": None
+        if isinstance(source, OnlineTask)
+        else {
             "path": str(run.pool),
-            "identity": pool.identity,
-            "rows": pool.rows,
-            "episodes": len(pool.starts),
+            "identity": source.identity,
+            "rows": source.rows,
+            "episodes": len(source.starts),
         },
     }
     policy, evaluation = folder / "policy", None
@@ -129,10 +142,9 @@ def carry_out(
         result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
         try:
-            outcome = train(run.config, run.pool, policy, folder / "logs", POOL_CACHE, run.seed, evaluation=evaluation)
+            outcome = _trained(run, source, policy, folder / "logs", evaluation)
         except SageccError as error:
             return {**result, "failure": str(error)}
-    assert outcome is not None, "a run in one process is its own chief"
     if run.keep_best:
         result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
     scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
@@ -156,6 +168,29 @@ def carry_out(
         "leagues": leagues,
         "harm": harm,
     }
+
+
+def _trained(
+    run: Run, source: CompiledPool | OnlineTask, policy: Path, logs: Path, evaluation: Evaluation | None
+) -> Outcome:
+    """Train a run's policy; raises SageccError where that fails."""
+    if isinstance(run.config, OnlineConfig):
+        assert isinstance(source, OnlineTask)
+        return train_online(run.config, source, policy, logs, run.seed, actors=run.actors, evaluation=evaluation)
+    assert run.pool is not None
+    outcome = train(run.config, run.pool, policy, logs, POOL_CACHE, run.seed, evaluation=evaluation)
+    assert outcome is not None, "a run in one process is its own chief"
+    return outcome
+
+
+def _source(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
+    """Return what a run learns from: its part of a pool, compiled once, or a task in labs."""
+    if isinstance(run.config, OnlineConfig):
+        return online_task(run.config, kernel)
+    assert run.pool is not None
+    if run.pool not in pools:
+        pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
+    return pools[run.pool].select(run.config.data)
 
 
 def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> dict[str, Any]:
@@ -204,10 +239,8 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
     failed = []
     collected = False
     for run in plan.chosen(names):
-        if run.pool not in pools:
-            pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
-        pool = pools[run.pool].select(run.config.data)
-        fingerprint = run.fingerprint(pool.identity, identity, plan)
+        source = _source(run, kernel, pools)
+        fingerprint = run.fingerprint(source.identity, identity, plan)
         target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:
@@ -223,7 +256,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
                 _collect_heuristics(plan, kernel, jobs)
                 collected = True
             _say(f"{run.name}: training")
-            result = carry_out(run, plan, fingerprint, pool, kernel, jobs, folder)
+            result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
             _write_json(target, result)
             if "failure" in result:
                 failed.append(run.name)

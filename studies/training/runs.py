@@ -17,13 +17,18 @@ from sagecc.common import code
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import Config, load
+from sagecc.learner.online import config as online_config
+from sagecc.learner.online.config import OnlineConfig
 from sagecc.schemas.environment_set import EnvironmentSet
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1
+_SOURCES: Mapping[str, type] = {"pool": str, "actors": int}
+"""Fields of what learns from a pool, or in labs."""
 
-CODE = ("sagecc.learner.train", "sagecc.leagues.candidate")
-"""What trains a policy and what scores it: the code that decides a result (common.code)."""
+JUDGE = "sagecc.leagues.candidate"
+CODE, ONLINE_CODE = ("sagecc.learner.train", JUDGE), ("sagecc.learner.online.train", JUDGE)
+"""What trains a policy, from a pool or in labs, and what scores it: the code that decides a result (common.code)."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +41,39 @@ class KeepBest:
 
 @dataclass(frozen=True)
 class Run:
-    """One policy to train: its configuration, which shipped one it starts from, what differs from that; seed, pool.
-
-    keep_best: None keeps the last one.
-    """
+    """One policy to train."""
 
     name: str
     base: str
+    """The shipped configuration that it starts from."""
     changes: Mapping[str, Any]
-    config: Config
+    """What differs from that."""
+    config: Config | OnlineConfig
     seed: int
-    pool: Path
+    pool: Path | None
+    """None where it learns in labs."""
     keep_best: KeepBest | None = None
+    """None keeps the last one."""
+    actors: int = 1
+    """Processes that play, where it learns in labs."""
 
-    def fingerprint(self, pool_identity: str, kernel_identity: str, plan: Plan) -> str:
-        """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays."""
+    def fingerprint(self, learned: str, kernel_identity: str, plan: Plan) -> str:
+        """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays.
+
+        Args:
+            learned: identity of the pool, or of the task in the labs.
+            kernel_identity: of the kernel that the leagues are played on.
+            plan: where it plays.
+        """
         played = {name: [e.id for e in networks_of(name).environments] for name in (*plan.leagues, *plan.harm)}
-        chosen = [asdict(self.keep_best)] if self.keep_best else []
+        chosen: list[Any] = [asdict(self.keep_best)] if self.keep_best else []
+        if isinstance(self.config, OnlineConfig):
+            chosen.append(self.actors)
         decides = [
-            code.identity(*CODE),
+            code.identity(*(ONLINE_CODE if isinstance(self.config, OnlineConfig) else CODE)),
             asdict(self.config),
             self.seed,
-            pool_identity,
+            learned,
             kernel_identity,
             played,
             *chosen,
@@ -119,21 +135,32 @@ def read_plan(path: Path) -> Plan:
 
 
 def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
-    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "pool": str, "keep_best": dict}
+    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "keep_best": dict, **_SOURCES}
     values = _fields(of, where, kinds)
+    online = online_config.is_online(values.get("config", base))
+    if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:
+        raise SageccError(
+            f"{where}: '{odd[0]}' is for what learns {'from a pool' if online else 'in labs'}: leave it out"
+        )
     changes = dict(values.get("changes", {}))
     if "steps" in values:
         changes["steps"] = values["steps"]
     seed = values.get("seed", 0)
     if not 0 <= seed <= LARGEST_SEED:
         raise SageccError(f"{where}: seed must be from 0 to {LARGEST_SEED}, not {seed}")
+    config: Config | OnlineConfig
     try:
-        config = load(values.get("config", base), **changes)
-        differs = _differing(asdict(config), asdict(load(base)))
+        if online:
+            base = values.get("config", base)
+            config, of_base = online_config.load(base, **changes), asdict(online_config.load(base))
+        else:
+            config, of_base = load(values.get("config", base), **changes), asdict(load(base))
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
+    differs = _differing(asdict(config), of_base)
     keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
-    return Run(name, base, differs, config, seed, Path(values.get("pool", pool)), keep_best)
+    place, actors = None if online else Path(values.get("pool", pool)), values.get("actors", 1)
+    return Run(name, base, differs, config, seed, place, keep_best, actors)
 
 
 def _keep_best(where: str, of: object) -> KeepBest:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +22,10 @@ from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.league import League, PlayOptions
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
+from sagecc.learner.online import config as online_config
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.labs import OnlineTask
+from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
 from studies.training.runs import KeepBest, Plan, Run
@@ -128,6 +132,32 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
     assert machinery.saved == machinery.reported == [harness.ARTEFACTS / "one/smoke"]
+
+
+def no_labs(*, labs: int) -> NoReturn:
+    raise AssertionError(f"{labs} labs were made")
+
+
+def test_a_run_in_labs_is_trained_by_its_task_and_judged_alike(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = []
+
+    def train(
+        config: OnlineConfig, task: OnlineTask, out: Path, logs: Path, seed: int, **options: Any
+    ) -> SimpleNamespace:
+        trained.append((config.steps, task, seed, options))
+        return machinery.train(config, Path(), out, logs, Path(), seed, options["evaluation"])
+
+    task = OnlineTask("labs", (), 0, ("pool", "1.0"), Control(), no_labs)
+    monkeypatch.setattr(harness, "online_task", lambda config, kernel: task)
+    monkeypatch.setattr(harness, "train_online", train)
+    config = online_config.load("orca", steps=40)
+    run_all(Plan({"labs": Run("labs", "orca", {}, config, 3, None, actors=2)}, {"smoke": Path("raw")}))
+    assert trained == [(40, task, 3, {"actors": 2, "evaluation": None})]
+    found = result("labs")
+    assert found["pool"] is None
+    assert found["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
 
 
 def test_harm_is_by_cubics_measure(machinery: Machinery) -> None:

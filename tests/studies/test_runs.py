@@ -8,6 +8,7 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import load
+from sagecc.learner.online import config as online_config
 from studies.training.run import RUNS
 from studies.training.runs import KeepBest, Plan, Run, read_plan
 from tests.conftest import ROOT
@@ -22,6 +23,7 @@ runs:
   top: {config: no-gru, changes: {data: {schemes: [vegas]}}}
   kept: {keep_best: {league: smoke, every: 10}}
 """
+LABS = PLAN + "  labs: {config: orca, actors: 2, seed: 1, steps: 40}\n"
 
 
 def plan(tmp_path: Path, text: str = PLAN) -> Plan:
@@ -45,6 +47,14 @@ def test_a_run_is_its_configuration_and_what_differs_from_the_base(tmp_path: Pat
     assert top.changes["width"] == 64
     assert top.changes["data"] == {"schemes": ("vegas",)}
     assert "discount" not in top.changes
+
+
+def test_a_run_that_learns_in_labs_has_no_pool(tmp_path: Path) -> None:
+    run = plan(tmp_path, LABS).runs["labs"]
+    config = online_config.load("orca", steps=40)
+    assert run == Run("labs", "orca", {"steps": 40}, config, 1, None, actors=2)
+    others = [replace(run, actors=1), replace(run, seed=2), replace(run, config=online_config.load("orca", steps=60))]
+    assert len({fingerprint(other) for other in (run, *others)} | {fingerprint(run, pool="another task")}) == 5
 
 
 def test_chosen_runs(tmp_path: Path) -> None:
@@ -99,6 +109,8 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
         ("every: 10", "each: 10", "run 'kept': keep_best: unknown field 'each'"),
         (", every: 10", "", "'kept'.*keep_best: 'every'"),
         ("every: 10", "every: -1", "'kept'.*keep_best: .*-1"),
+        ("seed: 3", "actors: 2", "'wide': 'actors' is for what learns in labs"),
+        ("config: no-gru", "pool: raw, config: orca", "'top': 'pool' is for what learns from a pool"),
     ],
 )
 def test_bad_plans_are_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:
