@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
+from sagecc.leagues.intervals import interval
 from studies.training.run import BASELINE, RESULT_VERSION
 
 FOLDER = Path(__file__).parent
@@ -51,7 +54,47 @@ def runs(folder: Path) -> Values:
         found.append(result | {"changed": changed(result)})
     played = sorted((r for r in found if "failure" not in r), key=_order)
     failed = sorted((r for r in found if "failure" in r), key=lambda r: str(r["name"]))
-    return {"played": played, "failed": failed}
+    return {"played": played, "failed": failed, "recipes": recipes(played)}
+
+
+def recipes(played: Sequence[Values]) -> list[Values]:
+    """Return what several seeds were tried of: its runs, and by league and set their mean winning rate.
+
+    A rate has the mean of the policies, its interval over seeds (leagues.intervals), and the means of the best
+    heuristic's and of NewReno's in the same leagues.
+    """
+    alike: dict[str, list[Values]] = {}
+    for run in played:
+        kept = {key: run[key] for key in ("base", "changes", "keep_best", "pool") if key in run}
+        alike.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
+    return [
+        {
+            "first": min(of, key=lambda run: int(run["seed"])),
+            "seeds": sorted(run["seed"] for run in of),
+            "leagues": {
+                league: {name: _over_seeds([run["leagues"][league][name] for run in of]) for name in of_sets}
+                for league, of_sets in of[0]["leagues"].items()
+            },
+        }
+        for of in alike.values()
+        if len(of) > 1
+    ]
+
+
+def _over_seeds(places: Sequence[Values]) -> Values:
+    """Return what several policies' standings in one set say together."""
+    rates = {
+        "policy": [place["policy"]["winning_rate"] for place in places],
+        "best_heuristic": [place["best_heuristic"]["winning_rate"] for place in places],
+        BASELINE: [place[BASELINE]["winning_rate"] for place in places],
+    }
+    over = {name: interval(np.array(values)) for name, values in rates.items()}
+    own = over.pop("policy")
+    ranks = sorted(place["policy"]["rank"] for place in places)
+    low, high = (min(max(end, 0.0), 1.0) for end in (own.low or 0.0, own.high or 1.0))
+    return {"winning_rate": own.mean, "low": low, "high": high, "ranks": ranks} | {
+        name: found.mean for name, found in over.items()
+    }
 
 
 def changed(result: Mapping[str, Any]) -> list[str]:

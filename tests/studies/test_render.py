@@ -82,6 +82,18 @@ def test_runs_best_first_with_their_goals(folder: Path) -> None:
     assert runs(folder) == "No run yet: `make policies`."
 
 
+def test_seeds_of_a_recipe_are_one_row(folder: Path) -> None:
+    """Rates of 20, 30 and 40 %: 30 % and 4.303 times 10 % over the root of 3."""
+    some = [result(f"run-{seed}", rate, seed=seed) for seed, rate in enumerate((0.2, 0.4, 0.3))]
+    text = runs(folder, *some, result("other", 0.5, changes={}))
+    begin = (
+        "| `small`, gru 128, steps 20,000, data.schemes vegas cubic, data.set_weights II 2 | 0, 1, 2 | `heldout` | I "
+    )
+    assert f"{begin}| 30.0 % [5.2, 54.8] | 5, 5, 5 | 40.0 % | 10.0 % |" in text.splitlines()
+    assert "|  |  |  | II | 30.0 % [5.2, 54.8] | 3, 3, 3 | 40.0 % | 25.0 % |" in text.splitlines()
+    assert "Over seeds" not in runs(folder, some[0], result("other", 0.5, changes={}))
+
+
 def test_harm_is_told_where_it_was_looked_at(folder: Path) -> None:
     given_up = {
         "networks": 2,
