@@ -16,7 +16,11 @@ SAMPLE = 1_000_000
 
 @click.command()
 @click.option(
-    "--policy", "policies", multiple=True, metavar="PATH", help="A policy: a folder, or sagecc-1 (repeatable)."
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="PATH",
+    help="A policy: a folder, or sagecc-1 or sagecc-2 (repeatable).",
 )
 @click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
 @click.option(

@@ -20,7 +20,12 @@ POINTS = 300
 
 @click.command()
 @click.option(
-    "--policy", "policies", multiple=True, required=True, metavar="PATH", help="A folder, or sagecc-1 (repeatable)."
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="PATH",
+    help="A folder, or sagecc-1 or sagecc-2 (repeatable).",
 )
 @click.option(
     "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
