@@ -225,7 +225,7 @@ class PolicyArtefact:
         if not folder.is_dir():
             raise SageccError(
                 f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train', or name"
-                " sagecc-2 or sagecc-1, which come with sagecc"
+                " sagecc-1, which comes with sagecc"
             )
         try:
             card = json.loads(card_path.read_text())

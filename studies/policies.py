@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say of policies in the lab: jitter, hosts that think slowly, and windows far too large.
+"""What the documents say of policies in the lab: jitter, slow hosts, company, and windows far too large.
 
 Virtual time: all but the CPU seconds hang on the kernel's bytes, the policy's files and the seeds alone.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,23 @@ from tqdm import tqdm
 from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
 from sagecc.collector.lab.boot import per_flow
-from sagecc.collector.lab.episode import Episode, run_episode
+from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.execution.agent.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.schemas.environment import Environment, Link
+from sagecc.schemas.environment import CrossFlow, Environment, Link
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
 
 SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
+POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-2")
 JITTERS_MS = (0, 0.25, 0.5, 1)
 SEEDS = range(8)
 LATENCIES_MS = (0, 5, 10, 20, 50)
+LOSS = 0.01
+OWN, CUBICS = (1, 3, 7), (1, 3, 7)
+"""Flows of the policy itself and of Cubic beside it."""
+COMPANY_S = 120
 FLOODS = ((240, True), (1_000, True), (20_000, True), (20_000, False))
 FLOOD_S = 6
 DURATION_S = 20
@@ -36,22 +42,25 @@ SETTLED_S = 5
 
 @dataclass(frozen=True)
 class Network:
-    """A flat link with a queue of 1 BDP; jitter on the way back, in order."""
+    """A flat link with a queue of 1 BDP; jitter on the way back, in order, and competitors from the beginning."""
 
     rate_mbps: float
     rtt_ms: float
     duration_s: float = DURATION_S
     jitter_ms: float = 0.0
+    loss: float = 0.0
+    cross: tuple[CrossFlow, ...] = ()
 
     def environment(self) -> Environment:
         """Return it."""
-        link = bottleneck(self.rate_mbps, 1, self.rtt_ms, 1, self.duration_s)
+        link = replace(bottleneck(self.rate_mbps, 1, self.rtt_ms, 1, self.duration_s), loss=self.loss)
         back = Link(delay_ms=self.rtt_ms / 2, jitter_ms=self.jitter_ms)
-        return Environment("custom", (link,), (back,), self.duration_s, ((0, self.duration_s),))
+        windows_s = ((0, self.duration_s),)
+        return Environment("custom", (link,), (back,), self.duration_s, windows_s, cross=self.cross)
 
 
 SHORT, LONG = Network(24, 20), Network(48, 40)
-"""SHORT: where the policy that comes with the repository has two moods."""
+"""SHORT: where `sagecc-1` has two moods."""
 
 
 def main() -> None:
@@ -59,11 +68,20 @@ def main() -> None:
     save(
         "policies",
         {
-            "policy": SHIPPED.removeprefix(POLICY_PREFIX),
             "duration_s": DURATION_S,
             "settled_s": SETTLED_S,
-            "jitter": list(jitter()),
-            "latency": list(latency()),
+            "company_s": COMPANY_S,
+            "loss": LOSS,
+            "policies": [
+                {
+                    "policy": scheme.removeprefix(POLICY_PREFIX),
+                    "jitter": list(jitter(scheme)),
+                    "latency": list(latency(scheme)),
+                    "lossy": [{"scheme": each} | played(each, replace(LONG, loss=LOSS)) for each in (scheme, "cubic")],
+                    "company": list(company(scheme)),
+                }
+                for scheme in POLICIES
+            ],
             "flood_s": FLOOD_S,
             "floods": list(floods()),
         },
@@ -71,17 +89,36 @@ def main() -> None:
     )
 
 
-def jitter() -> Iterable[dict[str, Any]]:
-    """Run the shipped policy on SHORT with each jitter and seed."""
+def jitter(scheme: str) -> Iterable[dict[str, Any]]:
+    """Run a policy on SHORT with each jitter and seed."""
     for jitter_ms in tqdm(JITTERS_MS, desc="jitter"):
         for seed in SEEDS if jitter_ms else (0,):
-            yield {"jitter_ms": jitter_ms, "seed": seed, **played(SHIPPED, replace(SHORT, jitter_ms=jitter_ms), seed)}
+            yield {"jitter_ms": jitter_ms, "seed": seed, **played(scheme, replace(SHORT, jitter_ms=jitter_ms), seed)}
 
 
-def latency() -> Iterable[dict[str, Any]]:
-    """Run the shipped policy on LONG with each latency of its decisions."""
+def latency(scheme: str) -> Iterable[dict[str, Any]]:
+    """Run a policy on LONG with each latency of its decisions."""
     for latency_ms in tqdm(LATENCIES_MS, desc="latency"):
-        yield {"latency_ms": latency_ms, **played(SHIPPED, LONG, latency_ms=latency_ms)}
+        yield {"latency_ms": latency_ms, **played(scheme, LONG, latency_ms=latency_ms)}
+
+
+def company(scheme: str) -> Iterable[dict[str, Any]]:
+    """Run a policy on LONG beside flows of its own and beside Cubics, all from the beginning."""
+    cases = [(scheme, count) for count in OWN] + [("cubic", count) for count in CUBICS]
+    for beside, count in tqdm(cases, desc="company"):
+        network = replace(LONG, duration_s=COMPANY_S, cross=(CrossFlow(beside),) * count)
+        episode = play_episode(KERNEL, network.environment(), scheme)
+        own, *others = episode.flows
+        rates = [flow.goodput_mbps for flow in episode.flows]
+        yield {
+            "beside": "itself" if beside == scheme else beside,
+            "flows": count,
+            "jain": jain_index(rates),
+            "own_mbps": own.goodput_mbps,
+            "other_mbps": fmean(flow.goodput_mbps for flow in others),
+            "queueing_ms": own.delay_mean_ms - LONG.rtt_ms / 2,
+            "loss": max(flow.loss_rate for flow in episode.flows),
+        }
 
 
 def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:
