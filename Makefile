@@ -121,11 +121,6 @@ bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAG
 	python -m studies.orca
 	$(PAGES)
 
-.PHONY: bench-astraea
-bench-astraea: kernel ## Let Astraea's recipe, trained here, run its paper's own figures (15 minutes, killed it goes on)
-	python -m studies.astraea
-	$(PAGES)
-
 .PHONY: bench-testbed bench-study
 bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
 	python -m studies.testbed
