@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy that comes with the repository, in charge of the real kernel's window."""
+"""The policies that come with the repository, in charge of the real kernel's window."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sagecc.collector.lab.episode import run_episode
+from sagecc.collector.lab.episode import jain_index, run_episode
 from sagecc.execution.agent.policy_agent import PolicyAgent
-from sagecc.execution.lab.controllers import policy_controller
+from sagecc.execution.lab.controllers import play_episode, policy_controller
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.schemas.environment import Link
 from tests.conftest import ROOT
 from tests.helpers.networks import network
 from tests.helpers.raw_episodes import samples, trajectory
 
-POLICY = ROOT / "models" / "sagecc-1"
+POLICY, LATER = ROOT / "models" / "sagecc-1", ROOT / "models" / "sagecc-2"
 
 
-def test_its_files_are_whole_and_every_runtime_answers_alike() -> None:
-    policy = PolicyArtefact.load(POLICY)
+@pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)
+def test_its_files_are_whole_and_every_runtime_answers_alike(path: Path) -> None:
+    policy = PolicyArtefact.load(path)
     random = np.random.default_rng(0)
     rows = random.uniform(0, 3, (50, 1, len(policy.observations))).astype(np.float32)
     answers = {}
@@ -45,11 +48,14 @@ def test_it_gives_the_windows_that_it_gave_when_it_was_made() -> None:
     assert digest == "4d8aa72f2bb9e0652a1fd6f95935ada55bb533c0d12674c02c4649a9a6e2942f"
 
 
+@pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)
 @pytest.mark.parametrize(("bandwidth_mbps", "rtt_ms"), [(24, 20), (48, 40)])
-def test_it_fills_a_link_and_keeps_its_queue_short(kernel: Path, bandwidth_mbps: float, rtt_ms: float) -> None:
+def test_it_fills_a_link_and_keeps_its_queue_short(
+    kernel: Path, path: Path, bandwidth_mbps: float, rtt_ms: float
+) -> None:
     """From 10 s on: nine tenths of the link, and no loss, in a queue of four BDPs that Cubic would fill."""
     environment = network(duration_s=20, bandwidth_mbps=bandwidth_mbps, rtt_ms=rtt_ms, queue_bdp=4)
-    scheme = f"policy:{POLICY}"
+    scheme = f"policy:{path}"
     rows = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0)).rows
     time_s, received, delay_ns, packets, drops = (
         rows[name].to_numpy() for name in ("t_s", "received_bytes", "link_delay_ns", "link_packets", "link_drops")
@@ -60,3 +66,13 @@ def test_it_fills_a_link_and_keeps_its_queue_short(kernel: Path, bandwidth_mbps:
     assert goodput_mbps > 0.9 * bandwidth_mbps
     assert delay_ms - rtt_ms / 2 < rtt_ms / 2  # one way, of which half an RTT is propagation
     assert drops[-1] == drops[first]
+
+
+def test_the_later_one_shares_with_itself_and_does_not_lock_in_behind_jitter(kernel: Path) -> None:
+    """Behind a millisecond of jitter the earlier one loses two fifths of its packets with some seeds."""
+    scheme = f"policy:{LATER}"
+    both = play_episode(kernel, network(duration_s=20, cross=(scheme,)), scheme)
+    assert (jain_index([flow.goodput_mbps for flow in both.flows]) or 0) > 0.98
+    back = Link(delay_ms=10, jitter_ms=1)
+    shaken = replace(network(duration_s=20, bandwidth_mbps=24, rtt_ms=20), return_links=(back,))
+    assert all(play_episode(kernel, shaken, scheme, seed).flows[0].loss_rate < 0.01 for seed in range(2))
