@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple
 from sagecc.learner.selection import EVERYTHING, Selection
-from sagecc.policy.artefact import MAX_WINDOW_BOUND
+from sagecc.policy.artefact import ACKED, MAX_WINDOW_BOUND
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
@@ -159,6 +159,13 @@ class Config:
     ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
     50 ms decisions matter more, and a window of as many rows covers five times the time.
     """
+    slow_start: Literal["acked"] | None = None
+    """At run time a flow begins with such a slow start, and the policy decides from its end on; `null`: at once.
+
+    `acked` grows by what is acknowledged (execution.agent.actions.AckedStart). Where a policy begins by itself, what it
+    makes of an empty path decides whether it starves or floods. It is written into the policy's card, and changes
+    nothing of the training itself.
+    """
     window_bound: float | None = None
     """At run time no window is above this times what the path was seen to deliver in an RTT, and 3 packets.
 
@@ -210,6 +217,7 @@ class Config:
                 self.period_ms >= TICK_MS and self.period_ms % TICK_MS == 0,
                 f"period_ms must be a multiple of the pool's tick, {TICK_MS} ms",
             ),
+            (self.slow_start in (None, ACKED), f"slow_start must be null or {ACKED}"),
             (
                 self.window_bound is None or 1 <= self.window_bound <= MAX_WINDOW_BOUND,
                 f"window_bound must be null or from 1 to {MAX_WINDOW_BOUND}",
@@ -268,7 +276,7 @@ class Config:
         return self.inputs
 
 
-_LATER: dict[str, Any] = {"window_bound": None, "window_bound_loss": None, "final_rate": 1.0}
+_LATER: dict[str, Any] = {"slow_start": None, "window_bound": None, "window_bound_loss": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
 
 
@@ -326,6 +334,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         return Selection.of(value)
     if name in ("window_bound", "window_bound_loss"):
         return None if value is None else _convert(f"{name}'s number", value, float)
+    if name == "slow_start":
+        return value  # Config knows its values
     if name == "value_range":
         if value is None:
             return None

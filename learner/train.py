@@ -139,6 +139,7 @@ def train(
     control = artefact.Control(
         period_ms=float(config.period_ms),
         map=artefact.SPREAD_MAP if config.period_ticks > 1 else artefact.ACTION_MAP,
+        slow_start=config.slow_start,
         window_bound=config.window_bound,
         window_bound_loss=config.window_bound_loss,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orca's published actor in the lab beside `models/orca-1`, trained here by Orca's recipe: leagues, and against Cubic.
+"""Orca's published actor in the lab beside the policies that were trained here: leagues, and against Cubic.
 
 The checkpoint is its authors'; SAGECC_ORCA names its folder (docs/guide/your-own-scheme.md). Virtual time: the figures
 hang on the kernel's bytes and the policies' files, not on the machine. What was played is kept, a killed run goes on.
@@ -22,17 +22,19 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.harm import beside_reference
 from sagecc.leagues.league import League, lab_runner, play
+from sagecc.leagues.plots import plane_figure, save_png
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
-from studies.policies import LONG, SHIPPED, played
+from studies.policies import LONG, POLICIES, played
 
-PROFILE = "small"
-RAW = {PROFILE: Path("datasets/raw"), "heldout": Path(".cache/training/raw")}
+PROFILE, UNSEEN = "small", "heldout"
+RAW = {PROFILE: Path("datasets/raw"), UNSEEN: Path(".cache/training/raw")}
 """Where the heuristics' trajectories lie; what is missing there is collected."""
 TRAINED = f"{POLICY_PREFIX}models/orca-1"
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
+PICTURE = Path("docs/img/learned.png")
 LATENCIES_MS = (0, 10)
 
 
@@ -48,8 +50,10 @@ def main() -> None:
     for profile, raw in RAW.items():
         networks = profile_set(profile)
         collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
-        runner, schemes = lab_runner(KERNEL, jobs), (*SCHEMES, orca, TRAINED, SHIPPED)
+        runner, schemes = lab_runner(KERNEL, jobs), (*SCHEMES, orca, TRAINED, *POLICIES)
         leagues[profile] = play(networks, schemes, raw, CACHE / profile, runner)
+    drawn = leagues[UNSEEN].wins.with_columns(pl.col("scheme").replace({orca: f"{POLICY_PREFIX}orca"}))
+    save_png(plane_figure(drawn), PICTURE)
     league, networks = leagues[PROFILE], profile_set(PROFILE)
     propagation = pl.DataFrame(
         {
@@ -57,7 +61,7 @@ def main() -> None:
             "propagation_ms": [e.min_rtt_ms / 2 for e in networks.environments],
         }
     )
-    names = {orca: "orca"} | {scheme: scheme.removeprefix(POLICY_PREFIX) for scheme in (SHIPPED, TRAINED)}
+    names = {orca: "orca"} | {scheme: scheme.removeprefix(POLICY_PREFIX) for scheme in (*POLICIES, TRAINED)}
     windows = league.wins.join(propagation, on="environment_id").with_columns(pl.col("scheme").replace(names))
     save(
         "orca",

@@ -82,6 +82,8 @@ def test_overrides_and_a_file_of_ones_own(tmp_path: Path) -> None:
         ({"inputs": []}, "one feature"),
         ({"inputs": 3}, "inputs…group…list…3"),
         ({"reward_before_action": 1}, "reward_before_action …bool"),
+        ({"slow_start": "slow"}, "slow_start…null or acked"),
+        ({"slow_start": 1.1}, "slow_start…null or acked"),
     ],
 )
 def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) -> None:
@@ -91,9 +93,15 @@ def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) 
 
 
 @pytest.mark.parametrize(
-    "later", [{"window_bound": 2.0}, {"window_bound": 2.0, "window_bound_loss": 0.01}, {"final_rate": 0.1}]
+    "later",
+    [
+        {"slow_start": "acked"},
+        {"window_bound": 2.0},
+        {"window_bound": 2.0, "window_bound_loss": 0.01},
+        {"final_rate": 0.1},
+    ],
 )
-def test_a_field_that_came_later_and_is_off_changes_no_run(later: dict[str, float]) -> None:
+def test_a_field_that_came_later_and_is_off_changes_no_run(later: dict[str, object]) -> None:
     off, on = from_dict({**SMALLEST}), from_dict({**SMALLEST, **later})
     assert not set(later) & set(off.record()) and on.record() == {**off.record(), **later}
 
