@@ -20,7 +20,6 @@ from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
 from sagecc.policy.sage import NetworkSizes
-from sagecc.pool.features import RAW_NEEDED
 
 with requires_extra("analysis"):
     from sklearn.manifold import TSNE
@@ -107,9 +106,8 @@ def last_hidden(policy: Path, raw: pa.Table) -> tuple[npt.NDArray[np.float64], F
 
 
 def _samples(raw: pa.Table) -> npt.NDArray[np.void]:
-    names = ("t_s", *RAW_NEEDED)
-    columns = {name: raw[name].to_numpy() for name in names}
-    samples = np.empty(raw.num_rows, [(name, columns[name].dtype) for name in names])
+    columns = {field.name: raw[field.name].to_numpy() for field in raw.schema if pa.types.is_primitive(field.type)}
+    samples = np.empty(raw.num_rows, [(name, values.dtype) for name, values in columns.items()])
     for name, values in columns.items():
         samples[name] = values
     return samples

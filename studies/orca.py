@@ -52,7 +52,7 @@ def main() -> None:
         collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
         runner, schemes = lab_runner(KERNEL, jobs), (*SCHEMES, orca, TRAINED, *POLICIES)
         leagues[profile] = play(networks, schemes, raw, CACHE / profile, runner)
-    drawn = leagues[UNSEEN].wins.with_columns(pl.col("scheme").replace({orca: f"{POLICY_PREFIX}orca"}))
+    drawn = leagues[UNSEEN].wins.with_columns(pl.col("scheme").replace({orca: f"{POLICY_PREFIX}published/orca"}))
     save_png(plane_figure(drawn), PICTURE)
     league, networks = leagues[PROFILE], profile_set(PROFILE)
     propagation = pl.DataFrame(

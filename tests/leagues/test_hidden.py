@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,19 @@ def test_the_policy_decides_again_what_it_decided(kernel: Path) -> None:
     sizes = PolicyArtefact.load(POLICY).sizes
     assert isinstance(sizes, NetworkSizes)
     assert values.shape == (len(t_s), sizes.width)
+
+
+def test_a_policy_behind_a_slow_start_decides_again_too(kernel: Path, tmp_path: Path) -> None:
+    """It reads columns that no feature needs."""
+    of = PolicyArtefact.load(POLICY)
+    control = replace(of.control, slow_start="acked", window_bound=2.0)
+    path = tmp_path / "started"
+    artefact.write(path, of.weights, of.sizes, of.scaling, of.observations, {}, control=control)
+    scheme, environment = f"policy:{path}", network(duration_s=6)
+    raw = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0)).rows
+    t_s, _, windows = last_hidden(path, raw)
+    assert np.array_equal(windows[:-1], raw["cwnd_pkts"].to_numpy()[1:])
+    assert t_s[0] > raw["t_s"][0].as_py()
 
 
 def test_it_is_what_the_head_turns_into_the_answer() -> None:
