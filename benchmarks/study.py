@@ -2,9 +2,9 @@
 """What the evaluation study costs: CPU time of `sagecc study all --quick` with six schemes, and the whole study's.
 
 Every run of the quick grid is timed, guest and host side together, in one process: those of kernel schemes by
-themselves, those of policies in step, as the study plays them. The whole study, its 6,270 runs of six schemes and
-five repeats, is projected by what each experiment's virtual second took with each scheme. What was timed is kept, a
-killed run goes on. SAGECC_ORCA names the folder of Orca's published checkpoint.
+themselves, those of policies a few in step, as the study plays them (more of them, there). The whole study, its 6,270
+runs of six schemes and five repeats, is projected by what each experiment's virtual second took with each scheme. What
+was timed is kept, a killed run goes on. SAGECC_ORCA names the folder of Orca's published checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import lab_identity, run_key
 from sagecc.leagues.study.experiments import StudyRun, distinct, study_runs
@@ -33,6 +32,9 @@ from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 CACHE = Path(".cache/bench-study")
 SCHEMES = ("cubic", "bbr2", "vegas", "illinois", "policy:models/sagecc-1")
+
+IN_STEP = 4
+"""Runs of a policy that are timed together."""
 
 Costs = Mapping[StudyRun, float]
 """CPU seconds of each run."""
@@ -110,7 +112,7 @@ def groups(runs: Sequence[StudyRun]) -> list[tuple[StudyRun, ...]]:
         alike.setdefault((run.experiment, run.scheme), []).append(run)
     rounds = []
     for (_, scheme), some in alike.items():
-        size = BATCH if is_driven(scheme) else 1
+        size = IN_STEP if is_driven(scheme) else 1
         ordered = middle_first(some)
         rounds += list(enumerate(tuple(ordered[i : i + size]) for i in range(0, len(ordered), size)))
     return [group for _, group in sorted(rounds, key=lambda each: (each[0], virtual_s(each[1])))]
