@@ -109,7 +109,7 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
 def test_kills_at_any_moment_leave_no_trace(clone: Path) -> None:
     """Killed again and again, the chain ends with the same bytes as in one go."""
     apart = clone.with_name("apart")
-    shutil.copytree(clone, apart)
+    shutil.copytree(clone, apart, symlinks=True)
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
