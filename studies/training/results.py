@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -83,17 +84,15 @@ def recipes(played: Sequence[Values]) -> list[Values]:
 
 def _over_seeds(places: Sequence[Values]) -> Values:
     """Return what several policies' standings in one set say together."""
-    rates = {
-        "policy": [place["policy"]["winning_rate"] for place in places],
-        "best_heuristic": [place["best_heuristic"]["winning_rate"] for place in places],
-        BASELINE: [place[BASELINE]["winning_rate"] for place in places],
-    }
-    over = {name: interval(np.array(values)) for name, values in rates.items()}
-    own = over.pop("policy")
-    ranks = sorted(place["policy"]["rank"] for place in places)
-    low, high = (min(max(end, 0.0), 1.0) for end in (own.low or 0.0, own.high or 1.0))
-    return {"winning_rate": own.mean, "low": low, "high": high, "ranks": ranks} | {
-        name: found.mean for name, found in over.items()
+    rates = {who: [place[who]["winning_rate"] for place in places] for who in ("policy", "best_heuristic", BASELINE)}
+    own = interval(np.array(rates["policy"]))
+    assert own.low is not None and own.high is not None  # of several
+    return {
+        "winning_rate": own.mean,
+        "low": max(own.low, 0.0),
+        "high": min(own.high, 1.0),
+        "ranks": sorted(place["policy"]["rank"] for place in places),
+        **{who: fmean(rates[who]) for who in ("best_heuristic", BASELINE)},
     }
 
 

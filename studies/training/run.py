@@ -23,6 +23,7 @@ from typing import Any
 import click
 import polars as pl
 
+from benchmarks.machine import CpuTime
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
@@ -82,7 +83,7 @@ class Meter:
         self.wall_s: float = earlier["wall_s"] if mine else 0.0
 
     def __enter__(self) -> Meter:
-        self._cpu, self._wall = _cpu_s(), time.monotonic()
+        self._cpu, self._wall = CpuTime.now(), time.monotonic()
         self._writer.start()
         return self
 
@@ -96,16 +97,10 @@ class Meter:
             self._write()
 
     def _write(self) -> None:
-        cpu, wall = _cpu_s(), time.monotonic()
-        self.cpu_s, self.wall_s = self.cpu_s + cpu - self._cpu, self.wall_s + wall - self._wall
+        cpu, wall = CpuTime.now(), time.monotonic()
+        self.cpu_s, self.wall_s = self.cpu_s + cpu.since(self._cpu), self.wall_s + wall - self._wall
         self._cpu, self._wall = cpu, wall
         _write_json(self._path, {"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s})
-
-
-def _cpu_s() -> float:
-    """Return the CPU time of this process and of its children that have ended (s)."""
-    children = os.times()
-    return time.process_time() + children.children_user + children.children_system
 
 
 def carry_out(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,16 +148,14 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
     seed = values.get("seed", 0)
     if not 0 <= seed <= LARGEST_SEED:
         raise SageccError(f"{where}: seed must be from 0 to {LARGEST_SEED}, not {seed}")
-    config: Config | OnlineConfig
+    read: Callable[..., Config | OnlineConfig] = online_config.load if online else load
+    start = values.get("config", base)
+    base = start if online else base
     try:
-        if online:
-            base = values.get("config", base)
-            config, of_base = online_config.load(base, **changes), asdict(online_config.load(base))
-        else:
-            config, of_base = load(values.get("config", base), **changes), asdict(load(base))
+        config = read(start, **changes)
+        differs = _differing(asdict(config), asdict(read(base)))
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
-    differs = _differing(asdict(config), of_base)
     keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
     place, actors = None if online else Path(values.get("pool", pool)), values.get("actors", 1)
     return Run(name, base, differs, config, seed, place, keep_best, actors)
