@@ -77,10 +77,13 @@ def main() -> None:
                     "policy": scheme.removeprefix(POLICY_PREFIX),
                     "jitter": list(jitter(scheme)),
                     "latency": list(latency(scheme)),
-                    "lossy": [{"scheme": each} | played(each, replace(LONG, loss=LOSS)) for each in (scheme, "cubic")],
                     "company": list(company(scheme)),
                 }
                 for scheme in POLICIES
+            ],
+            "lossy": [
+                {"scheme": scheme.removeprefix(POLICY_PREFIX)} | played(scheme, replace(LONG, loss=LOSS))
+                for scheme in (*POLICIES, "cubic")
             ],
             "flood_s": FLOOD_S,
             "floods": list(floods()),
