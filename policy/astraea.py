@@ -65,7 +65,7 @@ CONTROL = Control(
 
 @dataclass(frozen=True)
 class RewardWeights:
-    """c0 to c4 of the reward's terms (Eq. 8, Table 4); execution.environments.astraea says what each term is."""
+    """c0 to c4 of the reward's terms (Eq. 8); execution.environments.astraea says what each term is."""
 
     throughput: float = 0.1
     latency: float = 0.02
@@ -77,3 +77,7 @@ class RewardWeights:
         for name, weight in vars(self).items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < inf:
                 raise SageccError(f"task: reward_weights.{name} must be a number from 0, not {weight!r}")
+
+
+PAPERS_WEIGHTS = RewardWeights()
+"""The weights of Table 4."""

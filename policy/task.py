@@ -52,7 +52,7 @@ class LearningTask:
     """Their names, in order."""
     reward: Reward = "pool"
     """What an action earns, measured over the period after it (execution.environments.rewards)."""
-    reward_weights: astraea.RewardWeights = astraea.RewardWeights()
+    reward_weights: astraea.RewardWeights = astraea.PAPERS_WEIGHTS
     """Of the terms of Astraea's reward."""
     global_state: bool = False
     """Whether each step gives Astraea's global state beside the observations, for a critic."""

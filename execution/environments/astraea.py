@@ -15,10 +15,8 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.execution.agent.astraea import LATENCY_UNIT_US, THROUGHPUT_UNIT_BYTES_S, pacing_bytes_s
 from sagecc.execution.agent.intervals import Intervals
-from sagecc.policy.astraea import HISTORY, RewardWeights
+from sagecc.policy.astraea import HISTORY, PAPERS_WEIGHTS, RewardWeights
 from sagecc.schemas.environment import MTU_BYTES, Environment, Flow
-
-PAPERS_WEIGHTS = RewardWeights()
 
 BOUND = 0.1
 """A reward is within plus and minus this (section 3.3)."""
