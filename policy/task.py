@@ -52,6 +52,8 @@ class LearningTask:
     """Their names, in order."""
     reward: Reward = "pool"
     """What an action earns, measured over the period after it (execution.environments.rewards)."""
+    reward_weights: astraea.RewardWeights = astraea.PAPERS_WEIGHTS
+    """Of the terms of Astraea's reward."""
     global_state: bool = False
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
     expert: bool = False
@@ -73,16 +75,17 @@ class LearningTask:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> LearningTask:
-        """Read a configuration: `observation`, `control`, `reward`, `global_state`, `expert`, `networks`.
+        """Read a configuration: `observation`, `control`, `reward`, `reward_weights`, `global_state`, `expert`,
+        `networks`.
 
         `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of the same names,
         or the fields of Control; `like` among them names one of these to take the others from, and `map` is a short
-        name of artefact.MAPS.
+        name of artefact.MAPS. `reward_weights` has those of astraea.RewardWeights that are to be others.
 
         Raises:
             SageccError: a field is unknown or its value out of range.
         """
-        known = ("observation", "control", "reward", "global_state", "expert", "networks")
+        known = ("observation", "control", "reward", "reward_weights", "global_state", "expert", "networks")
         if unknown := sorted(set(map(str, plain)) - set(known)):
             raise SageccError(f"task: unknown field {unknown[0]}; known are {', '.join(known)}")
         for name in ("global_state", "expert"):
@@ -97,6 +100,7 @@ class LearningTask:
             source=source,
             observations=observations,
             reward=plain.get("reward", "pool"),
+            reward_weights=_weights(plain.get("reward_weights", {}), plain.get("reward", "pool")),
             global_state=plain.get("global_state", False),
             expert=plain.get("expert", False),
             networks=NetworkDistribution.of(networks) if isinstance(networks, Mapping) else networks,
@@ -111,6 +115,15 @@ def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:
             raise SageccError(f"task: observation names {odd[0]!r}, which is no feature of the pool")
         return OBSERVATIONS["pool"][0], tuple(choice)
     raise SageccError(f"task: observation must be one of {', '.join(OBSERVATIONS)} or a list of features")
+
+
+def _weights(given: object, reward: object) -> astraea.RewardWeights:
+    if not isinstance(given, Mapping) or (given and reward != "astraea"):
+        raise SageccError("task: reward_weights are fields, and of the reward astraea only")
+    known = [field.name for field in fields(astraea.RewardWeights)]
+    if unknown := sorted(set(map(str, given)) - set(known)):
+        raise SageccError(f"task: reward_weights has no {unknown[0]}; known are {', '.join(known)}")
+    return astraea.RewardWeights(**given)
 
 
 def _control(choice: object) -> Control:
