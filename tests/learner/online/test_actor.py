@@ -173,7 +173,7 @@ def test_the_experts_actions_come_first() -> None:
     assert taken == [[-0.5, 1], [-0.5, 1], [0.5, -1]]
 
 
-def noise(**changes: float) -> ActionNoise:
+def noise(**changes: Any) -> ActionNoise:
     never = ActionNoise(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, uniform_hold=1, warm_up=0)
     return replace(never, **changes)
 
