@@ -126,7 +126,7 @@ def global_state(flows: Flows, base_rtt: Doubles, buffer: Doubles, capacity: Dou
         least(cwnd),
         most(cwnd),
         flows.mean(cwnd),
-        flows.mean(_shares(flows.lost, flows.now)),
+        flows.mean(np.minimum(_shares(flows.lost, flows.now), 1.0)),  # an outage would make it any number
         flows.up.sum(axis=-1),
         base_rtt / LATENCY_UNIT_US,
         buffer / MTU_BYTES / WINDOW_UNIT_PACKETS,

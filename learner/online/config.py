@@ -108,6 +108,8 @@ class OnlineConfig:
     """The same after `uniform_decisions`; in between it falls linearly."""
     uniform_decisions: int = 0
     """Decisions over which it falls."""
+    uniform_hold: int = 1
+    """Decisions for which an agent holds such an action, so that what it does to a window adds up."""
     give_up_share: float = 0.2
     """An episode ends early where its links drop more than this share of its agents' packets over
     `give_up_time_s`; 0 plays all to their end."""
@@ -115,7 +117,7 @@ class OnlineConfig:
     """The time over which that share is taken."""
 
     def __post_init__(self) -> None:
-        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
+        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay", "uniform_hold")
         td3 = self.algorithm == "td3"
         positive = ("actor_rate", "tau", "reward_scale", *(("critic_rate",) if td3 else ()))
         at_least_0 = (
@@ -174,7 +176,12 @@ class OnlineConfig:
         if self.algorithm == "dagger":
             return ExpertFirst(self.warm_up)
         return ActionNoise(
-            self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
+            self.noise,
+            self.uniform_first,
+            self.uniform_last,
+            self.uniform_decisions,
+            self.uniform_hold,
+            warm_up=self.warm_up,
         )
 
 
