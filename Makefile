@@ -121,6 +121,11 @@ bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAG
 	python -m studies.orca
 	$(PAGES)
 
+.PHONY: bench-rival-leagues
+bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER: with Orca; killed it goes on)
+	python -m studies.rival_leagues
+	$(PAGES)
+
 .PHONY: bench-testbed bench-study
 bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
 	python -m studies.testbed
