@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from sagecc.common.errors import SageccError
+from sagecc.leagues.league import Gathered
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
 from scripts.templates import ROOT, texts
 from studies import rival_leagues
+from studies.orca import RAW
 from studies.policies import POLICIES
-from studies.rival_leagues import COLUMNS, LEAGUES, OURS, RIVALS, players, result, standings, told
+from studies.rival_leagues import COLUMNS, LEAGUES, OURS, RIVALS, played, players, result, standings, told
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 
 TEMPLATE = ROOT / "studies" / "rival_leagues.md.j2"
@@ -172,6 +176,56 @@ def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest
     assert found["models/bc"] == f"{POLICY_PREFIX}models/bc"
     assert found["copa"] == "copa" and "orca" not in found
     assert {found[name] for name in OURS} == set(POLICIES)
+
+
+def test_a_pools_folder_gets_its_own_schemes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: dict[Path, list[str]] = {}
+    asked: list[tuple[list[str], Path]] = []
+
+    def collect(_: object, schemes: list[str], raw: Path, *__: object) -> None:
+        collected[raw] = schemes
+
+    def gather(_: object, schemes: list[str], raw: Path, *__: object) -> Gathered:
+        asked.append((schemes, raw))
+        return Gathered({}, {}, kernels.pop(), {})
+
+    for replacement in (collect, gather):
+        monkeypatch.setattr(rival_leagues, replacement.__name__, replacement)
+    kernels = ["lab copa=1", "lab bbr2=1"]
+    policy = f"{POLICY_PREFIX}models/sagecc-1"
+    played("heldout", ["bbr2", "copa", "sprout", policy])
+    own = rival_leagues.CACHE / "heldout" / "collected"
+    assert collected == {RAW["heldout"]: ["bbr2"], own: ["copa"]}
+    assert asked == [(["bbr2"], RAW["heldout"]), (["copa", "sprout", policy], own)]
+    kernels = ["lab", "another lab"]
+    with pytest.raises(SageccError, match="different kernels"):
+        played("heldout", ["bbr2", "copa"])
+
+
+def test_a_profile_is_played_alone_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*profiles: str) -> dict[str, Any]:
+        monkeypatch.setattr(sys, "argv", ["rival_leagues", *profiles])
+        rival_leagues.main()
+        content: dict[str, Any] = json.loads((tmp_path / "rival_leagues.json").read_text())["result"]
+        return content
+
+    here = dict.fromkeys([*LEAGUES[DELAY], "vivace"], 1.0)
+    monkeypatch.setattr(rival_leagues, "RESULTS", tmp_path)
+    monkeypatch.setattr(rival_leagues, "PICTURES", {name: tmp_path / f"{name}.png" for name in LEAGUES})
+    monkeypatch.setattr(rival_leagues, "players", lambda: {name: name for name in here})
+    monkeypatch.setattr(rival_leagues, "played", lambda *_: scores(here))
+    assert list(run("heldout")["profiles"]) == ["heldout"]
+    assert (tmp_path / f"{LEARNED}.png").exists()
+    here["copa"] = 2.0
+    after = run("small")["profiles"]
+    assert list(after) == ["small", "heldout"]
+    best = {name: {r["scheme"] for r in of[DELAY]["standings"] if r["rank"] == 1} for name, of in after.items()}
+    assert "vegas" in best["heldout"] and "vegas" not in best["small"]
+    with pytest.raises(SystemExit):
+        run("large")
+    assert "no profile large here: use small, heldout" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rivals", [(), RIVALS])
