@@ -82,12 +82,13 @@ HALF = (1.5, 3.0)
 
 
 @dataclass(frozen=True)
-class Case:
-    """A claim for one of those that it may be about."""
+class Verdict:
+    """Whether a claim holds for one of those that it is about."""
 
     who: str
     """A scheme's name, or what is compared."""
     holds: bool
+    """By the figures themselves, whatever their intervals."""
     found: str
     """The figures here that decide it."""
 
@@ -97,7 +98,9 @@ class Standing:
     """A scheme's row in one set by one rule."""
 
     rank: int
+    """1 is best; equal rates share one."""
     winning_rate: float
+    """Share of the scoring windows won."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class PlayedLeague:
         return f"place {table[scheme].rank} of {len(table)}, {_percent(table[scheme].winning_rate)}"
 
 
-Judge = Callable[[PlayedLeague], list[Case]]
+Judge = Callable[[PlayedLeague], list[Verdict]]
 
 
 @dataclass(frozen=True)
@@ -144,16 +147,19 @@ class Claim:
     """A statement of the paper's."""
 
     league: str
+    """DELAY or LEARNED."""
     section: str
+    """Of the paper, and the table or figure."""
     says: str
+    """In short, with the bounds that are ours."""
     judge: Judge
-    """Returns a case for each of those that play; none where nobody does."""
+    """Returns a verdict for each of those that play; none where nobody does."""
 
 
 def first(set_name: str) -> Judge:
     """Each of ours is ahead of all others; the other of ours does not count."""
     return lambda league: [
-        Case(scheme, not league.ahead(scheme, set_name), league.place(scheme, set_name))
+        Verdict(scheme, not league.ahead(scheme, set_name), league.place(scheme, set_name))
         for scheme in league.playing("Sage")
     ]
 
@@ -161,13 +167,15 @@ def first(set_name: str) -> Judge:
 def behind(place: str, *ahead: str) -> Judge:
     """In Set I these, and nobody else of the paper's league, are ahead of a scheme."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
-        cases = []
+    def judge(league: PlayedLeague) -> list[Verdict]:
+        verdicts = []
         for scheme in league.playing(place):
             found = league.ahead(scheme, "I")
             holds = {PLACES[name] for name in found if name in PLACES} == set(ahead)
-            cases.append(Case(scheme, holds, f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}"))
-        return cases
+            verdicts.append(
+                Verdict(scheme, holds, f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}")
+            )
+        return verdicts
 
     return judge
 
@@ -175,11 +183,11 @@ def behind(place: str, *ahead: str) -> Judge:
 def among_the_last(place: str, count: int) -> Judge:
     """At most count - 1 stand below a scheme in Set II."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
+    def judge(league: PlayedLeague) -> list[Verdict]:
         ranks = [standing.rank for standing in league.table("II").values()]
         own = {scheme: league.table("II")[scheme].rank for scheme in league.playing(place)}
         return [
-            Case(scheme, sum(other > rank for other in ranks) < count, league.place(scheme, "II"))
+            Verdict(scheme, sum(other > rank for other in ranks) < count, league.place(scheme, "II"))
             for scheme, rank in own.items()
         ]
 
@@ -189,10 +197,10 @@ def among_the_last(place: str, count: int) -> Judge:
 def unbalanced(place: str) -> Judge:
     """A scheme is in the upper half of Set II and in the lower half of Set I."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
+    def judge(league: PlayedLeague) -> list[Verdict]:
         middle = (len(league.table("I")) + 1) / 2
         return [
-            Case(
+            Verdict(
                 scheme,
                 league.table("II")[scheme].rank <= middle < league.table("I")[scheme].rank,
                 f"{league.place(scheme, 'II')} in Set II; {league.place(scheme, 'I')} in Set I",
@@ -206,9 +214,9 @@ def unbalanced(place: str) -> Judge:
 def above(better: str, sets: Sequence[str], *worse: str) -> Judge:
     """Who plays in one place wins more than all who play in some others."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
+    def judge(league: PlayedLeague) -> list[Verdict]:
         others = league.playing(*worse)
-        cases = []
+        verdicts = []
         for scheme in league.playing(better) if others else ():
             tables = {name: league.table(name) for name in sets}
             most = {name: max(table[other].winning_rate for other in others) for name, table in tables.items()}
@@ -216,8 +224,10 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Judge:
                 f"{_percent(table[scheme].winning_rate)} against {_percent(most[name])} in Set {name}"
                 for name, table in tables.items()
             )
-            cases.append(Case(scheme, all(table[scheme].winning_rate > most[n] for n, table in tables.items()), found))
-        return cases
+            verdicts.append(
+                Verdict(scheme, all(table[scheme].winning_rate > most[n] for n, table in tables.items()), found)
+            )
+        return verdicts
 
     return judge
 
@@ -225,13 +235,13 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Judge:
 def poorest(place: str, *others: str) -> Judge:
     """Who plays in a place wins at most as much as each in the others, in Set I."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
+    def judge(league: PlayedLeague) -> list[Verdict]:
         beside, table = league.playing(*others), league.table("I")
         if not beside:
             return []
         least = min(table[name].winning_rate for name in beside)
         return [
-            Case(
+            Verdict(
                 scheme,
                 table[scheme].winning_rate <= least,
                 f"{_percent(table[scheme].winning_rate)}, the others at least {_percent(least)}",
@@ -245,54 +255,52 @@ def poorest(place: str, *others: str) -> Judge:
 def twice(better: str, worse: str) -> Judge:
     """Who plays in one place wins about twice as much in Set II as who plays in the other."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
-        table, cases = league.table("II"), []
+    def judge(league: PlayedLeague) -> list[Verdict]:
+        table, verdicts = league.table("II"), []
         for scheme in league.playing(better):
             for other in league.playing(worse):
                 own, theirs = table[scheme].winning_rate, table[other].winning_rate
                 holds = HALF[0] * theirs <= own <= HALF[1] * theirs and theirs > 0
-                cases.append(Case(f"{scheme} to {other}", holds, f"{_percent(own)} to {_percent(theirs)}"))
-        return cases
+                verdicts.append(Verdict(f"{scheme} to {other}", holds, f"{_percent(own)} to {_percent(theirs)}"))
+        return verdicts
 
     return judge
 
 
-def order_kept(set_name: str, rule: tuple[float, float]) -> Judge:
-    """By another rule the ranking of a set stays nearly the same."""
+def order_kept(rule: tuple[float, float], *sets: str) -> Judge:
+    """By another rule the ranking of each set stays nearly the same."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
-        before, after = (
-            {scheme: of.winning_rate for scheme, of in league.table(set_name, each).items()}
-            for each in (LEAGUE_RULE, rule)
-        )
-        return [_alike(f"Set {set_name}", before, after)]
+    def rates(league: PlayedLeague, set_name: str, by: tuple[float, float]) -> dict[str, float]:
+        return {scheme: of.winning_rate for scheme, of in league.table(set_name, by).items()}
 
-    return judge
+    return lambda league: [
+        _alike(f"Set {name}", rates(league, name, LEAGUE_RULE), rates(league, name, rule)) for name in sets
+    ]
 
 
 def order_of_the_paper(name: str) -> Judge:
     """With each of ours in Sage's place, and the best of several in any other, Set I has the order of a table."""
 
-    def judge(league: PlayedLeague) -> list[Case]:
+    def judge(league: PlayedLeague) -> list[Verdict]:
         rates = {scheme: of.winning_rate for scheme, of in league.table("I", ALPHA_RULE).items()}
-        cases = []
+        verdicts = []
         for own in league.playing("Sage"):
             here = {
                 place: max(rates[scheme] for scheme in playing)
                 for place in PAPER[name]
                 if (playing := [own] if place == "Sage" else league.playing(place))
             }
-            cases.append(_alike(own, PAPER[name], here))
-        return cases
+            verdicts.append(_alike(own, PAPER[name], here))
+        return verdicts
 
     return judge
 
 
-def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Case:
+def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Verdict:
     """Compare the order of those that both have; equal rates reverse no pair."""
     pairs = list(combinations([name for name in one if name in other], 2))
     kept = sum((one[a] - one[b]) * (other[a] - other[b]) >= 0 for a, b in pairs)
-    return Case(who, kept >= KEPT * len(pairs), f"{kept} of {len(pairs)} pairs")
+    return Verdict(who, kept >= KEPT * len(pairs), f"{kept} of {len(pairs)} pairs")
 
 
 def _percent(rate: float) -> str:
@@ -306,12 +314,12 @@ CLAIMS = (
     Claim(DELAY, "6.3", "Sage is first in Set I", first("I")),
     Claim(DELAY, "6.3", "Sage is first in Set II too", first("II")),
     Claim(DELAY, "D.1, Table 2", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(DELAY)),
-    Claim(DELAY, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept("I", ALPHA_RULE)),
+    Claim(DELAY, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I")),
     Claim(
         DELAY,
         "D.2, Fig. 21",
         f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-        lambda league: [case for name in ("I", "II") for case in order_kept(name, MARGIN_RULE)(league)],
+        order_kept(MARGIN_RULE, "I", "II"),
     ),
     Claim(LEARNED, "6.2, Fig. 9", "Sage is first in Set I", first("I")),
     Claim(
@@ -348,21 +356,21 @@ CLAIMS = (
     Claim(LEARNED, "6.2", "Indigo is third in Set I: behind Sage and Orca alone", behind("Indigo", "Sage", "Orca")),
     Claim(LEARNED, "6.2", "Indigo is among the last three in Set II", among_the_last("Indigo", 3)),
     Claim(LEARNED, "D.1, Table 3", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(LEARNED)),
-    Claim(LEARNED, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept("I", ALPHA_RULE)),
+    Claim(LEARNED, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I")),
     Claim(
         LEARNED,
         "D.2, Fig. 20",
         f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-        lambda league: [case for name in ("I", "II") for case in order_kept(name, MARGIN_RULE)(league)],
+        order_kept(MARGIN_RULE, "I", "II"),
     ),
 )
 
 
 def judged(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return every claim about a league with its cases, of rows as PlayedLeague.of takes them."""
+    """Return every claim about a league with its verdicts, of rows as PlayedLeague.of takes them."""
     league = PlayedLeague.of(rows)
     return [
-        {"section": claim.section, "says": claim.says, "cases": [asdict(case) for case in claim.judge(league)]}
+        {"section": claim.section, "says": claim.says, "verdicts": [asdict(verdict) for verdict in claim.judge(league)]}
         for claim in CLAIMS
         if claim.league == name
     ]

@@ -52,10 +52,10 @@ def league(one: Rates, two: Rates, alpha: Rates | None = None, margin: Rates | N
     ]
 
 
-def cases(name: str, says: str, *rates: Rates) -> dict[str, bool]:
+def verdicts(name: str, says: str, *rates: Rates) -> dict[str, bool]:
     """Return for whom the claim that begins so holds."""
     (claim,) = (claim for claim in judged(name, league(*rates)) if claim["says"].startswith(says))
-    return {case["who"]: case["holds"] for case in claim["cases"]}
+    return {verdict["who"]: verdict["holds"] for verdict in claim["verdicts"]}
 
 
 def test_presets_and_places_name_the_same() -> None:
@@ -74,18 +74,18 @@ def test_the_papers_own_numbers_bear_out_its_claims() -> None:
     two |= {"orca": 0.25, "models/orca-1": 0.25, "models/onlinerl-1": 0.45, "models/indigo-1": 0.01}
     two |= {name: 0.05 for name in two if PLACES[name].startswith("BC")}
     for claim in judged(LEARNED, league(PAPERS_LEARNED, two)):
-        assert claim["cases"] and all(case["holds"] for case in claim["cases"]), claim
+        assert claim["verdicts"] and all(verdict["holds"] for verdict in claim["verdicts"]), claim
     delay = {name: PAPER[DELAY][PLACES[name]] for name in LEAGUES[DELAY] if name in PLACES}
     for claim in judged(DELAY, league({**delay, "cdg": 0.01}, {**delay, "cdg": 0.01})):
-        assert claim["cases"] and all(case["holds"] for case in claim["cases"]), claim
+        assert claim["verdicts"] and all(verdict["holds"] for verdict in claim["verdicts"]), claim
 
 
 def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
     one = {"models/sagecc-1": 0.4, "models/sagecc-2": 0.9, "vegas": 0.3, "cdg": 0.1}
     two = {"models/sagecc-1": 0.1, "models/sagecc-2": 0.1, "vegas": 0.0, "cdg": 0.2}
-    judgements = {claim["says"]: claim["cases"] for claim in judged(DELAY, league(one, two))}
-    assert [case["holds"] for case in judgements["Sage is first in Set I"]] == [True, True]
-    assert [case["holds"] for case in judgements["Sage is first in Set II too"]] == [False, False]
+    judgements = {claim["says"]: claim["verdicts"] for claim in judged(DELAY, league(one, two))}
+    assert [verdict["holds"] for verdict in judgements["Sage is first in Set I"]] == [True, True]
+    assert [verdict["holds"] for verdict in judgements["Sage is first in Set II too"]] == [False, False]
     assert judgements["Sage is first in Set I"][0]["found"] == "place 2 of 4, 40.0 %"
 
 
@@ -96,44 +96,44 @@ def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
 def test_orca_is_second_behind_one_of_ours_alone(ahead: Rates, holds: bool) -> None:
     rest = {"models/sagecc-1": 0.1, "models/sagecc-2": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
     rates = {"orca": 0.6, "models/orca-1": 0.7, **rest, **ahead}
-    assert cases(LEARNED, "Orca is second", rates, rates) == {"orca": holds, "models/orca-1": holds}
+    assert verdicts(LEARNED, "Orca is second", rates, rates) == {"orca": holds, "models/orca-1": holds}
 
 
 def test_about_half_needs_something_to_be_half() -> None:
     one = {"models/sagecc-1": 0.4, "orca": 0.2, "models/orca-1": 0.0}
-    held = cases(LEARNED, "in Set II Orca wins about half", one, one)
+    held = verdicts(LEARNED, "in Set II Orca wins about half", one, one)
     assert held == {"models/sagecc-1 to orca": True, "models/sagecc-1 to models/orca-1": False}
 
 
 def test_an_unbalanced_scheme_is_high_in_one_set_and_low_in_the_other() -> None:
     high = {"models/onlinerl-1": 0.9, "vivace": 0.5, "orca": 0.4, "models/sagecc-1": 0.1}
     low = {**high, "models/onlinerl-1": 0.0}
-    assert cases(LEARNED, "OnlineRL", low, high) == {"models/onlinerl-1": True}
-    assert cases(LEARNED, "OnlineRL", high, low) == {"models/onlinerl-1": False}
-    assert cases(LEARNED, "OnlineRL", high, high) == {"models/onlinerl-1": False}
+    assert verdicts(LEARNED, "OnlineRL", low, high) == {"models/onlinerl-1": True}
+    assert verdicts(LEARNED, "OnlineRL", high, low) == {"models/onlinerl-1": False}
+    assert verdicts(LEARNED, "OnlineRL", high, high) == {"models/onlinerl-1": False}
 
 
 def test_the_last_three() -> None:
     rates = {"models/sagecc-1": 0.9, "orca": 0.5, "models/indigo-1": 0.3, "vivace": 0.2, "models/aurora-1": 0.1}
-    assert cases(LEARNED, "Indigo is among the last", rates, rates) == {"models/indigo-1": True}
+    assert verdicts(LEARNED, "Indigo is among the last", rates, rates) == {"models/indigo-1": True}
     more = {**rates, "models/bc": 0.0}
-    assert cases(LEARNED, "Indigo is among the last", more, more) == {"models/indigo-1": False}
+    assert verdicts(LEARNED, "Indigo is among the last", more, more) == {"models/indigo-1": False}
 
 
 def test_a_ranking_is_alike_where_nine_pairs_of_ten_keep_their_order() -> None:
     rates = {"models/sagecc-1": 0.5, "vegas": 0.4, "c2tcp": 0.3, "bbr2": 0.2, "copa": 0.1}
     swapped = {**rates, "vegas": 0.3, "c2tcp": 0.4}
     reversed_ = dict(zip(rates, sorted(rates.values()), strict=True))
-    assert cases(DELAY, "alpha 3", rates, rates, swapped) == {"Set I": True}
-    assert cases(DELAY, "alpha 3", rates, rates, reversed_) == {"Set I": False}
-    assert cases(DELAY, "a margin", rates, rates, rates, reversed_) == {"Set I": False, "Set II": True}
-    assert cases(DELAY, "the order with alpha 3", rates, rates, swapped) == {"models/sagecc-1": True}
-    assert cases(DELAY, "the order with alpha 3", rates, rates, reversed_) == {"models/sagecc-1": False}
+    assert verdicts(DELAY, "alpha 3", rates, rates, swapped) == {"Set I": True}
+    assert verdicts(DELAY, "alpha 3", rates, rates, reversed_) == {"Set I": False}
+    assert verdicts(DELAY, "a margin", rates, rates, rates, reversed_) == {"Set I": False, "Set II": True}
+    assert verdicts(DELAY, "the order with alpha 3", rates, rates, swapped) == {"models/sagecc-1": True}
+    assert verdicts(DELAY, "the order with alpha 3", rates, rates, reversed_) == {"models/sagecc-1": False}
 
 
 def test_nothing_is_said_of_who_does_not_play() -> None:
     rates = {"models/sagecc-1": 0.5, "models/sagecc-2": 0.4, "vivace": 0.3}
-    named = {c["says"]: [case["who"] for case in c["cases"]] for c in judged(LEARNED, league(rates, rates))}
+    named = {c["says"]: [verdict["who"] for verdict in c["verdicts"]] for c in judged(LEARNED, league(rates, rates))}
     assert [says for says, who in named.items() if not who] == [
         says for says in named if any(name in says for name in ("BC", "Orca", "OnlineRL", "Indigo"))
     ]
