@@ -165,7 +165,7 @@ def carry_out(
         result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
     scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
     for profile, raw in plan.leagues.items():
-        _say(f"{run.name}: playing {profile}")
+        say(f"{run.name}: playing {profile}")
         league = play(profile_set(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs))
         save(league, folder / profile)
         write_beside(folder / profile, raw)
@@ -173,7 +173,7 @@ def carry_out(
         harm[profile] = harm_of(league.episodes, scheme)
         result["policy_sha256"] = league.policies[scheme]
     for name, raw in plan.harm.items():
-        _say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
+        say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
         runner = lab_runner(kernel, jobs, options=PATIENCE)
         episodes = gather(networks_of(name), (REFERENCE, scheme), raw, folder / name, runner, options=PATIENCE).episodes
         harm[name] = harm_of(episodes, scheme)
@@ -265,7 +265,7 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
                 holding.enter_context(locked(folder / ".lock"))
             except BlockingIOError:
                 raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
-            _say(f"{run.name}: training")
+            say(f"{run.name}: training")
             holding.enter_context(Meter(folder / "meter.json", run.fingerprint(source.identity, identity, plan)))
             trained(run, source, folder / "policy", folder / "logs", None)
         found[run.name] = folder / "policy"
@@ -287,20 +287,20 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             try:
                 holding.enter_context(locked(folder / ".lock"))
             except BlockingIOError:
-                _say(f"{run.name}: another process is at it")
+                say(f"{run.name}: another process is at it")
                 continue
             if is_done(target, fingerprint):
-                _say(f"{run.name}: done")
+                say(f"{run.name}: done")
                 continue
             if not collected:
                 _collect_heuristics(plan, kernel, jobs)
                 collected = True
-            _say(f"{run.name}: training")
+            say(f"{run.name}: training")
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
             _write_json(target, result)
             if "failure" in result:
                 failed.append(run.name)
-                _say(f"{run.name}: {result['failure']}")
+                say(f"{run.name}: {result['failure']}")
     return failed
 
 
@@ -318,7 +318,8 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
         beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell on stderr how far it is."""
     click.echo(text, err=True)
 
 
