@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the paper's conclusions hold here: each sentence of its, with what was measured and whether that bears it out.
+"""Which of the paper's conclusions hold here: its sentences, what was measured of each, and whether that bears it out.
 
 Where seeds were tried, a difference is tested by its 95 % interval: what holds in the mean alone, and might as well be
 a matter of seeds, is said to.
@@ -94,7 +94,8 @@ def learning(result: Values) -> list[Finding]:
                 verdict(ahead),
             ),
             Finding(
-                "“During the next days, Sage continues to increase its performance gap with existing heuristic policies”",
+                "“During the next days, Sage continues to increase its performance gap with existing heuristic"
+                " policies”",
                 f"`{recipe}`: {_points(gain)} in Set I over the last {1 - PAPERS_TIME:.0%} of the steps",
                 verdict(gain),
             ),

@@ -26,7 +26,7 @@ from sagecc.learner.runs import SCORES
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.paper import BASE, FOLDER, RESULTS, SEEDS
 from studies.training.run import Meter, say, source_of, trained
-from studies.training.runs import Plan, Run, seed_name
+from studies.training.runs import Plan, seed_name
 
 NAME = "fig-7"
 LEAGUE = "heldout"
@@ -64,16 +64,12 @@ class Judge:
             f"{row['set']}/{POLICY if row['scheme'] == scheme else row['scheme']}": row["winning_rate"]
             for row in league.standings.to_dicts()
         }
-        return {CPU_H: cpu_h, **rates}
+        return {CPU_H: cpu_h, **dict(sorted(rates.items()))}  # one order: they become a table
 
 
-def runs_of(plan: Plan) -> list[Run]:
-    """Return the trainings: each recipe with each seed, played for by one process."""
-    return [
-        replace(plan.runs[recipe], name=seed_name(recipe, seed), seed=seed, actors=1, keep_best=None)
-        for recipe in RECIPES
-        for seed in SEEDS
-    ]
+def trainings() -> list[tuple[str, int, str]]:
+    """Return recipe, seed and name of each training."""
+    return [(recipe, seed, seed_name(recipe, seed)) for recipe in RECIPES for seed in SEEDS]
 
 
 def make(plan: Plan, kernel: Path, jobs: int) -> None:
@@ -84,38 +80,41 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
     """
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     raw = plan.leagues[LEAGUE]
-    there, pools, failed = kept(RESULTS / f"{NAME}.json"), dict[Path, CompiledPool](), []
-    for run in runs_of(plan):
+    there = kept(RESULTS / f"{NAME}.json")
+    pools: dict[Path, CompiledPool] = {}
+    failed = []
+    for recipe, seed, name in trainings():
+        run = replace(plan.runs[recipe], name=name, seed=seed, actors=1, keep_best=None)
         source = source_of(run, kernel, pools)
         every = run.config.steps // POINTS
         fingerprint = f"{run.fingerprint(source.identity, identity, Plan({}, {LEAGUE: raw}))}/{every}"
-        if there.get(run.name, {}).get("fingerprint") == fingerprint:
-            say(f"{NAME}, {run.name}: done")
+        if there.get(name, {}).get("fingerprint") == fingerprint:
+            say(f"{NAME}, {name}: done")
             continue
-        folder = FOLDER / NAME / run.name
+        folder = FOLDER / NAME / name
         folder.mkdir(parents=True, exist_ok=True)
         league = CandidateLeague(profile_set(LEAGUE), tuple(SCHEMES), kernel, raw, folder / "league", jobs)
         league.prepare()
-        say(f"{NAME}, {run.name}: training")
+        say(f"{NAME}, {name}: training")
         try:
             with locked(folder / ".lock"), Meter(folder / "meter.json", fingerprint) as meter:
                 judge = Judge(kernel, raw, folder / "league", jobs, meter)
                 trained(run, source, folder / POLICY, folder / "logs", Evaluation(judge, every, league.identity))
         except BlockingIOError:
-            failed.append(f"{run.name} (another process is at it)")
+            failed.append(f"{name} (another process is at it)")
             continue
         except SageccError as error:
-            failed.append(f"{run.name} ({error})")
+            failed.append(f"{name} ({error})")
             continue
-        there[run.name] = {
-            "name": run.name,
-            "recipe": run.name if run.seed == 0 else run.name.rpartition("-")[0],
-            "seed": run.seed,
+        there[name] = {
+            "name": name,
+            "recipe": recipe,
+            "seed": seed,
             "fingerprint": fingerprint,
             "steps": run.config.steps,
             "points": points(folder / POLICY / SCORES),
         }
-        wanted = [there[of.name] for of in runs_of(plan) if of.name in there]
+        wanted = [there[name] for _, _, name in trainings() if name in there]
         save(NAME, {"league": LEAGUE, "runs": wanted}, RESULTS)
     if failed:
         raise SageccError(f"{NAME}: {'; '.join(failed)}")
