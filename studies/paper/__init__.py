@@ -6,7 +6,7 @@ from pathlib import Path
 
 from studies import RESULTS
 
-ORDER = ("fig-13", "fig-11", "fig-16", "fig-15", "fig-7", "fig-14", "fig-12")
+ORDER = ("fig-13", "fig-11", "fig-16", "fig-15", "fig-14", "fig-12", "fig-7")
 """The figures, those that need the least computing first."""
 
 FOLDER = Path(".cache/paper")

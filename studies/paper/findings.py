@@ -27,6 +27,9 @@ PAPERS_TIME = 5 / 7
 CHANGES_BY = 0.1
 """Difference between the largest Similarity Indices of two networks from which they are said to differ."""
 
+ROUNDING = 1e-7
+"""Of a cosine of single-precision vectors."""
+
 Values = Mapping[str, Any]
 
 
@@ -142,7 +145,7 @@ def shift(result: Values) -> list[Conclusion]:
     far = {name: row["quantiles"]["0.65"] for name, row in rows.items()}
 
     def told(names: Iterable[str]) -> str:
-        return ", ".join(f"{name} {far[name]:.2g}" for name in names)
+        return ", ".join(f"{name} {cosine(far[name])}" for name in names)
 
     def served(row: Values) -> str:
         return f"{row['name']} {row['goodput_mbps']:.1f} Mbps, {row['delay_ms']:.1f} ms"
@@ -176,6 +179,11 @@ def shift(result: Values) -> list[Conclusion]:
             for row in policies.values()
         ),
     ]
+
+
+def cosine(distance: float) -> str:
+    """Return a cosine distance as text; what is within the rounding of single precision is 0."""
+    return f"{distance:.2g}" if distance > ROUNDING else "0"
 
 
 def likeness(result: Values) -> list[Conclusion]:

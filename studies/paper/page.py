@@ -42,7 +42,7 @@ def context(results: Path = RESULTS, runs: Path = ROOT / training.RESULTS, root:
     if figures["fig_13"]:
         of = figures["fig_13"]["result"]["policies"]
         figures["fig_13"]["nearest"] = {policy: findings.nearest(rows) for policy, rows in of.items()}
-    return {"figures": figures, "league": findings.LEAGUE}
+    return {"figures": figures, "cosine": findings.cosine}
 
 
 def missing_curves(result: Mapping[str, Any]) -> list[str]:

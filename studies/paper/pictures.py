@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import NullFormatter, PercentFormatter, StrMethodFormatter
 
 from sagecc.leagues.plots import GREEN, HEURISTIC, POLICY, SET_TITLES, SHADE, style
 from studies.paper.findings import by_recipe
@@ -47,6 +47,8 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
                 seeds = f"{recipe}, {len(runs)} seed{'s' if len(runs) > 1 else ''}"
                 axes.plot(cpu_h, rates.mean(axis=0), color=colour, marker=mark, markersize=4, label=seeds)
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_ylim(0, 1)
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             axes.set_title(SET_TITLES[name])
@@ -80,7 +82,7 @@ def variants_figure(rows: list[Mapping[str, Any]]) -> Figure:
                         axes.plot([of["low"], of["high"]], [height, height], color=colour, linewidth=1.6, alpha=0.6)
                     axes.plot(of["rates"], [height] * len(of["rates"]), "|", color=colour, markersize=7)
                     axes.plot(of["winning_rate"], height, "os"[i % 2], color=colour, markersize=6,
-                              label=None if y else f"`{league}`".strip("`"))  # fmt: skip
+                              label=None if y else league)  # fmt: skip
             full = rows[0]["leagues"][leagues[0]][name]["winning_rate"]
             axes.axvline(full, color=SHADE, linewidth=1, linestyle=":")
             axes.set_xlim(left=0)
@@ -89,5 +91,5 @@ def variants_figure(rows: list[Mapping[str, Any]]) -> Figure:
             axes.set_xlabel("winning rate")
             axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
             axes.set_ylim(len(rows) - 0.5, -0.5)
-        figure.axes[1].legend(loc="lower right", fontsize=9)
+        figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside upper right", ncols=len(leagues))
     return figure
