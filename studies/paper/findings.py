@@ -34,7 +34,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class Sentence:
     """A sentence of the paper's, and what it comes to here."""
 
     claim: str
@@ -71,12 +71,12 @@ def weakest(verdicts: Iterable[str]) -> str:
     return min(verdicts, key=WEAKEST_FIRST.index)
 
 
-def of_figure(figure: str, result: Values) -> list[Conclusion]:
+def of_figure(figure: str, result: Values) -> list[Sentence]:
     """Return what a figure's result says of the paper's sentences; those for which a part is missing are left out."""
     return _BY_FIGURE[figure](result)
 
 
-def learning(result: Values) -> list[Conclusion]:
+def learning(result: Values) -> list[Sentence]:
     """Section 5.3, Fig. 7."""
     found = []
     for recipe, runs in by_recipe(result["runs"]).items():
@@ -86,17 +86,17 @@ def learning(result: Values) -> list[Conclusion]:
         then = [run["points"][math.ceil(PAPERS_TIME * len(run["points"])) - 1]["rates"] for run in runs]
         gain = interval(np.array([_lead(a["I"]) - _lead(b["I"]) for a, b in zip(last, then, strict=True)]))
         found += [
-            Conclusion(
+            Sentence(
                 "“After 5 days, Sage enters the TCP-friendliness region”: Set II at or above NewReno",
                 f"`{recipe}`: {_points(friendly)} from NewReno at the end; {_since(runs, _friendliness)}",
                 YES if friendly.mean == 0 else verdict(friendly),
             ),
-            Conclusion(
+            Sentence(
                 "“surpassing the winning rates of all existing schemes in the single-flow scenarios”",
                 f"`{recipe}`: {_points(ahead)} from the best of the 13 at the end; {_since(runs, _leadership)}",
                 verdict(ahead),
             ),
-            Conclusion(
+            Sentence(
                 "“During the next days, Sage continues to increase its performance gap with existing heuristic"
                 " policies”",
                 f"`{recipe}`: {_points(gain)} in Set I over the last {1 - PAPERS_TIME:.0%} of the steps",
@@ -137,7 +137,7 @@ def _since(runs: Sequence[Values], margin: Callable[[Mapping[str, Mapping[str, f
     return f"in the mean of {len(runs)} from {(begin + 1) / len(steps):.0%} of the steps on, {cpu_h:.2f} CPU-hours"
 
 
-def shift(result: Values) -> list[Conclusion]:
+def shift(result: Values) -> list[Sentence]:
     """Section 7.1, Fig. 11."""
     rows = {row["name"]: row for row in result["rows"]}
     vegas, clone = rows["vegas"], rows["bc"]
@@ -151,26 +151,26 @@ def shift(result: Values) -> list[Conclusion]:
         return f"{row['name']} {row['goodput_mbps']:.1f} Mbps, {row['delay_ms']:.1f} ms"
 
     return [
-        Conclusion(
+        Sentence(
             "“most of the time, the Distance values of Vegas are very low”; BC's and Sage's are not",
             f"65th percentile: {told(rows)}",
             _told(far["vegas"] == min(far.values())),
         ),
         *(
-            Conclusion(
+            Sentence(
                 "Sage is farther from the pool than BC (65th percentile 0.45 and 0.2)",
                 f"65th percentile: {told((name, 'bc'))}",
                 _told(far[name] > far["bc"]),
             )
             for name in policies
         ),
-        Conclusion(
+        Sentence(
             "the shift “leads to [BC's] poor average throughput and delay” (1.2 Mbps, 43.2 ms; Vegas 36.1, 76.1)",
             f"{served(clone)}; {served(vegas)}",
             _told(clone["goodput_mbps"] < vegas["goodput_mbps"]),
         ),
         *(
-            Conclusion(
+            Sentence(
                 "“Sage effectively manages this shift and achieves the performance of (54.8 Mbps, 69.5ms) even higher"
                 " than Vegas (36.1 Mbps, 76.1ms)”: more at no more delay",
                 f"{served(row)}; {served(vegas)}",
@@ -186,7 +186,7 @@ def cosine(distance: float) -> str:
     return f"{distance:.2g}" if distance > ROUNDING else "0"
 
 
-def likeness(result: Values) -> list[Conclusion]:
+def likeness(result: Values) -> list[Sentence]:
     """Section 7.2, Fig. 13."""
     found = []
     for policy, rows in result["policies"].items():
@@ -195,13 +195,13 @@ def likeness(result: Values) -> list[Conclusion]:
         largest = [row["index"] for row in best]
         often = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         found += [
-            Conclusion(
+            Sentence(
                 "“Sage's model is not biased toward one or even a certain few schemes”: none is the most alike in more"
                 " than half of the networks",
                 f"`{policy}`: most alike, of {len(best)} networks: {often}",
                 _told(max(counts.values()) <= len(best) / 2),
             ),
-            Conclusion(
+            Sentence(
                 "“the value of the highest Similarity Index itself changes in different settings”",
                 f"`{policy}`: from {min(largest):.2f} to {max(largest):.2f}",
                 _told(max(largest) - min(largest) >= CHANGES_BY),
@@ -219,11 +219,11 @@ def nearest(rows: Iterable[Values]) -> list[Values]:
     return list(best.values())
 
 
-def ablations(result: Values) -> list[Conclusion]:
+def ablations(result: Values) -> list[Sentence]:
     """Section 7.3, Fig. 12."""
     rows = _by_title(result)
     found = [
-        Conclusion(
+        Sentence(
             "“removing different parts of the input signal degrades the performance”, “each of these components helps”",
             f"{title}: {_points(gap := _over(rows, 'all of it', title))} in both sets together, with what it lacks",
             verdict(gap),
@@ -246,7 +246,7 @@ def ablations(result: Values) -> list[Conclusion]:
     return found
 
 
-def windows(result: Values) -> list[Conclusion]:
+def windows(result: Values) -> list[Sentence]:
     """Section 7.4, Fig. 14."""
     rows, own = _by_title(result), list(VARIANTS["fig-14"].values())
     found = _claim(
@@ -258,7 +258,7 @@ def windows(result: Values) -> list[Conclusion]:
     if set(own) <= rows.keys():
         rates = {title: rows[title]["leagues"][LEAGUE]["I"]["winning_rate"] for title in own}
         found.append(
-            Conclusion(
+            Sentence(
                 "each granularity wins somewhere in Set I; “even Sage-s can still be a winner in about 20% of cases”",
                 ", ".join(f"{title} {100 * rate:.1f} %" for title, rate in rates.items()),
                 _told(min(rates.values()) > 0),
@@ -274,7 +274,7 @@ def windows(result: Values) -> list[Conclusion]:
     return found
 
 
-def pools(result: Values) -> list[Conclusion]:
+def pools(result: Values) -> list[Sentence]:
     """Section 7.5, Fig. 15."""
     rows = _by_title(result)
     return [
@@ -288,13 +288,13 @@ def pools(result: Values) -> list[Conclusion]:
     ]
 
 
-def maps(result: Values) -> list[Conclusion]:
+def maps(result: Values) -> list[Sentence]:
     """Section 7.4, Fig. 16."""
     apart = {row["name"]: row["apart"] for row in result["rows"]}
     told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in apart.items())
     others = [share for name, share in apart.items() if name != "window-l"]
     return [
-        Conclusion(
+        Sentence(
             "“Sage-s and Sage-m have a hard time distinguishing multi-flow environments, while Sage-l's hidden"
             " representations can effectively separate them”",
             f"neighbours in the layer that are of the same network: {told}",
@@ -309,14 +309,14 @@ def _by_title(result: Values) -> dict[str, Values]:
 
 def _claim(
     rows: Mapping[str, Values], claim: str, pairs: Sequence[tuple[str, str]], sets: Sequence[str] = ("I", "II")
-) -> list[Conclusion]:
+) -> list[Sentence]:
     """Return whether the first of each pair wins more than the second; nothing where one was not tried."""
     if not {title for pair in pairs for title in pair} <= rows.keys():
         return []
     gaps = [(more, less, _over(rows, more, less, sets)) for more, less in pairs]
     where = "in both sets together" if len(sets) > 1 else f"in Set {sets[0]}"
     told = "; ".join(f"{more} over {less}: {_points(gap)}" for more, less, gap in gaps)
-    return [Conclusion(claim, f"{told} {where}", weakest(verdict(gap) for _, _, gap in gaps))]
+    return [Sentence(claim, f"{told} {where}", weakest(verdict(gap) for _, _, gap in gaps))]
 
 
 def _over(rows: Mapping[str, Values], more: str, less: str, sets: Sequence[str] = ("I", "II")) -> Interval:
@@ -339,7 +339,7 @@ def _told(holds: bool) -> str:
     return YES if holds else NO
 
 
-_BY_FIGURE: Mapping[str, Callable[[Values], list[Conclusion]]] = {
+_BY_FIGURE: Mapping[str, Callable[[Values], list[Sentence]]] = {
     "fig-7": learning,
     "fig-11": shift,
     "fig-12": ablations,
