@@ -140,6 +140,11 @@ policies: kernel ## Train and judge what studies/training/runs.yaml lists and is
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
+.PHONY: paper-figures
+paper-figures: kernel ## Make figures of the Sage paper anew, after `make repro` (FIGURE=fig-12: one; killed it goes on)
+	python -m studies.paper $(FIGURE) && status=0 || status=$$?; \
+	$(PAGES); exit $$status
+
 .PHONY: grid-league
 grid-league: setup ## Rank the 13 heuristics over what `make full` collected
 	sagecc league --profile full --raw datasets/full/raw --out .cache/training/full-grid
