@@ -14,6 +14,7 @@ import numpy as np
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
 from sagecc.leagues.intervals import interval
+from studies.paper import variants
 from studies.training.run import BASELINE, RESULT_VERSION
 
 FOLDER = Path(__file__).parent
@@ -45,10 +46,11 @@ def context(folder: Path = FOLDER) -> Values:
 def runs(folder: Path) -> Values:
     """Return the runs that played, best first, and those that failed; SageccError for a result that cannot be read.
 
-    Best has the highest mean winning rate in the first league.
+    Best has the highest mean winning rate in the first league. Runs that are there for the paper's figures alone are on
+    a page of their own (studies.paper).
     """
-    found = []
-    for path in sorted(folder.glob("*.json")):
+    found, elsewhere = [], variants.own_runs()
+    for path in sorted(path for path in folder.glob("*.json") if path.stem not in elsewhere):
         result = _read(path)
         if result.get("version") != RESULT_VERSION:
             raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
