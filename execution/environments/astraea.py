@@ -16,10 +16,8 @@ from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.execution.agent.astraea import LATENCY_UNIT_US, THROUGHPUT_UNIT_BYTES_S, pacing_bytes_s
 from sagecc.execution.agent.intervals import Intervals
 from sagecc.policy.astraea import HISTORY
+from sagecc.policy.task import PAPERS_WEIGHTS, AstraeaWeights
 from sagecc.schemas.environment import MTU_BYTES, Environment, Flow
-
-WEIGHTS = (0.1, 0.02, 1.0, 0.02, 0.01)
-"""c0 to c4 of Eq. 8 (Table 4): of throughput, latency, loss, fairness, stability."""
 
 BOUND = 0.1
 """A reward is within plus and minus this (section 3.3)."""
@@ -64,7 +62,7 @@ class Flows:
         return np.asarray(self.sum(values) / np.maximum(self.up.sum(axis=-1), 1))
 
 
-def reward(flows: Flows, capacity: Doubles) -> Doubles:
+def reward(flows: Flows, capacity: Doubles, weights: AstraeaWeights = PAPERS_WEIGHTS) -> Doubles:
     """Return the rewards of networks, each the same for all of its flows (Eq. 4 to 8), within BOUND [L].
 
     R = c0 R_thr - c1 R_lat - c2 R_loss - c3 R_fair - c4 R_stab, with thr_i flow i's throughput of the last MTP, a_i its
@@ -81,6 +79,7 @@ def reward(flows: Flows, capacity: Doubles) -> Doubles:
     Args:
         flows: the networks' flows.
         capacity: the bottlenecks' rates c [L] (bytes/s).
+        weights: c0 to c4.
     """
     known = ~np.isnan(flows.throughput)
     count = np.maximum(known.sum(axis=-1), 1)
@@ -93,8 +92,9 @@ def reward(flows: Flows, capacity: Doubles) -> Doubles:
     loss_term = flows.mean(_shares(flows.lost, flows.now))
     fairness_term = _shares(np.sqrt(unfair), flows.sum(average))
     stability_term = flows.mean(_shares(np.sqrt((deviation**2).sum(axis=-1) / count), average))
-    c0, c1, c2, c3, c4 = WEIGHTS
-    total = c0 * throughput_term - c1 * latency_term - c2 * loss_term - c3 * fairness_term - c4 * stability_term
+    costs = weights.latency * latency_term + weights.loss * loss_term
+    costs += weights.fairness * fairness_term + weights.stability * stability_term
+    total = weights.throughput * throughput_term - costs
     return np.asarray(np.clip(total, -BOUND, BOUND))
 
 
@@ -127,7 +127,7 @@ def global_state(flows: Flows, base_rtt: Doubles, buffer: Doubles, capacity: Dou
         least(cwnd),
         most(cwnd),
         flows.mean(cwnd),
-        flows.mean(_shares(flows.lost, flows.now)),
+        flows.mean(np.minimum(_shares(flows.lost, flows.now), 1.0)),  # an outage would make it any number
         flows.up.sum(axis=-1),
         base_rtt / LATENCY_UNIT_US,
         buffer / MTU_BYTES / WINDOW_UNIT_PACKETS,
@@ -144,15 +144,16 @@ def _shares(part: Doubles, whole: Doubles) -> Doubles:
 class Competition:
     """The flows of several labs and what each did in its last MTPs; slots as those of environments.rollouts."""
 
-    def __init__(self, labs: int, flows: int) -> None:
+    def __init__(self, labs: int, flows: int, weights: AstraeaWeights = PAPERS_WEIGHTS) -> None:
         """Start with no flow.
 
         Args:
             labs: number of labs.
             flows: slots per lab.
+            weights: of the reward's terms.
         """
         slots = labs * flows
-        self._flows, self._intervals = flows, Intervals(slots)
+        self._flows, self._intervals, self._weights = flows, Intervals(slots), weights
         self._throughput = np.full((slots, HISTORY), np.nan)
         self._lost, self._latency, self._pacing, self._cwnd = np.zeros((4, slots))
         self._base_rtt = np.zeros(slots)
@@ -201,7 +202,7 @@ class Competition:
 
     def rewards(self, labs: Ints) -> Doubles:
         """Return the rewards of some labs' flows now [n]."""
-        return reward(self._of(labs), self._capacity[labs])
+        return reward(self._of(labs), self._capacity[labs], self._weights)
 
     def states(self, labs: Ints) -> Floats:
         """Return the global states of some labs now [n, 12]."""

@@ -129,7 +129,7 @@ class Rollouts:
         self._labs = [Lab(kernel, driven, self._chosen) for _ in range(labs)]
         self._watch = give_up and _Floods(give_up, labs, self.per_lab)
         astraea = task.reward == "astraea" or task.global_state
-        self._competition = Competition(labs, self.per_lab) if astraea else None
+        self._competition = Competition(labs, self.per_lab, task.reward_weights) if astraea else None
         self._expert = Expert() if task.expert else None
         self._earnings: Earnings
         if task.reward == "astraea" and self._competition:

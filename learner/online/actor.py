@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
-from sagecc.learner.online.exploration import Exploring
+from sagecc.learner.online.exploration import HELD, Exploring
 from sagecc.learner.online.labs import Labs, Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture, NumpyOps
@@ -88,6 +88,7 @@ class Actor:
         self._random = np.random.default_rng((seed, first_lab))
         self._windows = _Windows(layout, count, labs.per_lab)
         self._hidden = np.zeros((count * labs.per_lab, network.state), np.float32)
+        self._held = np.zeros((count * labs.per_lab, HELD), np.float32)
         self._tick = 0  # steps of the labs
         self._numbers = np.zeros(count, np.int64)  # of the labs' episodes
         self._began = np.zeros(count, np.int64)  # after which step
@@ -141,6 +142,7 @@ class Actor:
             "taken": np.concatenate([np.array(taken, np.float32) for taken in self._taken]),
             "taken_counts": np.array([len(taken) for taken in self._taken], np.int64),
             "hidden": self._hidden.copy(),
+            "held": self._held.copy(),
             "actions": self._actions.copy(),
         }
 
@@ -155,7 +157,8 @@ class Actor:
         bounds = np.cumsum(state["taken_counts"])[:-1]
         self._taken = [part.tolist() for part in np.split(state["taken"], bounds)]
         self._replay_episodes(numbers["tick"])
-        self._hidden, self._actions = state["hidden"].copy(), state["actions"].copy()
+        self._hidden, self._held = state["hidden"].copy(), state["held"].copy()
+        self._actions = state["actions"].copy()
 
     def _replay_episodes(self, tick: int) -> None:
         """Begin each lab's episode at its step and repeat its actions, up to a step."""
@@ -207,7 +210,8 @@ class Actor:
         rewarded = rows.rewards[~rows.first]
         self.reward_sum += float(rewarded.sum())
         self.rewards += len(rewarded)
-        self._hidden[self._windows.slots(rows)[rows.first]] = 0
+        began = self._windows.slots(rows)[rows.first]
+        self._hidden[began], self._held[began] = 0, 0
 
     def _decide(self, parts: list[Rows]) -> None:
         """Take an action for every agent that waits for one."""
@@ -218,7 +222,9 @@ class Actor:
             self._hidden[slots] = hidden
             actions = loc[:, 0]
         so_far = round(self.decisions / self._share)
-        self._actions = self._exploration.explore(actions, so_far, self._random, states)
+        held = self._held[slots]
+        self._actions = self._exploration.explore(actions, so_far, self._random, states, held)
+        self._held[slots] = held
         self._windows.act(slots, self._actions)
         self.decisions += len(slots)
         for lab, action in zip((slots // self._labs.per_lab).tolist(), self._actions.tolist(), strict=True):

@@ -31,8 +31,9 @@ class OnlineConfig:
     """
 
     task: dict[str, Any]
-    """What is learned: `observation`, `control` (action and period), `reward`, `global_state` for the critics,
-    `expert`, and `networks`, the distribution of what to learn on; see policy.task.LearningTask."""
+    """What is learned: `observation`, `control` (action and period), `reward` (and, of Astraea's, `reward_weights`),
+    `global_state` for the critics, `expert`, and `networks`, the distribution of what to learn on; see
+    policy.task.LearningTask."""
     hidden: tuple[int, ...]
     """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int
@@ -54,9 +55,11 @@ class OnlineConfig:
     algorithm: Literal["td3", "dagger"] = "td3"
     """`td3` (Fujimoto et al., ICML 2018) learns from rewards. `dagger` (Ross et al., AISTATS 2011) learns to do what
     the task's expert would do in the states that the policy gets into: a GRU of `gru` that chooses, without critics and
-    noise; of the fields below it heeds those of inputs, records, gradients and giving up."""
+    noise; of the fields below it heeds those of inputs, records, rates, gradients and giving up."""
     critic_rate: float = 0.0
     """Learning rate of the critics' Adam; 0 without critics."""
+    final_rate: float = 1.0
+    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
     discount: float = 0.99
     """Discount per decision."""
     activation: Activation = "leaky_relu"
@@ -105,6 +108,8 @@ class OnlineConfig:
     """The same after `uniform_decisions`; in between it falls linearly."""
     uniform_decisions: int = 0
     """Decisions over which it falls."""
+    uniform_hold: int = 1
+    """Decisions for which an agent holds such an action, so that what it does to a window adds up."""
     give_up_share: float = 0.2
     """An episode ends early where its links drop more than this share of its agents' packets over
     `give_up_time_s`; 0 plays all to their end."""
@@ -112,7 +117,7 @@ class OnlineConfig:
     """The time over which that share is taken."""
 
     def __post_init__(self) -> None:
-        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay")
+        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay", "uniform_hold")
         td3 = self.algorithm == "td3"
         positive = ("actor_rate", "tau", "reward_scale", *(("critic_rate",) if td3 else ()))
         at_least_0 = (
@@ -124,6 +129,7 @@ class OnlineConfig:
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),
             *((getattr(self, name) >= 0, f"{name} cannot be negative") for name in at_least_0),
             (self.tau <= 1, "tau must be at most 1"),
+            (0 <= self.final_rate <= 1, "final_rate must be from 0 to 1"),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (0 <= self.slope < 1, "slope must be from 0 to below 1"),
             (0 <= self.give_up_share < 1, "give_up_share must be from 0 to below 1"),
@@ -170,7 +176,12 @@ class OnlineConfig:
         if self.algorithm == "dagger":
             return ExpertFirst(self.warm_up)
         return ActionNoise(
-            self.noise, self.uniform_first, self.uniform_last, self.uniform_decisions, warm_up=self.warm_up
+            self.noise,
+            self.uniform_first,
+            self.uniform_last,
+            self.uniform_decisions,
+            self.uniform_hold,
+            warm_up=self.warm_up,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.crr import Adam
+from sagecc.learner.crr import Adam, rate_share
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import ChoiceActor
 from sagecc.learner.online.replay import ReplayBatch
@@ -57,7 +57,8 @@ class Dagger:
             loss, disagreement = self.losses(batch)
         gradients = tape.gradient(loss, variables)
         gradients, norm = limit_norm(gradients, self.config.gradient_clip)
-        self.optimizer.apply(gradients, self.steps + 1)
+        share = rate_share(self.steps + 1, self.config.steps, self.config.final_rate)
+        self.optimizer.apply(gradients, self.steps + 1, share)
         self.steps.assign_add(1)
         return tf.stack([loss, disagreement, norm])
 

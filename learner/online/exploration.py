@@ -10,11 +10,16 @@ import numpy as np
 
 from sagecc.common.arrays import Floats
 
+HELD = 2
+"""Numbers that exploring keeps of an agent, 0 at its start: decisions for which it still holds an action, and that."""
+
 
 class Exploring(Protocol):
     """What actors do in place of the policy's actions."""
 
-    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+    def explore(
+        self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats, held: Floats
+    ) -> Floats:
         """Return what to do in place of the policy's actions [B], within -1 and 1.
 
         Args:
@@ -22,6 +27,7 @@ class Exploring(Protocol):
             decisions: Those taken so far.
             random: Source of random numbers.
             states: What there is beside the observations [B, G].
+            held: What was kept of the agents; changed in place [B, HELD].
         """
 
 
@@ -32,7 +38,9 @@ class ExpertFirst:
     warm_up: int
     """Decisions, of all actors together, that are the expert's."""
 
-    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+    def explore(
+        self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats, held: Floats
+    ) -> Floats:
         """Return what to do [B]; see Exploring."""
         return states[:, 0] if decisions < self.warm_up else actions
 
@@ -49,6 +57,8 @@ class ActionNoise:
     """The same after `uniform_decisions` decisions; in between it falls linearly."""
     uniform_decisions: int
     """Decisions over which it falls, of all actors together."""
+    uniform_hold: int
+    """Decisions for which an agent holds a uniform action; the probability is that of a decision to be one of them."""
     warm_up: int
     """First decisions, of all actors together, that are all uniform."""
 
@@ -59,12 +69,22 @@ class ActionNoise:
         passed = min(decisions / self.uniform_decisions, 1.0) if self.uniform_decisions else 1.0
         return self.uniform_first + (self.uniform_last - self.uniform_first) * passed
 
-    def explore(self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats) -> Floats:
+    def explore(
+        self, actions: Floats, decisions: int, random: np.random.Generator, states: Floats, held: Floats
+    ) -> Floats:
         """Return what to do [B]; see Exploring."""
         count, probability = len(actions), self.probability(decisions)
         if self.noise:
             actions = actions + self.noise * random.standard_normal(count, np.float32)
-        if probability:
+        if probability or held.any():
             uniform = random.uniform(-1, 1, count)
-            actions = np.where(random.random(count) < probability, uniform, actions)
+            begins = (random.random(count) < self._beginning(probability)) & (held[:, 0] == 0)
+            held[begins, 0], held[begins, 1] = self.uniform_hold, uniform[begins]
+            holding = held[:, 0] > 0
+            actions = np.where(holding, held[:, 1], actions)
+            held[holding, 0] -= 1
         return np.clip(actions, -1, 1).astype(np.float32)
+
+    def _beginning(self, share: float) -> float:
+        """Return the probability to begin to hold an action, with which this share of the decisions is a held one."""
+        return share / (share + self.uniform_hold * (1 - share))

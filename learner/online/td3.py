@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.crr import Adam
+from sagecc.learner.crr import Adam, rate_share
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import ActorNetwork, Critic, make_actor, make_critic
 from sagecc.learner.online.replay import ReplayBatch
@@ -119,7 +119,7 @@ class Td3:
         norms = []
         for optimizer, gradients in zip(self.critic_optimizers, critic_gradients, strict=True):
             limited, norm = limit_norm(gradients, config.gradient_clip)
-            optimizer.apply(limited, self.steps + 1)
+            optimizer.apply(limited, self.steps + 1, self._rate_share())
             norms.append(norm)
         for source, target in self._pairs()[1:]:
             move(source, target, config.tau)
@@ -199,7 +199,7 @@ class Td3:
         """Move the actor and its target."""
         found = self.actor_loss(batch)
         limited, norm = limit_norm(found.gradients, self.config.gradient_clip)
-        self.actor_optimizer.apply(limited, self.steps // self.config.policy_delay + 1)
+        self.actor_optimizer.apply(limited, self.steps // self.config.policy_delay + 1, self._rate_share())
         move(self.actor, self.target_actor, self.config.tau)
         of_actor = {
             "policy_loss": found.loss,
@@ -208,6 +208,9 @@ class Td3:
             "policy_gradient_norm": norm,
         }
         self._of_actor.assign(tf.stack([of_actor[name] for name in _OF_ACTOR]))
+
+    def _rate_share(self) -> Any:
+        return rate_share(self.steps + 1, self.config.steps, self.config.final_rate)
 
     def _pairs(self) -> list[tuple[Any, Any]]:
         """Return each network with its target, the actor first."""

@@ -23,7 +23,7 @@ from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP,
 from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
 from sagecc.policy.orca import CONTROL as ORCA
 from sagecc.policy.orca import OBSERVATIONS as ORCA_OBSERVATIONS
-from sagecc.policy.task import LearningTask
+from sagecc.policy.task import AstraeaWeights, LearningTask
 from sagecc.schemas import wire
 from sagecc.schemas.pool import FEATURE_NAMES
 
@@ -187,6 +187,15 @@ def test_astraeas_reward_by_its_five_terms(changes: dict[str, Any], expected: fl
     assert astraea.reward(two_flows(**changes), CAPACITY) == pytest.approx(expected, abs=1e-12)
 
 
+def test_astraeas_reward_weighs_its_terms_as_told() -> None:
+    fair = AstraeaWeights(fairness=0.5)
+    expected = 0.1 - 0.5 * FAIRNESS
+    assert astraea.reward(two_flows(), CAPACITY, fair) == pytest.approx(expected, abs=1e-12)
+    task = LearningTask.of({"reward": "astraea", "reward_weights": {"fairness": 0.5}})
+    assert task.reward_weights == fair
+    assert LearningTask.of({"reward": "astraea"}).reward_weights == AstraeaWeights(0.1, 0.02, 1, 0.02, 0.01)
+
+
 def test_astraeas_reward_wants_stable_throughputs_and_takes_young_flows_as_they_are() -> None:
     wobbling = np.array([[4e6, 6e6, 4e6, 6e6, 5e6], [5e6] * 5])
     deviation = math.sqrt(4 * 1e6**2 / (5 * 5e6**2))
@@ -237,6 +246,9 @@ def test_a_task_is_plain_data() -> None:
         ({"control": {"base": 0.5}}, "control: no action has base 0.5"),
         ({"control": {"limits": 3}}, "control: "),
         ({"reward": "sprout"}, "reward must be one of pool, power, friendliness, orca, orca-paper, astraea, aurora"),
+        ({"reward": "astraea", "reward_weights": {"loss": -1}}, "reward_weights.loss must be a number from 0, not -1"),
+        ({"reward": "astraea", "reward_weights": {"lost": 1}}, "reward_weights has no lost; known are throughput, la"),
+        ({"reward_weights": {"loss": 1}}, "reward_weights are fields, and of the reward astraea only"),
         ({"global_state": "yes"}, "global_state must be true or false"),
         ({"networks": ["small"]}, "networks must have fields, or be a profile's name"),
     ],

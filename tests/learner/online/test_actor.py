@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from sagecc.common.arrays import Floats
 from sagecc.learner.online.actor import Actor, episode_seed
-from sagecc.learner.online.exploration import ActionNoise, ExpertFirst
+from sagecc.learner.online.exploration import HELD, ActionNoise, ExpertFirst
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -19,7 +20,7 @@ from sagecc.policy.scaling import Scaling
 from tests.helpers.fake_labs import NAMES, FakeLabs, FakeRows
 
 NO_ACTIONS = np.zeros(0, np.float32)
-NOISY = ActionNoise(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, warm_up=0)
+NOISY = ActionNoise(noise=0.2, uniform_first=0.5, uniform_last=0.0, uniform_decisions=400, uniform_hold=3, warm_up=0)
 NETWORKS: dict[str, Any] = {"dense": Mlp(3, (8,), 0.2), "recurrent": Recurrent(3, 8, 6, 1)}
 
 
@@ -166,23 +167,44 @@ NOTHING = np.zeros((0, 0), np.float32)
 def test_the_experts_actions_come_first() -> None:
     random, policys = np.random.default_rng(0), np.array([0.5, -1], np.float32)
     experts = np.array([[-0.5], [1]], np.float32)
-    taken = [ExpertFirst(100).explore(policys, so_far, random, experts).tolist() for so_far in (0, 99, 100)]
+    taken = [
+        ExpertFirst(100).explore(policys, so_far, random, experts, nothing_held(2)).tolist() for so_far in (0, 99, 100)
+    ]
     assert taken == [[-0.5, 1], [-0.5, 1], [0.5, -1]]
 
 
+def noise(**changes: Any) -> ActionNoise:
+    never = ActionNoise(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, uniform_hold=1, warm_up=0)
+    return replace(never, **changes)
+
+
+def nothing_held(agents: int) -> Floats:
+    return np.zeros((agents, HELD), np.float32)
+
+
 def test_exploration_by_hand() -> None:
-    falling = ActionNoise(noise=0.0, uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
+    falling = noise(uniform_first=1.0, uniform_last=0.05, uniform_decisions=1000, warm_up=10)
     assert [falling.probability(n) for n in (0, 9, 10, 500, 1000, 5000)] == pytest.approx(
         [1, 1, 0.9905, 0.525, 0.05, 0.05]
     )
     random = np.random.default_rng(0)
-    uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random, NOTHING)
+    uniform = falling.explore(np.full(20_000, 5, np.float32), 0, random, NOTHING, nothing_held(20_000))
     assert abs(uniform).max() <= 1
     assert abs(uniform.mean()) < 0.02
     assert abs(uniform.std() - 1 / np.sqrt(3)) < 0.01
-    still = ActionNoise(noise=0.0, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
-    assert still.explore(np.array([0.25, -3], np.float32), 5, random, NOTHING).tolist() == [0.25, -1]
-    noisy = ActionNoise(noise=0.1, uniform_first=0.0, uniform_last=0.0, uniform_decisions=0, warm_up=0)
-    drawn = noisy.explore(np.zeros(20_000, np.float32), 5, random, NOTHING)
+    explored = noise().explore(np.array([0.25, -3], np.float32), 5, random, NOTHING, nothing_held(2))
+    assert explored.tolist() == [0.25, -1]
+    drawn = noise(noise=0.1).explore(np.zeros(20_000, np.float32), 5, random, NOTHING, nothing_held(20_000))
     assert drawn.dtype == np.float32
     assert abs(drawn.std() - 0.1) < 0.005
+
+
+def test_uniform_actions_are_held_and_as_many_decisions_as_told_are() -> None:
+    exploring, random = noise(uniform_first=0.4, uniform_last=0.4, uniform_hold=5), np.random.default_rng(0)
+    held, policys = nothing_held(2_000), np.full(2_000, 0.123, np.float32)
+    taken = np.array([exploring.explore(policys, 0, random, NOTHING, held) for _ in range(60)])
+    uniform = taken[10:] != policys
+    assert abs(uniform.mean() - 0.4) < 0.02
+    runs = [len(list(run)) for agent in taken.T for value, run in groupby(agent.tolist()) if abs(value - 0.123) > 1e-6]
+    assert set(runs) <= {1, 2, 3, 4, 5}
+    assert runs.count(5) > 0.9 * len(runs)  # but for those that the end cuts

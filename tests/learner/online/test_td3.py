@@ -182,6 +182,22 @@ def test_a_limit_on_gradients(eagerly: None) -> None:
     assert before.learn(batches(CONFIG, 1))[norm] > 1e-3  # what it was, not what it became
 
 
+def test_learning_rates_fall_to_their_share(eagerly: None) -> None:
+    """A half cosine over three steps: all of the rates, half, and at the last none."""
+    config = replace(CONFIG, steps=3, round_steps=1, final_rate=0.0, policy_delay=1)
+    falling, steady = learner(config), learner(replace(config, final_rate=1.0))
+    for step in range(3):
+        before = params(falling.actor)
+        for td3 in (falling, steady):
+            td3.learn(batches(config, 1, step))
+        same = [np.array_equal(a, b) for a, b in zip(before.values(), params(falling.actor).values(), strict=True)]
+        assert all(same) == (step == 2)
+        first = [
+            np.array_equal(*pair) for pair in zip(*(params(x.actor).values() for x in (falling, steady)), strict=True)
+        ]
+        assert all(first) == (step == 0)
+
+
 def test_a_recurrent_actor_is_its_artefacts_network() -> None:
     actor = RecurrentActor(RECURRENT, SEEN)
     weights = {name: variable.numpy() for name, variable in actor.weights().items()}
