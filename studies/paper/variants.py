@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sagecc.common.errors import SageccError
 from sagecc.leagues.intervals import interval
 from studies.paper import BASE, CLONE, SEEDS, VARIANTS
-from studies.training.run import RESULT_VERSION
+from studies.training.run import read_result
 from studies.training.runs import seed_name
 
 Values = dict[str, Any]
@@ -48,7 +45,7 @@ def compared(figure: str, folder: Path) -> Values:
         results = []
         for seed in SEEDS:
             name = seed_name(recipe, seed)
-            result = read(folder / f"{name}.json")
+            result = read_result(folder / f"{name}.json")
             if result is None:
                 missing.append(name)
             elif "failure" in result:
@@ -63,7 +60,7 @@ def compared(figure: str, folder: Path) -> Values:
 def _row(recipe: str, title: str, results: list[Values]) -> Values:
     leagues = {
         league: {
-            name: _over_seeds([result["leagues"][league][name]["policy"]["winning_rate"] for result in results])
+            name: over_seeds([result["leagues"][league][name]["policy"]["winning_rate"] for result in results])
             for name in of_sets
         }
         for league, of_sets in results[0]["leagues"].items()
@@ -77,20 +74,8 @@ def _row(recipe: str, title: str, results: list[Values]) -> Values:
     }
 
 
-def _over_seeds(rates: list[float]) -> Mapping[str, Any]:
+def over_seeds(rates: list[float]) -> Values:
+    """Return winning rates by seed with their mean and its interval (leagues.intervals), which ends at 0 and 1."""
     of = interval(np.array(rates))
     cut = [None if bound is None else min(max(bound, 0.0), 1.0) for bound in (of.low, of.high)]
     return {"rates": rates, "winning_rate": of.mean, "low": cut[0], "high": cut[1]}
-
-
-def read(path: Path) -> Values | None:
-    """Return a run's result; None where there is none. Raises SageccError for one that cannot be read."""
-    try:
-        result: Values = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
-    if result.get("version") != RESULT_VERSION:
-        raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
-    return result

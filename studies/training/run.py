@@ -239,6 +239,25 @@ def standing(league: League, scheme: str) -> dict[str, Any]:
     return found
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file holds; raises SageccError where it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
+    return found
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """Return a run's result; None where there is none. Raises SageccError for one that cannot be read."""
+    if not path.exists():
+        return None
+    result = read_json(path)
+    if result.get("version") != RESULT_VERSION:
+        raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
+    return result
+
+
 def is_done(path: Path, fingerprint: str) -> bool:
     """Tell whether the result at `path` is that of the run with this fingerprint, and no failure."""
     try:
