@@ -75,7 +75,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows
-STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions
+STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea
 PAGES = python -m scripts.pages
 
 .PHONY: bench $(BENCHMARKS) $(STUDIES)
@@ -121,6 +121,11 @@ bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAG
 	python -m studies.orca
 	$(PAGES)
 
+.PHONY: bench-rival-leagues
+bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER: with Orca; killed it goes on)
+	python -m studies.rival_leagues
+	$(PAGES)
+
 .PHONY: bench-testbed bench-study
 bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
 	python -m studies.testbed
@@ -133,6 +138,11 @@ bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FO
 .PHONY: policies
 policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
+	$(PAGES); exit $$status
+
+.PHONY: paper-figures
+paper-figures: kernel ## Make figures of the Sage paper anew, after `make repro` (FIGURE=fig-12: one; killed it goes on)
+	python -m studies.paper $(FIGURE) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
 .PHONY: grid-league

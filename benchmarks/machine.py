@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,21 @@ class CpuTime:
     def since(self, start: CpuTime) -> float:
         """Return the CPU seconds of both since `start`."""
         return self.own_s - start.own_s + self.children_s - start.children_s
+
+
+def descendants_cpu_s() -> float:
+    """Return the CPU seconds of this process's descendants so far: those that run, and those waited for by them."""
+    spent: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()  # from the third field of proc(5) on
+            parents[int(stat.parent.name)] = int(fields[1])
+            spent[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(spent[process] for process in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def save(name: str, result: Mapping[str, object], folder: Path = RESULTS) -> None:

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import CpuTime, save
+from benchmarks.machine import CpuTime, descendants_cpu_s, save
 from sagecc.common import shipped
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig, load
@@ -91,21 +90,6 @@ def marks(actors: Actors, wait_s: float) -> tuple[float, ...]:
     counters = actors.counters
     counted = (float(counters[name].sum()) for name in ("decisions", "labs_s", "inference_s"))
     return (time.perf_counter(), descendants_cpu_s(), *counted)
-
-
-def descendants_cpu_s() -> float:
-    """Return the CPU seconds of this process's descendants so far: those that run, and those waited for."""
-    spent: dict[int, int] = {}
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            fields = stat.read_text().rpartition(")")[2].split()  # from the third field of proc(5) on
-            parents[int(stat.parent.name)] = int(fields[1])
-            spent[int(stat.parent.name)] = sum(map(int, fields[11:15]))
-    family = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(spent[process] for process in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def updates(name: str) -> dict[str, Any]:

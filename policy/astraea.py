@@ -8,10 +8,6 @@ execution.environments.astraea the reward and the global state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
-
-from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import ACKED, LINEAR_MAP, Control
 
 SOURCE = ("astraea.tcp", "1.0")
@@ -61,23 +57,3 @@ CONTROL = Control(
     map=LINEAR_MAP,
     slow_start=ACKED,  # the paper says nothing of a flow's first RTTs; by Eq. 3 alone a tenfold window takes 3 s
 )
-
-
-@dataclass(frozen=True)
-class RewardWeights:
-    """c0 to c4 of the reward's terms (Eq. 8); execution.environments.astraea says what each term is."""
-
-    throughput: float = 0.1
-    latency: float = 0.02
-    loss: float = 1.0
-    fairness: float = 0.02
-    stability: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name, weight in vars(self).items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < inf:
-                raise SageccError(f"task: reward_weights.{name} must be a number from 0, not {weight!r}")
-
-
-PAPERS_WEIGHTS = RewardWeights()
-"""The weights of Table 4."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from math import inf
 from typing import Any, Literal, get_args
 
 from sagecc.common.errors import SageccError
@@ -41,6 +42,26 @@ _CONTROLS = {
 
 
 @dataclass(frozen=True)
+class AstraeaWeights:
+    """c0 to c4 of the terms of Astraea's reward (Eq. 8); execution.environments.astraea says what each term is."""
+
+    throughput: float = 0.1
+    latency: float = 0.02
+    loss: float = 1.0
+    fairness: float = 0.02
+    stability: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name, weight in vars(self).items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < inf:
+                raise SageccError(f"task: reward_weights.{name} must be a number from 0, not {weight!r}")
+
+
+PAPERS_WEIGHTS = AstraeaWeights()
+"""Those of Astraea's Table 4."""
+
+
+@dataclass(frozen=True)
 class LearningTask:
     """What a policy observes and does, what that earns, and on which networks."""
 
@@ -52,7 +73,7 @@ class LearningTask:
     """Their names, in order."""
     reward: Reward = "pool"
     """What an action earns, measured over the period after it (execution.environments.rewards)."""
-    reward_weights: astraea.RewardWeights = astraea.PAPERS_WEIGHTS
+    reward_weights: AstraeaWeights = PAPERS_WEIGHTS
     """Of the terms of Astraea's reward."""
     global_state: bool = False
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
@@ -80,7 +101,7 @@ class LearningTask:
 
         `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of the same names,
         or the fields of Control; `like` among them names one of these to take the others from, and `map` is a short
-        name of artefact.MAPS. `reward_weights` has those of astraea.RewardWeights that are to be others.
+        name of artefact.MAPS. `reward_weights` has those of AstraeaWeights that are to be others.
 
         Raises:
             SageccError: a field is unknown or its value out of range.
@@ -117,13 +138,13 @@ def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:
     raise SageccError(f"task: observation must be one of {', '.join(OBSERVATIONS)} or a list of features")
 
 
-def _weights(given: object, reward: object) -> astraea.RewardWeights:
+def _weights(given: object, reward: object) -> AstraeaWeights:
     if not isinstance(given, Mapping) or (given and reward != "astraea"):
         raise SageccError("task: reward_weights are fields, and of the reward astraea only")
-    known = [field.name for field in fields(astraea.RewardWeights)]
+    known = [field.name for field in fields(AstraeaWeights)]
     if unknown := sorted(set(map(str, given)) - set(known)):
         raise SageccError(f"task: reward_weights has no {unknown[0]}; known are {', '.join(known)}")
-    return astraea.RewardWeights(**given)
+    return AstraeaWeights(**given)
 
 
 def _control(choice: object) -> Control:

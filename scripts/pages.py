@@ -24,6 +24,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from scripts import columns, commands_page, configuration_page, croissant, dataset_card
 from scripts.templates import ROOT, texts
+from studies.paper import page as paper
 from studies.training import results
 
 OPEN = "<!-- = "
@@ -46,6 +47,7 @@ def sources() -> Iterator[tuple[Path, Mapping[str, Any]]]:
             except ValueError as error:
                 raise SageccError(f"{measured.relative_to(ROOT)}: not JSON ({error}); measure it again") from None
     yield results.TEMPLATE, results.context()
+    yield paper.TEMPLATE, paper.context()
     yield columns.TEMPLATE, columns.context()
 
 

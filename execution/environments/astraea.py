@@ -15,7 +15,8 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.execution.agent.astraea import LATENCY_UNIT_US, THROUGHPUT_UNIT_BYTES_S, pacing_bytes_s
 from sagecc.execution.agent.intervals import Intervals
-from sagecc.policy.astraea import HISTORY, PAPERS_WEIGHTS, RewardWeights
+from sagecc.policy.astraea import HISTORY
+from sagecc.policy.task import PAPERS_WEIGHTS, AstraeaWeights
 from sagecc.schemas.environment import MTU_BYTES, Environment, Flow
 
 BOUND = 0.1
@@ -61,7 +62,7 @@ class Flows:
         return np.asarray(self.sum(values) / np.maximum(self.up.sum(axis=-1), 1))
 
 
-def reward(flows: Flows, capacity: Doubles, weights: RewardWeights = PAPERS_WEIGHTS) -> Doubles:
+def reward(flows: Flows, capacity: Doubles, weights: AstraeaWeights = PAPERS_WEIGHTS) -> Doubles:
     """Return the rewards of networks, each the same for all of its flows (Eq. 4 to 8), within BOUND [L].
 
     R = c0 R_thr - c1 R_lat - c2 R_loss - c3 R_fair - c4 R_stab, with thr_i flow i's throughput of the last MTP, a_i its
@@ -143,7 +144,7 @@ def _shares(part: Doubles, whole: Doubles) -> Doubles:
 class Competition:
     """The flows of several labs and what each did in its last MTPs; slots as those of environments.rollouts."""
 
-    def __init__(self, labs: int, flows: int, weights: RewardWeights = PAPERS_WEIGHTS) -> None:
+    def __init__(self, labs: int, flows: int, weights: AstraeaWeights = PAPERS_WEIGHTS) -> None:
         """Start with no flow.
 
         Args:

@@ -9,12 +9,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from sagecc.common.errors import SageccError
 from sagecc.leagues import table
-from sagecc.leagues.intervals import interval
-from studies.training.run import BASELINE, RESULT_VERSION
+from studies.paper import variants
+from studies.training.run import BASELINE, read_json, read_result
 
 FOLDER = Path(__file__).parent
 TEMPLATE = FOLDER / "results.md.j2"
@@ -32,9 +29,9 @@ def context(folder: Path = FOLDER) -> Values:
     `make repro` (`make repro-league`).
     """
     return {
-        "grid": _read(folder / "full-grid.json"),
+        "grid": read_json(folder / "full-grid.json"),
         "papers_four": PAPERS_FOUR,
-        "repro": (repro := _read(folder / "repro.json")),
+        "repro": (repro := read_json(folder / "repro.json")),
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
@@ -45,14 +42,12 @@ def context(folder: Path = FOLDER) -> Values:
 def runs(folder: Path) -> Values:
     """Return the runs that played, best first, and those that failed; SageccError for a result that cannot be read.
 
-    Best has the highest mean winning rate in the first league.
+    Best has the highest mean winning rate in the first league. Runs that are there for the paper's figures alone are on
+    a page of their own (studies.paper).
     """
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        result = _read(path)
-        if result.get("version") != RESULT_VERSION:
-            raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
-        found.append(result | {"changed": changed(result)})
+    elsewhere = variants.own_runs()
+    results = [read_result(path) for path in sorted(folder.glob("*.json")) if path.stem not in elsewhere]
+    found = [result | {"changed": changed(result)} for result in results if result]
     played = sorted((r for r in found if "failure" not in r), key=_order)
     failed = sorted((r for r in found if "failure" in r), key=lambda r: str(r["name"]))
     return {"played": played, "failed": failed, "recipes": recipes(played)}
@@ -85,14 +80,9 @@ def recipes(played: Sequence[Values]) -> list[Values]:
 def _over_seeds(places: Sequence[Values]) -> Values:
     """Return what several policies' standings in one set say together."""
     rates = {who: [place[who]["winning_rate"] for place in places] for who in ("policy", "best_heuristic", BASELINE)}
-    own = interval(np.array(rates["policy"]))
-    assert own.low is not None and own.high is not None  # of several
-    return {
-        "winning_rate": own.mean,
-        "low": max(own.low, 0.0),
-        "high": min(own.high, 1.0),
+    return variants.over_seeds(rates.pop("policy")) | {
         "ranks": sorted(place["policy"]["rank"] for place in places),
-        **{who: fmean(rates[who]) for who in ("best_heuristic", BASELINE)},
+        **{who: fmean(of) for who, of in rates.items()},
     }
 
 
@@ -115,11 +105,3 @@ def _short(value: object) -> str:
 def _order(result: Values) -> tuple[float, str]:
     first = next(iter(result["leagues"].values()))
     return -sum(of["policy"]["winning_rate"] for of in first.values()) / len(first), result["name"]
-
-
-def _read(path: Path) -> Values:
-    try:
-        value: Values = json.loads(path.read_text())
-    except ValueError as error:
-        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
-    return value

@@ -14,8 +14,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import click
 import polars as pl
 
-from benchmarks.machine import CpuTime
+from benchmarks.machine import CpuTime, descendants_cpu_s
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
@@ -66,13 +66,13 @@ METER_EVERY_S = 5.0
 class Meter:
     """Adds up CPU time and the time on the clock while it is open, over all processes that had it open.
 
-    CPU time is that of this process and of those it started that have ended. What a killed process spent is kept up to
-    METER_EVERY_S before its end. A file of another owner starts at 0.
+    CPU time is that of this process and of those it started, whether they run or have ended. What a killed process
+    spent is kept up to METER_EVERY_S before its end. A file of another owner starts at 0.
     """
 
     def __init__(self, path: Path, owner: str) -> None:
         self._path, self._owner = path, owner
-        self._closed = threading.Event()
+        self._closed, self._counting = threading.Event(), threading.Lock()
         self._writer = threading.Thread(target=self._keep_writing, daemon=True)
         try:
             earlier = json.loads(path.read_text())
@@ -83,7 +83,7 @@ class Meter:
         self.wall_s: float = earlier["wall_s"] if mine else 0.0
 
     def __enter__(self) -> Meter:
-        self._cpu, self._wall = CpuTime.now(), time.monotonic()
+        self._begin()
         self._writer.start()
         return self
 
@@ -92,15 +92,36 @@ class Meter:
         self._writer.join()
         self._write()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what is spent meanwhile; `cpu_s` and `wall_s` are as of its beginning."""
+        with self._counting:
+            self._add()
+            try:
+                yield
+            finally:
+                self._begin()
+
     def _keep_writing(self) -> None:
         while not self._closed.wait(METER_EVERY_S):
             self._write()
 
     def _write(self) -> None:
-        cpu, wall = CpuTime.now(), time.monotonic()
-        self.cpu_s, self.wall_s = self.cpu_s + cpu.since(self._cpu), self.wall_s + wall - self._wall
-        self._cpu, self._wall = cpu, wall
+        with self._counting:
+            self._add()
+
+    def _begin(self) -> None:
+        self._cpu_s, self._wall = _spent_s(), time.monotonic()
+
+    def _add(self) -> None:
+        cpu_s, wall = _spent_s(), time.monotonic()
+        self.cpu_s, self.wall_s = self.cpu_s + cpu_s - self._cpu_s, self.wall_s + wall - self._wall
+        self._cpu_s, self._wall = cpu_s, wall
         _write_json(self._path, {"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s})
+
+
+def _spent_s() -> float:
+    return CpuTime.now().since(CpuTime(0.0, 0.0)) + descendants_cpu_s()
 
 
 def carry_out(
@@ -137,14 +158,14 @@ def carry_out(
         result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
         try:
-            outcome = _trained(run, source, policy, folder / "logs", evaluation)
+            outcome = trained(run, source, policy, folder / "logs", evaluation)
         except SageccError as error:
             return {**result, "failure": str(error)}
     if run.keep_best:
         result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
     scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
     for profile, raw in plan.leagues.items():
-        _say(f"{run.name}: playing {profile}")
+        say(f"{run.name}: playing {profile}")
         league = play(profile_set(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs))
         save(league, folder / profile)
         write_beside(folder / profile, raw)
@@ -152,7 +173,7 @@ def carry_out(
         harm[profile] = harm_of(league.episodes, scheme)
         result["policy_sha256"] = league.policies[scheme]
     for name, raw in plan.harm.items():
-        _say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
+        say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
         runner = lab_runner(kernel, jobs, options=PATIENCE)
         episodes = gather(networks_of(name), (REFERENCE, scheme), raw, folder / name, runner, options=PATIENCE).episodes
         harm[name] = harm_of(episodes, scheme)
@@ -165,7 +186,7 @@ def carry_out(
     }
 
 
-def _trained(
+def trained(
     run: Run, source: CompiledPool | OnlineTask, policy: Path, logs: Path, evaluation: Evaluation | None
 ) -> Outcome:
     """Train a run's policy; raises SageccError where that fails."""
@@ -178,8 +199,8 @@ def _trained(
     return outcome
 
 
-def _source(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
-    """Return what a run learns from: its part of a pool, compiled once, or a task in labs."""
+def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
+    """Return what a run learns from: its part of a pool, compiled once into `pools`, or a task in labs."""
     if isinstance(run.config, OnlineConfig):
         return online_task(run.config, kernel)
     assert run.pool is not None
@@ -218,6 +239,25 @@ def standing(league: League, scheme: str) -> dict[str, Any]:
     return found
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file holds; raises SageccError where it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
+    return found
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """Return a run's result; None where there is none. Raises SageccError for one that cannot be read."""
+    if not path.exists():
+        return None
+    result = read_json(path)
+    if result.get("version") != RESULT_VERSION:
+        raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
+    return result
+
+
 def is_done(path: Path, fingerprint: str) -> bool:
     """Tell whether the result at `path` is that of the run with this fingerprint, and no failure."""
     try:
@@ -227,6 +267,30 @@ def is_done(path: Path, fingerprint: str) -> bool:
     return bool(result.get("fingerprint") == fingerprint and "failure" not in result)
 
 
+def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Path]:
+    """Train the policies of runs that have not trained theirs, without judging them; return their folders by name.
+
+    Raises:
+        SageccError: a training fails, or another process is at one.
+    """
+    identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
+    pools: dict[Path, CompiledPool] = {}
+    found = {}
+    for run in plan.chosen(tuple(names)):
+        source, folder = source_of(run, kernel, pools), ARTEFACTS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(locked(folder / ".lock"))
+            except BlockingIOError:
+                raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
+            say(f"{run.name}: training")
+            holding.enter_context(Meter(folder / "meter.json", run.fingerprint(source.identity, identity, plan)))
+            trained(run, source, folder / "policy", folder / "logs", None)
+        found[run.name] = folder / "policy"
+    return found
+
+
 def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
     """Do the chosen runs that are not done; return the names of those whose training failed."""
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
@@ -234,7 +298,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
     failed = []
     collected = False
     for run in plan.chosen(names):
-        source = _source(run, kernel, pools)
+        source = source_of(run, kernel, pools)
         fingerprint = run.fingerprint(source.identity, identity, plan)
         target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -242,20 +306,20 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             try:
                 holding.enter_context(locked(folder / ".lock"))
             except BlockingIOError:
-                _say(f"{run.name}: another process is at it")
+                say(f"{run.name}: another process is at it")
                 continue
             if is_done(target, fingerprint):
-                _say(f"{run.name}: done")
+                say(f"{run.name}: done")
                 continue
             if not collected:
                 _collect_heuristics(plan, kernel, jobs)
                 collected = True
-            _say(f"{run.name}: training")
+            say(f"{run.name}: training")
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
             _write_json(target, result)
             if "failure" in result:
                 failed.append(run.name)
-                _say(f"{run.name}: {result['failure']}")
+                say(f"{run.name}: {result['failure']}")
     return failed
 
 
@@ -273,7 +337,8 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
         beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell on stderr how far it is."""
     click.echo(text, err=True)
 
 

@@ -124,14 +124,35 @@ def read_plan(path: Path) -> Plan:
             except SageccError as error:
                 raise SageccError(f"{path}: {part}: {error}") from error
     runs = {}
-    for name, of in values["runs"].items():
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise SageccError(f"{path}: a run's name has small letters, digits, '.', '+' and '-' only, not {name!r}")
-        where = f"{path}: run '{name}'"
-        runs[name] = run = _run(where, name, of or {}, values["base"], values["pool"])
-        if run.keep_best and run.keep_best.league not in values["leagues"]:
-            raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
+    for recipe, of in values["runs"].items():
+        if not isinstance(recipe, str) or not NAME.fullmatch(recipe):
+            raise SageccError(f"{path}: a run's name has small letters, digits, '.', '+' and '-' only, not {recipe!r}")
+        where = f"{path}: run '{recipe}'"
+        for name, fields in _seeded(where, recipe, {} if of is None else of):
+            if name in runs:
+                raise SageccError(f"{where}: there are two runs '{name}'")
+            runs[name] = run = _run(where, name, fields, values["base"], values["pool"])
+            if run.keep_best and run.keep_best.league not in values["leagues"]:
+                raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
     return Plan(runs, *({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm)))
+
+
+def seed_name(recipe: str, seed: int) -> str:
+    """Return the name of a recipe's run with a seed: the first has the recipe's own."""
+    return f"{recipe}-{seed}" if seed else recipe
+
+
+def _seeded(where: str, recipe: str, of: object) -> list[tuple[str, object]]:
+    """Return a run for each of its `seeds`, by name; the run as it is where it has none."""
+    if not isinstance(of, dict) or "seeds" not in of:
+        return [(recipe, of)]
+    seeds = of["seeds"]
+    if "seed" in of:
+        raise SageccError(f"{where}: 'seed' and 'seeds': leave one out")
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise SageccError(f"{where}: 'seeds' must be a list of whole numbers, not {seeds!r}")
+    alike = {name: value for name, value in of.items() if name != "seeds"}
+    return [(seed_name(recipe, seed), {**alike, "seed": seed}) for seed in seeds]
 
 
 def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:

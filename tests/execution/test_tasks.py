@@ -20,10 +20,10 @@ from sagecc.execution.environments import astraea
 from sagecc.execution.environments.astraea import Flows
 from sagecc.execution.environments.rewards import orca, orca_paper
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
-from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS, RewardWeights
+from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
 from sagecc.policy.orca import CONTROL as ORCA
 from sagecc.policy.orca import OBSERVATIONS as ORCA_OBSERVATIONS
-from sagecc.policy.task import LearningTask
+from sagecc.policy.task import AstraeaWeights, LearningTask
 from sagecc.schemas import wire
 from sagecc.schemas.pool import FEATURE_NAMES
 
@@ -188,12 +188,12 @@ def test_astraeas_reward_by_its_five_terms(changes: dict[str, Any], expected: fl
 
 
 def test_astraeas_reward_weighs_its_terms_as_told() -> None:
-    fair = RewardWeights(fairness=0.5)
+    fair = AstraeaWeights(fairness=0.5)
     expected = 0.1 - 0.5 * FAIRNESS
     assert astraea.reward(two_flows(), CAPACITY, fair) == pytest.approx(expected, abs=1e-12)
     task = LearningTask.of({"reward": "astraea", "reward_weights": {"fairness": 0.5}})
     assert task.reward_weights == fair
-    assert LearningTask.of({"reward": "astraea"}).reward_weights == RewardWeights(0.1, 0.02, 1, 0.02, 0.01)
+    assert LearningTask.of({"reward": "astraea"}).reward_weights == AstraeaWeights(0.1, 0.02, 1, 0.02, 0.01)
 
 
 def test_astraeas_reward_wants_stable_throughputs_and_takes_young_flows_as_they_are() -> None:

@@ -6,14 +6,16 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import numpy as np
+import pytest
 
 from sagecc.learner.online.config import load
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.task import LearningTask
 
 
-def test_orca_1_is_of_the_configuration_that_is_named_so() -> None:
-    policy, config = PolicyArtefact.load("models/orca-1"), load("orca")
+@pytest.mark.parametrize("name", ["orca-1", "astraea-1", "indigo-1", "aurora-1"])
+def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
+    policy, config = PolicyArtefact.load(f"models/{name}"), load(name.removesuffix("-1"))
     task = LearningTask.of(config.task)
     assert (policy.control, policy.source, policy.observations) == (task.control, task.source, task.observations)
     trained, now = policy.card["training"], asdict(config)

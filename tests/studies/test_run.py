@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -285,3 +288,33 @@ def test_a_meter_keeps_what_a_killed_process_spent(tmp_path: Path, monkeypatch: 
         while not path.exists():
             pass
         assert json.loads(path.read_text())["wall_s"] > 0
+
+
+def test_a_meter_leaves_out_what_is_spent_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent_s = iter([10.0, 13.0, 113.0, 114.0])
+    monkeypatch.setattr(harness, "_spent_s", lambda: next(spent_s))
+    with harness.Meter(tmp_path / "meter.json", "run") as meter, meter.paused():
+        assert meter.cpu_s == 3
+    assert meter.cpu_s == 4
+
+
+def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
+    before = harness._spent_s()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while harness._spent_s() - before < 0.2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert harness._spent_s() - before >= 0.2
+        finally:
+            process.kill()
+
+
+def test_policies_are_trained_once_without_being_judged(machinery: Machinery) -> None:
+    found = harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
+    assert found == {"two": harness.ARTEFACTS / "two/policy"}
+    assert machinery.trained == [(5, 1)]
+    assert machinery.played == 0
+    assert not (harness.RESULTS / "two.json").exists()
+    with locked(harness.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
+        harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))

@@ -57,6 +57,14 @@ def test_a_run_that_learns_in_labs_has_no_pool(tmp_path: Path) -> None:
     assert len({fingerprint(other) for other in (run, *others)} | {fingerprint(run, pool="another task")}) == 5
 
 
+def test_a_recipe_with_seeds_is_a_run_for_each(tmp_path: Path) -> None:
+    runs = plan(tmp_path, PLAN + "  several: {changes: {width: 16}, seeds: [0, 2]}\n").runs
+    assert [(run.name, run.seed, run.config) for run in (runs["several"], runs["several-2"])] == [
+        ("several", 0, load("tiny", width=16)),
+        ("several-2", 2, load("tiny", width=16)),
+    ]
+
+
 def test_chosen_runs(tmp_path: Path) -> None:
     found = plan(tmp_path)
     assert [run.name for run in found.chosen(())] == ["plain", "wide", "top", "kept"]
@@ -103,6 +111,10 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
         ("seed: 3", "seed: -3", "'wide'.*seed.* 0"),
         ("seed: 3", "seed: yes", "'wide'.*'seed'.*int.*True"),
         ("seed: 3", "sead: 3", "run 'wide': unknown field 'sead'"),
+        ("seed: 3", "seeds: []", "run 'wide': 'seeds' must be a list of whole numbers"),
+        ("seed: 3", "seeds: [1, yes]", "run 'wide': 'seeds' must be a list"),
+        ("seed: 3", "seed: 3, seeds: [1]", "run 'wide': 'seed' and 'seeds'"),
+        ("seed: 3", "seeds: [4, 4]", "run 'wide': there are two runs 'wide-4'"),
         ("  plain:", "  Plain Run:", "a run's name has small letters"),
         ("runs:", "runs: [", "no YAML"),
         ("league: smoke", "league: small", "'kept'.*keep_best: 'small'"),

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Sage paper's leagues of delay-based and of learned schemes, with all of them that there are here.
+
+`python -m studies.rival_leagues [PROFILE ...]`; of profiles not named the last figures stay. A learned rival plays
+where its folder is there, and Orca's published actor where SAGECC_ORCA names the folder of its checkpoint.
+
+Virtual time: the figures hang on the kernel's bytes and the policies' files, not on the machine. What was played is
+kept: a killed run goes on, and a new rival costs its own episodes alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchmarks.collect import KERNEL
+from benchmarks.machine import save
+from sagecc.collector.kernel.identity import join_identities
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
+from sagecc.collector.run.grid import profile_set
+from sagecc.common.limits import usable_cores
+from sagecc.leagues.league import gather, lab_runner
+from sagecc.leagues.plots import save_png, standings_figure
+from sagecc.leagues.presets import PRESETS
+from sagecc.leagues.scores import score
+from sagecc.leagues.standings import robustness
+from sagecc.policy.orca_import import import_checkpoint
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, is_driven
+from studies import RESULTS
+from studies.orca import CACHE as ORCA
+from studies.orca import RAW, UNSEEN
+from studies.policies import POLICIES
+from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
+
+CACHE = Path(".cache/bench-rival-leagues")
+OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
+PUBLISHED = "orca"
+"""The name of Orca's published actor."""
+RIVALS = (
+    PUBLISHED,
+    "models/orca-1",
+    "models/orcav2-1",
+    "models/aurora-1",
+    "models/indigo-1",
+    "models/onlinerl-1",
+    "models/astraea-1",
+    "models/bc",
+    "models/bc-top",
+    "models/bc-top3",
+    "models/bcv2",
+)
+"""Learned rivals, wherever they exist."""
+LEAGUES: Mapping[str, tuple[str, ...]] = {
+    DELAY: (*PRESETS[DELAY].schemes, *OURS),
+    LEARNED: (*PRESETS[LEARNED].schemes, *OURS, *RIVALS),
+}
+PICTURES = {DELAY: Path("docs/img/league-delay.png"), LEARNED: Path("docs/img/league-learned.png")}
+COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
+
+
+def players() -> dict[str, str]:
+    """Return by name how the lab calls those of LEAGUES that there are."""
+    found = {}
+    for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
+        if name == PUBLISHED:
+            if checkpoint := os.environ.get("SAGECC_ORCA"):
+                found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), ORCA / 'policy').folder}"
+        elif not name.startswith("models/"):
+            found[name] = name
+        elif Path(name).is_dir():
+            found[name] = f"{POLICY_PREFIX}{name}"
+    return found
+
+
+def played(profile: str, schemes: Sequence[str]) -> pl.DataFrame:
+    """Play schemes in a profile's networks, as far as that is not kept; return their scores.
+
+    The pool's schemes are kept where the pool is made of them, others here: a pool's folder has its own schemes alone.
+    """
+    networks, jobs, own = profile_set(profile), usable_cores(), CACHE / profile
+    pool = [scheme for scheme in schemes if scheme in SCHEMES]
+    others = [scheme for scheme in schemes if scheme not in SCHEMES]
+    collected = {RAW[profile]: pool, own / "collected": [scheme for scheme in others if not is_driven(scheme)]}
+    for raw, names in collected.items():
+        collect(networks.environments, names, raw, KERNEL, local(jobs))
+    runner = lab_runner(KERNEL, jobs)
+    gathered = [
+        gather(networks, pool, RAW[profile], own, runner),
+        gather(networks, others, own / "collected", own, runner),
+    ]
+    join_identities(each.kernel for each in gathered)  # raises where these differ
+    episodes = {key: episode for each in gathered for key, episode in each.episodes.items()}
+    return score(networks.environments, schemes, episodes)
+
+
+def standings(scores: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of COLUMNS of a league of these, by the rules that the paper shows.
+
+    Args:
+        scores: of leagues.scores.SCORE_SCHEMA, of these and others.
+        names: who plays.
+    """
+    table = robustness(scores.filter(pl.col("scheme").is_in(names)), league_rule=LEAGUE_RULE)
+    shown = {"I": (LEAGUE_RULE, ALPHA_RULE, MARGIN_RULE), "II": (LEAGUE_RULE, MARGIN_RULE)}
+    kept = pl.DataFrame(
+        [(name, *rule) for name, rules in shown.items() for rule in rules], ["set", "alpha", "margin"], orient="row"
+    )
+    return table.join(kept, on=["set", "alpha", "margin"], how="semi", maintain_order="left").select(COLUMNS)
+
+
+def result(scores: pl.DataFrame) -> dict[str, Any]:
+    """Return what is kept of both leagues of a profile.
+
+    Args:
+        scores: of leagues.scores.SCORE_SCHEMA, the schemes by their names in LEAGUES.
+    """
+    there, leagues = set(scores["scheme"]), {}
+    for league, names in LEAGUES.items():
+        rows = standings(scores, [name for name in names if name in there]).to_dicts()
+        leagues[league] = {"absent": [name for name in names if name not in there], "standings": rows}
+    return leagues
+
+
+def told(profiles: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what is saved of the results by profile: beside them the paper's rates, and what becomes of its claims."""
+    return {
+        "paper": dict(PAPER),
+        "places": dict(PLACES),
+        "ours": OURS,
+        "profiles": {
+            profile: {
+                league: {**of, "claims": judged(league, of["standings"])} for league, of in profiles[profile].items()
+            }
+            for profile in RAW
+            if profile in profiles
+        },
+    }
+
+
+def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw a league by the paper's own rule; ours stand out."""
+    table = pl.DataFrame(rows).filter(alpha=LEAGUE_RULE[0], margin=LEAGUE_RULE[1])
+    shown = {name: POLICY_PREFIX + name if name in OURS else name.removeprefix("models/") for name in table["scheme"]}
+    save_png(standings_figure(table.with_columns(pl.col("scheme").replace(shown))), path)
+
+
+def main() -> None:
+    """Play and save, a profile at a time."""
+    parser = argparse.ArgumentParser(description="Play the Sage paper's leagues of delay-based and learned schemes.")
+    parser.add_argument("profiles", nargs="*", metavar="PROFILE", help=f"of {', '.join(RAW)}; by default all")
+    chosen = set(parser.parse_args().profiles)
+    if unknown := chosen - RAW.keys():
+        parser.error(f"no profile {', '.join(sorted(unknown))} here: use {', '.join(RAW)}")
+    saved = RESULTS / "rival_leagues.json"
+    kept = json.loads(saved.read_text())["result"]["profiles"] if saved.exists() else {}
+    here = players()
+    for profile in RAW:
+        if not chosen or profile in chosen:
+            scores = played(profile, list(here.values()))
+            names = {scheme: name for name, scheme in here.items()}
+            kept[profile] = result(scores.with_columns(pl.col("scheme").replace(names)))
+            save("rival_leagues", told(kept), RESULTS)
+    if UNSEEN in kept:
+        for league, picture in PICTURES.items():
+            draw(kept[UNSEEN][league]["standings"], picture)
+
+
+if __name__ == "__main__":
+    main()
