@@ -167,6 +167,9 @@ def test_shipped_sets(name: str) -> None:
         pytest.skip("the traces are not here")
     networks = load_set(f"cellular:{TRACES}" if name == "cellular" else name)
     assert networks.name == name
+    if name == "training":  # not to be played through
+        assert len(networks.environments) == 1243
+        return
     assert 12 <= len(networks.environments) <= 30
     text = (EXAMPLES / f"{name}.yaml").read_text()
     assert f"{len(networks.environments)} networks" in text or f"are {len(networks.environments)})" in text
