@@ -75,7 +75,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows
-STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea
+STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-unseen
 PAGES = python -m scripts.pages
 
 .PHONY: bench $(BENCHMARKS) $(STUDIES)

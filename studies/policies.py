@@ -26,7 +26,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
 
 SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
-POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-2")
+POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-3")
 JITTERS_MS = (0, 0.25, 0.5, 1)
 SEEDS = range(8)
 LATENCIES_MS = (0, 5, 10, 20, 50)

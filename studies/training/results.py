@@ -68,7 +68,7 @@ def recipes(played: Sequence[Values]) -> list[Values]:
             "first": min(of, key=lambda run: int(run["seed"])),
             "seeds": sorted(run["seed"] for run in of),
             "leagues": {
-                league: {name: _over_seeds([run["leagues"][league][name] for run in of]) for name in of_sets}
+                league: {name: standing_over_seeds([run["leagues"][league][name] for run in of]) for name in of_sets}
                 for league, of_sets in of[0]["leagues"].items()
             },
         }
@@ -77,7 +77,7 @@ def recipes(played: Sequence[Values]) -> list[Values]:
     ]
 
 
-def _over_seeds(places: Sequence[Values]) -> Values:
+def standing_over_seeds(places: Sequence[Values]) -> Values:
     """Return what several policies' standings in one set say together."""
     rates = {who: [place[who]["winning_rate"] for place in places] for who in ("policy", "best_heuristic", BASELINE)}
     return variants.over_seeds(rates.pop("policy")) | {

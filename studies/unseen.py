@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recipe's seeds among the 13 heuristics, on networks that no file names: drawn for this, by a number given here.
+
+`python -m studies.unseen [--seed N]`; the ranges are those of the paper's grid (appendix C), whose networks, and those
+of `heldout`, are points of it. Policies that are not trained yet are trained first. Virtual time: the figures hang on
+the number, the kernel's bytes and the policies' files. What was played is kept; a killed run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.collect import KERNEL
+from benchmarks.machine import save
+from sagecc.collector.run.collect import collect
+from sagecc.collector.run.engines import local
+from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
+from sagecc.common.limits import usable_cores
+from sagecc.leagues.league import lab_runner, play
+from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.network_distribution import Quantity
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
+from studies import RESULTS
+from studies.training.results import standing_over_seeds
+from studies.training.run import RUNS, harm_of, policies_of, standing
+from studies.training.runs import read_plan
+
+CACHE = Path(".cache/bench-unseen")
+RECIPE = "sagecc-3"
+SEED = 20261123
+NETWORKS = {"I": 24, "II": 12}
+"""As many as `heldout` has."""
+RATE_MBPS = Quantity("log_uniform", (min(STEPS), max(STEPS)))
+RTT_MS = Quantity("log_uniform", (min(RTTS_MS), max(RTTS_MS)))
+QUEUE_BDP = Quantity("log_uniform", (min(QUEUES_BDP), max(QUEUES_BDP)))
+STEP = Quantity("log_uniform", (0.25, 4.0))
+"""The second rate over the first, in every other network of Set I."""
+DEEP_BDP = Quantity("log_uniform", (1.0, max(QUEUES_BDP)))
+"""Queues of Set II."""
+
+
+def drawn(seed: int) -> EnvironmentSet:
+    """Return NETWORKS, drawn by a number: rates, RTTs, queues and steps with uniform logarithms."""
+    random = np.random.default_rng(seed)
+
+    def of(quantity: Quantity) -> float:
+        return round(quantity.draw(random), 2)
+
+    alone, beside = [], []
+    while len(alone) < NETWORKS["I"]:
+        rate_mbps, step = of(RATE_MBPS), of(STEP) if len(alone) % 2 else 1.0
+        if rate_mbps * step <= SET_I_MAX_MBPS:
+            alone.append(set_one(rate_mbps, step, of(RTT_MS), of(QUEUE_BDP)))
+    while len(beside) < NETWORKS["II"]:
+        beside.append(set_two(of(RATE_MBPS), of(RTT_MS), of(DEEP_BDP)))
+    return EnvironmentSet(f"unseen-{seed}", f"python -m studies.unseen --seed {seed}", (*alone, *beside))
+
+
+def main() -> None:
+    """Play and save, a seed of the recipe at a time."""
+    parser = argparse.ArgumentParser(description="Play a recipe's seeds on networks drawn for this.")
+    parser.add_argument("--seed", type=int, default=SEED, help="draws the networks (default: %(default)s)")
+    seed = parser.parse_args().seed
+    plan, networks, jobs = read_plan(RUNS), drawn(seed), usable_cores()
+    names = [name for name, run in plan.runs.items() if run.base == RECIPE]
+    policies = policies_of(plan, names, KERNEL)
+    raw = CACHE / str(seed) / "raw"
+    collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
+    runs: list[dict[str, Any]] = []
+    for name, path in policies.items():
+        scheme = f"{POLICY_PREFIX}{path}"
+        league = play(networks, (*SCHEMES, scheme), raw, CACHE / str(seed) / name, lab_runner(KERNEL, jobs))
+        runs.append({"name": name, "sets": standing(league, scheme), "harm": harm_of(league.episodes, scheme)})
+    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
+    ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
+    about: dict[str, Any] = {"recipe": RECIPE, "seed": seed, "networks": NETWORKS}
+    about["ranges"] = {name: of.values for name, of in ranges.items()}
+    save("unseen", {**about, "runs": runs, "over_seeds": over_seeds}, RESULTS)
+
+
+if __name__ == "__main__":
+    main()
