@@ -2,7 +2,8 @@
 """The Sage paper's leagues of delay-based and of learned schemes, with all of them that there are here.
 
 `python -m studies.rival_leagues [PROFILE ...]`; of profiles not named the last figures stay. A learned rival plays
-where its folder is there, and Orca's published actor where SAGECC_ORCA names the folder of its checkpoint.
+where its folder is there, and Orca's published actor where SAGECC_ORCA names the folder of its checkpoint. What clones
+the pool (`make repro` makes it) is trained first.
 
 Virtual time: the figures hang on the kernel's bytes and the policies' files, not on the machine. What was played is
 kept: a killed run goes on, and a new rival costs its own episodes alone.
@@ -38,6 +39,8 @@ from studies.orca import CACHE as ORCA
 from studies.orca import RAW, UNSEEN
 from studies.policies import POLICIES
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
+from studies.training.run import RUNS, policies_of
+from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-rival-leagues")
 OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
@@ -51,27 +54,27 @@ RIVALS = (
     "models/indigo-1",
     "models/onlinerl-1",
     "models/astraea-1",
-    "models/bc",
-    "models/bc-top",
-    "models/bc-top3",
-    "models/bcv2",
 )
 """Learned rivals, wherever they exist."""
+CLONES = ("bc", "bc-top", "bc-top3", "bcv2")
+"""The paper's variants of behaviour cloning, by their runs' names (studies/training/runs.yaml)."""
 LEAGUES: Mapping[str, tuple[str, ...]] = {
     DELAY: (*PRESETS[DELAY].schemes, *OURS),
-    LEARNED: (*PRESETS[LEARNED].schemes, *OURS, *RIVALS),
+    LEARNED: (*PRESETS[LEARNED].schemes, *OURS, *RIVALS, *CLONES),
 }
 PICTURES = {DELAY: Path("docs/img/league-delay.png"), LEARNED: Path("docs/img/league-learned.png")}
 COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
 
 
 def players() -> dict[str, str]:
-    """Return by name how the lab calls those of LEAGUES that there are."""
-    found = {}
+    """Return by name how the lab calls those of LEAGUES that there are; clones are trained where they are not yet."""
+    clones, found = policies_of(read_plan(RUNS), CLONES, KERNEL), {}
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
         if name == PUBLISHED:
             if checkpoint := os.environ.get("SAGECC_ORCA"):
                 found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), ORCA / 'policy').folder}"
+        elif name in clones:
+            found[name] = f"{POLICY_PREFIX}{clones[name]}"
         elif not name.startswith("models/"):
             found[name] = name
         elif Path(name).is_dir():

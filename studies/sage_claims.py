@@ -64,10 +64,10 @@ PLACES: Mapping[str, str] = MappingProxyType(
         "models/aurora-1": "Aurora",
         "models/indigo-1": "Indigo",
         "models/onlinerl-1": "OnlineRL",
-        "models/bc": "BC",
-        "models/bc-top": "BC-top",
-        "models/bc-top3": "BC-top3",
-        "models/bcv2": "BCv2",
+        "bc": "BC",
+        "bc-top": "BC-top",
+        "bc-top3": "BC-top3",
+        "bcv2": "BCv2",
     }
 )
 """Whose place in the paper's leagues a scheme takes; `orca` is the published actor. Others are not in the paper's."""

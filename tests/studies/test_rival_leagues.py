@@ -21,8 +21,9 @@ from scripts.templates import ROOT, texts
 from studies import rival_leagues
 from studies.orca import RAW
 from studies.policies import POLICIES
-from studies.rival_leagues import COLUMNS, LEAGUES, OURS, RIVALS, played, players, result, standings, told
+from studies.rival_leagues import CLONES, COLUMNS, LEAGUES, OURS, RIVALS, played, players, result, standings, told
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
+from studies.training.run import RUNS
 
 TEMPLATE = ROOT / "studies" / "rival_leagues.md.j2"
 
@@ -116,7 +117,7 @@ def test_an_unbalanced_scheme_is_high_in_one_set_and_low_in_the_other() -> None:
 def test_the_last_three() -> None:
     rates = {"models/sagecc-1": 0.9, "orca": 0.5, "models/indigo-1": 0.3, "vivace": 0.2, "models/aurora-1": 0.1}
     assert verdicts(LEARNED, "Indigo is among the last", rates, rates) == {"models/indigo-1": True}
-    more = {**rates, "models/bc": 0.0}
+    more = {**rates, "bc": 0.0}
     assert verdicts(LEARNED, "Indigo is among the last", more, more) == {"models/indigo-1": False}
 
 
@@ -167,13 +168,18 @@ def test_rules_decide_who_wins() -> None:
 
 
 def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*OURS, "models/bc"):
+    for name in (*OURS, "models/indigo-1"):
         (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(
+        rival_leagues, "policies_of", lambda _, names, __: {name: Path("kept") / name for name in names}
+    )
+    monkeypatch.setattr(rival_leagues, "RUNS", RUNS.resolve())
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SAGECC_ORCA", raising=False)
     found = players()
-    assert {name for name in found if name.startswith("models/")} == {*OURS, "models/bc"}
-    assert found["models/bc"] == f"{POLICY_PREFIX}models/bc"
+    assert {name for name in found if name.startswith("models/")} == {*OURS, "models/indigo-1"}
+    assert found["models/indigo-1"] == f"{POLICY_PREFIX}models/indigo-1"
+    assert found["bc"] == f"{POLICY_PREFIX}kept/bc"
     assert found["copa"] == "copa" and "orca" not in found
     assert {found[name] for name in OURS} == set(POLICIES)
 
@@ -230,7 +236,7 @@ def test_a_profile_is_played_alone_and_the_others_stay(
 
 @pytest.mark.parametrize("rivals", [(), RIVALS])
 def test_the_page_stands_with_and_without_rivals(rivals: tuple[str, ...], tmp_path: Path) -> None:
-    schemes = dict.fromkeys([*LEAGUES[DELAY], "vivace", *rivals], 1.0) | {"models/sagecc-1": 1.3}
+    schemes = dict.fromkeys([*LEAGUES[DELAY], "vivace", *rivals, *CLONES], 1.0) | {"models/sagecc-1": 1.3}
     later = result(scores(schemes))
     earlier = result(scores({name: rate for name, rate in schemes.items() if name not in rivals}))
     content = json.loads(json.dumps({"result": told({"small": earlier, "heldout": later})}))
@@ -242,8 +248,8 @@ def test_the_page_stands_with_and_without_rivals(rivals: tuple[str, ...], tmp_pa
     for name, text in found.items():
         rows = [line for line in text.splitlines() if line.startswith("|")]
         assert name == "learned_absent" or len({line.count("|") for line in rows}) == 1, name
-    assert ("| models/bcv2 | - | - |" in found["learned_standings"]) == bool(rivals)
-    assert "| 8: BC-top3 | 8.22 % | " + ("models/bc-top3 | - | " if rivals else "| | |") in found["learned_alpha"]
+    assert ("| models/indigo-1 | - | - |" in found["learned_standings"]) == bool(rivals)
+    assert "| 8: BC-top3 | 8.22 % | " + "bc-top3 | " in found["learned_alpha"]
     assert "| **models/sagecc-1** | 1: 100.0 % [100.0, 100.0] |" in found["delay_standings"]
     rival_leagues.draw(later[LEARNED]["standings"], tmp_path / "league.png")
     assert (tmp_path / "league.png").stat().st_size > 10_000
