@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same policy on the same links, in the lab and on the host's own kernel (root only): goodput, and the window.
 
-Ten minutes; each run in real time is kept under build/policy-fidelity as it ends, so that a killed one goes on.
+Ten minutes; each run in real time is kept under build/policy-fidelity/POLICY as it ends, so that a killed one goes on.
 `--again` measures everything anew. Draws docs/img/policy-host.png.
 """
 
@@ -37,9 +37,9 @@ from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
 from studies import RESULTS
 from studies.fidelity import KERNEL, network, queueing_ms, tell
 
-KEPT = Path("build/policy-fidelity")
+MODEL = Path("models/sagecc-3")
+KEPT = Path("build/policy-fidelity") / MODEL.name
 PICTURE = Path("docs/img/policy-host.png")
-MODEL = Path("models/sagecc-1")
 NETWORKS = tuple(product((12.0, 24.0, 48.0), (20.0, 40.0), (1.0, 2.0)))
 """Mbps, ms, BDP."""
 DRAWN = ((12.0, 40.0, 1.0), (24.0, 40.0, 2.0), (48.0, 20.0, 1.0))
