@@ -21,6 +21,7 @@ from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.league import lab_runner, play
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
@@ -50,7 +51,8 @@ def drawn(seed: int) -> EnvironmentSet:
     def of(quantity: Quantity) -> float:
         return round(quantity.draw(random), 2)
 
-    alone, beside = [], []
+    alone: list[Environment] = []
+    beside: list[Environment] = []
     while len(alone) < NETWORKS["I"]:
         rate_mbps, step = of(RATE_MBPS), of(STEP) if len(alone) % 2 else 1.0
         if rate_mbps * step <= SET_I_MAX_MBPS:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sagecc.collector.lab.episode import Episode, jain_index, run_episode
+from sagecc.collector.lab.episode import Episode, jain_index
 from sagecc.collector.run.grid import bottleneck
+from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Flow, Trace, dumbbell
 
-run = cache(run_episode)
+run = cache(play_episode)
 """Each episode once, however many checks look at it."""
 
 
