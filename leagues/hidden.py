@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from sagecc.common.optional import requires_extra
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
-from sagecc.policy.sage import NetworkSizes
 
 with requires_extra("analysis"):
     from sklearn.manifold import TSNE
@@ -40,8 +40,8 @@ PERPLEXITY = 30.0
 NEIGHBOURS = 10
 """Neighbours of a point that tell how well a layer keeps environments apart."""
 
-HEAD = "head.logits.w"
-"""The first weight that the last hidden layer's output is multiplied with."""
+HEADS = MappingProxyType({"sage": "head.logits.w", "mlp": "answer.w", "recurrent": "answer.w", "choice": "scores.w"})
+"""By kind of network, the first weight that the last hidden layer's output is multiplied with."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,13 @@ def last_hidden(policy: Path, raw: pa.Table) -> tuple[npt.NDArray[np.float64], F
     Returns:
         When it decided [n], its last hidden layer at each decision [n, width], and the window (packets) that it asks
         for at each raw row.
-
-    Raises:
-        SageccError: the policy's network is of another kind than Sage's.
     """
     artefact = PolicyArtefact.load(policy)
-    if not isinstance(artefact.sizes, NetworkSizes):
-        raise SageccError(
-            f"policy {policy} has a network of kind '{artefact.sizes.kind}': only Sage's has such a layer"
-        )
-    ops = _RecordingOps(artefact.weights[HEAD])
+    sizes = artefact.sizes
+    ops = _RecordingOps(artefact.weights[HEADS[sizes.kind]])
 
     def step(observation: Floats, hidden: Floats) -> Any:
-        return artefact.sizes.forward(artefact.weights, ops, scaled(artefact.scaling, observation), hidden)
+        return sizes.forward(artefact.weights, ops, scaled(artefact.scaling, observation), hidden)
 
     agent = PolicyAgent(artefact, step=step)
     times, windows = [], np.zeros(raw.num_rows, np.int64)

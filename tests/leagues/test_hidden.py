@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -19,13 +18,11 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import policy_controller
-from sagecc.leagues.hidden import MAP_SCHEMA, HiddenLayer, _samples, draw_map, last_hidden
+from sagecc.leagues.hidden import HEADS, MAP_SCHEMA, HiddenLayer, _samples, draw_map, last_hidden
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.mlp import Mlp
+from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Scaling
-from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT
 from tests.helpers.league_episodes import set_two, smoke, write
 from tests.helpers.lively import lively
@@ -83,13 +80,22 @@ def test_it_is_what_the_head_turns_into_the_answer() -> None:
         np.testing.assert_allclose(by_hand, [answer[i][0] for answer in answers], atol=1e-3)
 
 
-def test_another_kind_of_network_has_no_such_layer(tmp_path: Path) -> None:
-    sizes = Mlp(69, (4,), 0.2)
-    weights = {name: np.zeros(shape, np.float32) for name, shape in sizes.shapes().items()}
-    scaling = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)
-    artefact.write(tmp_path / "mlp", weights, sizes, scaling, FEATURE_NAMES, {})
-    with pytest.raises(SageccError, match="kind 'mlp': only Sage's"):
-        last_hidden(tmp_path / "mlp", pa.table({}))
+@pytest.mark.parametrize("name", ["sagecc-3", "indigo-1"])
+def test_other_kinds_of_networks_have_one_too(kernel: Path, name: str) -> None:
+    """A network that learned in labs decides again what it decided; its layer tells one window from another."""
+    path = ROOT / "models" / name
+    scheme, environment = f"policy:{path}", network(duration_s=6)
+    raw = run_episode(kernel, environment, scheme, 0, policy_controller(environment, scheme, 0)).rows
+    t_s, values, windows = last_hidden(path, raw)
+    assert np.array_equal(windows[:-1], raw["cwnd_pkts"].to_numpy()[1:])
+    policy = PolicyArtefact.load(path)
+    assert values.shape == (len(t_s), len(policy.weights[HEADS[policy.sizes.kind]]))
+    assert len(np.unique(values, axis=0)) > 10
+
+
+def test_every_kind_has_a_head() -> None:
+    sizes = [PolicyArtefact.load(ROOT / "models" / name).sizes for name in ("sagecc-1", "orca-1", "indigo-1")]
+    assert set(HEADS) == {*(of.kind for of in sizes), Recurrent.kind}
 
 
 def layer(name: str, centre: float, count: int, seed: int) -> HiddenLayer:
