@@ -52,5 +52,5 @@ def test_the_page() -> None:
         "| sagecc-3 | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
         " | 50.0 % | 1 | 0 |"
     ) in found["unseen"]
-    assert found["unseen_rates"] == "85.0 % [21.5, 100.0] and 20.0 % [20.0, 20.0]"
+    assert "Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II" in found["unseen"]
     assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
