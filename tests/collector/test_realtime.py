@@ -350,7 +350,8 @@ def test_the_lab_and_the_hosts_kernel_agree(kernel: Path) -> None:
     assert lab.limits is None and own.limits is not None and own.notice is None
     assert real.queueing_ms == pytest.approx(lab.delay_mean_ms - 20, rel=0.3)
     last = real.episode.rows.slice(real.episode.rows.num_rows - 1).to_pylist()[0]
-    assert 0 < last["link_drops"] <= own.lost_packets <= last["link_drops"] + 10  # what a tick after the last row sends
+    # at most a window, 80 packets of path and queue, is sent after the last row, which a busy machine takes early
+    assert 0 < last["link_drops"] <= own.lost_packets <= last["link_drops"] + 80
     assert last["link_capacity_bytes"] == pytest.approx(12e6 / 8 * last["t_s"])
     assert last["link_bytes"] <= last["link_capacity_bytes"] + 2 * 1500
     assert max(real.episode.rows["link_queue_bytes"].to_pylist()) <= 60_000
