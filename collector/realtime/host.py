@@ -329,7 +329,7 @@ def match(before: Ints, after: Ints) -> Ints:
 
 
 def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environment) -> LinkLog:
-    """Return what tbf and the delay line did.
+    """Return what tbf and the delay line did with what reached the queue before the episode's end.
 
     Args:
         packets: the taps' records, RECORD [packets].
@@ -351,16 +351,19 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
     dropped[entered] = False
     dropped[entered[-1] + 1 :] = False  # still in the queue
     arrived_ns, left_ns = (part["t_ns"].astype(np.int64) - began_ns for part in (arrived, left))
+    end_ns = round(environment.duration_s * 1e9)  # the flows' buffers drain after it
+    dropped &= arrived_ns < end_ns
+    kept = arrived_ns[entered] < end_ns
     nominal_ns = round(environment.bottleneck.delay_ms * 1e6)
     line_ns = np.full(len(left), nominal_ns)
     line_ns[crossed] = delivered["t_ns"].astype(np.int64) - left["t_ns"][crossed].astype(np.int64)
     capacity_ns, capacity_bytes = rate_capacity(environment.bottleneck, environment.duration_s + LATE_S)
     return LinkLog(
-        flow=_flows(left),
-        bytes=left["bytes"].astype(np.int64),
-        entered_ns=arrived_ns[entered],
-        left_ns=left_ns,
-        delay_ns=left_ns - arrived_ns[entered] + line_ns,
+        flow=_flows(left[kept]),
+        bytes=left["bytes"][kept].astype(np.int64),
+        entered_ns=arrived_ns[entered][kept],
+        left_ns=left_ns[kept],
+        delay_ns=(left_ns - arrived_ns[entered] + line_ns)[kept],
         drop_flow=_flows(arrived[dropped]),
         drop_ns=arrived_ns[dropped],
         capacity_ns=capacity_ns,
