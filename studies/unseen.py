@@ -79,9 +79,18 @@ def main() -> None:
         runs.append({"name": name, "sets": standing(league, scheme), "harm": harm_of(league.episodes, scheme)})
     over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
-    about: dict[str, Any] = {"recipe": RECIPE, "seed": seed, "networks": NETWORKS}
-    about["ranges"] = {name: of.values for name, of in ranges.items()}
-    save("unseen", {**about, "runs": runs, "over_seeds": over_seeds}, RESULTS)
+    save(
+        "unseen",
+        {
+            "recipe": RECIPE,
+            "seed": seed,
+            "networks": NETWORKS,
+            "ranges": {name: of.values for name, of in ranges.items()},
+            "runs": runs,
+            "over_seeds": over_seeds,
+        },
+        RESULTS,
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -21,16 +22,13 @@ def lesser_part(kernel: Path) -> float:
     return min(settled(kernel, network, SCHEME, 30).goodputs_mbps) / 80
 
 
-def beside_cubics(kernel: Path, count: int) -> float:
-    """Return its goodput over the mean of so many Cubics'."""
-    own, *cubics = settled(kernel, path(100, 30, 1, SECONDS, cross=others("cubic", count)), SCHEME, 10).goodputs_mbps
-    return own / fmean(cubics)
-
-
-def over_all_cubics(kernel: Path, count: int) -> float:
-    """Return its goodput over that of so many Cubics together."""
-    own, *cubics = settled(kernel, path(48, 40, 1, SECONDS, cross=others("cubic", count)), SCHEME, 10).goodputs_mbps
-    return own / sum(cubics)
+def beside_cubics(
+    kernel: Path, rate_mbps: float, rtt_ms: float, count: int, together: Callable[[list[float]], float]
+) -> float:
+    """Return its goodput over what so many Cubics have, taken `together`, behind a queue of 1 BDP."""
+    network = path(rate_mbps, rtt_ms, 1, SECONDS, cross=others("cubic", count))
+    own, *cubics = settled(kernel, network, SCHEME, 10).goodputs_mbps
+    return own / together(cubics)
 
 
 def on_a_satellite(kernel: Path) -> float:
@@ -58,7 +56,7 @@ CHECKS = (
             35.0,
             10.0,
             60.0,
-            partial(beside_cubics, count=count),
+            partial(beside_cubics, rate_mbps=100, rtt_ms=30, count=count, together=fmean),
             "Cubic gets nothing. It learned alone, on links that lose up to 5 % at random, and gives way to no loss",
         )
         for count in (1, 4)
@@ -71,7 +69,7 @@ CHECKS = (
         1.0,
         1.0,
         1000.0,
-        partial(over_all_cubics, count=3),
+        partial(beside_cubics, rate_mbps=48, rtt_ms=40, count=3, together=sum),
     ),
     RivalCheck(
         NAME,

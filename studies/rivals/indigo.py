@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sagecc.execution.lab.controllers import play_episode
-from sagecc.schemas.environment import MTU_BYTES
+from sagecc.schemas.environment import MTU_BYTES, queue_bytes
 from studies.rivals.check import RivalCheck
-from studies.rivals.networks import others, path, settled
+from studies.rivals.networks import others, path, run, settled
 
 NAME = "indigo-1"
 SCHEME = f"policy:models/{NAME}"
@@ -18,9 +17,9 @@ SETTLED_S = 10.0
 
 def window_over_bdp(kernel: Path) -> float:
     """Return a lone flow's mean window, in BDPs."""
-    rows = play_episode(kernel, path(RATE_MBPS, RTT_MS, 4, SECONDS), SCHEME).rows
+    rows = run(kernel, path(RATE_MBPS, RTT_MS, 4, SECONDS), SCHEME).rows
     windows = rows["cwnd_pkts"].to_numpy()[rows["t_s"].to_numpy() >= SETTLED_S]
-    return float(windows.mean() / (RATE_MBPS * RTT_MS * 125 / MTU_BYTES))
+    return float(windows.mean() / (queue_bytes(RATE_MBPS, RTT_MS, 1) / MTU_BYTES))
 
 
 def shared(kernel: Path) -> float:
