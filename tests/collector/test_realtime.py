@@ -30,6 +30,7 @@ from sagecc.collector.realtime.record import LinkLog, rate_capacity
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
 from sagecc.schemas.raw import RAW_SCHEMA
+from sagecc.schemas.wire import FIRST_PORT
 from tests.conftest import ROOT
 from tests.helpers import mahimahi_standin
 from tests.helpers.networks import network
@@ -345,7 +346,7 @@ def test_what_reaches_the_queue_after_the_episode_is_left_out() -> None:
     """Flows' buffers drain after it: a packet and a drop within 8 s, a packet on its way at the end, and two after."""
     arrived_s, left_s = [1.0, 2.0, 7.99, 8.01, 8.02, 8.03], {0: 1.01, 2: 8.01, 5: 8.05}
     records = np.zeros(len(arrived_s) + len(left_s), host.RECORD)
-    records["source_port"], records["destination_port"], records["bytes"] = 40_000, host.FIRST_PORT, 1500
+    records["source_port"], records["destination_port"], records["bytes"] = 40_000, FIRST_PORT, 1500
     records["number"] = records["ip_id"] = [*range(len(arrived_s)), *left_s]
     records["t_ns"] = np.rint(np.array([*arrived_s, *left_s.values()]) * 1e9)
     records["tap"][: len(arrived_s)] = host.QUEUE
