@@ -35,7 +35,9 @@ LABS = (1, 4, 16, 64)
 WARM_S, MEASURED_S = 3.0, 10.0
 """Time before and for which decisions are counted: labs boot before."""
 UPDATES_S = 5.0
-TOGETHER_STEPS = {"orca": 600, "astraea": 400}
+RECIPE = "sagecc-4"
+"""The configuration of the policy that comes along."""
+TOGETHER_STEPS = {RECIPE: 6000, "orca": 600, "astraea": 400}
 """Updates of a training with actors beside it, after a shortened warm-up."""
 SIZES: dict[str, dict[str, Any]] = {
     "orca": {"hidden": (256, 256), "action_layer": 2},
@@ -50,6 +52,7 @@ TASK = {
 }
 SCHEMES = {"orca": (256, 6.0), "astraea": (4, None)}
 """Environments that the papers' actors played in at once, in real time, and for how many hours."""
+CONFIGS = (RECIPE, *SCHEMES)
 
 
 def configuration(policy: str, labs: int) -> OnlineConfig:
@@ -171,7 +174,7 @@ def main() -> None:
         be(sys.argv[1], sys.argv[2:])
         return
     cases = [(policy, labs) for policy in SIZES for labs in LABS]
-    with tqdm(total=len(cases) + 2 * len(SCHEMES), unit="part", disable=None) as bar:
+    with tqdm(total=len(cases) + 2 * len(CONFIGS), unit="part", disable=None) as bar:
 
         def part(kind: str, *words: str) -> dict[str, Any]:
             bar.set_description(" ".join((kind, *words)))
@@ -181,8 +184,8 @@ def main() -> None:
 
         result = {
             "decisions": [part("decisions", policy, str(labs)) for policy, labs in cases],
-            "updates": [part("updates", name) for name in SCHEMES],
-            "together": [part("together", name) for name in SCHEMES],
+            "updates": [part("updates", name) for name in CONFIGS],
+            "together": [part("together", name) for name in CONFIGS],
             "measured_s": MEASURED_S,
             "papers": {name: {"environments": n, "hours": hours} for name, (n, hours) in SCHEMES.items()},
             "load_average": round(os.getloadavg()[0], 1),

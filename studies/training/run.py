@@ -23,7 +23,7 @@ from typing import Any
 import click
 import polars as pl
 
-from benchmarks.machine import CpuTime, descendants_cpu_s
+from benchmarks.machine import CpuTime, descendants_cpu_s, describe
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
@@ -179,6 +179,7 @@ def carry_out(
         harm[name] = harm_of(episodes, scheme)
     return {
         **result,
+        "machine": describe(),
         "parameters": outcome.parameters,
         "training": {"cpu_h": meter.cpu_s / 3600, "wall_h": meter.wall_s / 3600, "metrics": outcome.metrics},
         "leagues": leagues,

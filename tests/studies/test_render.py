@@ -36,6 +36,7 @@ def result(name: str, rate: float, **more: Any) -> dict[str, Any]:
         "seed": 1,
         "pool": {"path": "datasets/pool", "rows": 4_250_000},
         "training": {"cpu_h": 1.5, "wall_h": 0.75},
+        "machine": {"cpu": "AMD EPYC"},
         "leagues": {"heldout": sets},
         **more,
     }
@@ -63,10 +64,10 @@ def test_runs_best_first_with_their_goals(folder: Path) -> None:
     failed = {k: v for k, v in result("wild", 0).items() if k not in ("training", "leagues")} | {"failure": "diverged"}
     lines = runs(folder, result("poor", 0.2), failed, result("good", 0.5)).splitlines()
     assert lines[:4] == [
-        "| run | configuration | seed | pool | CPU hours | hours | goal on `heldout` |",
-        "|---|---|---|---:|---:|---:|---|",
+        "| run | configuration | seed | pool | CPU hours | hours | processor | goal on `heldout` |",
+        "|---|---|---|---:|---:|---:|---|---|",
         "| good | `small`, gru 128, steps 20,000, data.schemes vegas cubic, data.set_weights II 2 | 1 "
-        "| datasets/pool, 4.2 M rows | 1.50 | 0.75 | I: yes, II: yes |",
+        "| datasets/pool, 4.2 M rows | 1.50 | 0.75 | AMD EPYC | I: yes, II: yes |",
         lines[3],
     ]
     assert lines[3].startswith("| poor |")

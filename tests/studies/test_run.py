@@ -125,6 +125,7 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert found["changes"] == {"steps": 5}
     assert found["pool"] == {"path": "pool", "identity": "pool", "rows": 1000, "episodes": 2}
     assert found["parameters"] == 1234
+    assert found["machine"]["cpu"]
     sets = found["leagues"]["smoke"]
     # Set I: 64 / (11 + 10) = 3.05 beats vegas's 49 / 22 = 2.2. Set II, share 6: at best 1 Mbps off (5 and 7), so
     # 0.9 * 5 to 1.1 * 7 = 7.7 wins: 8 does not, everybody else does.
