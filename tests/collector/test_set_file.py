@@ -19,6 +19,7 @@ from tests.helpers.messages import facts
 
 EXAMPLES = ROOT / "docs" / "examples" / "sets"
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Set files")[2].partition("\n## ")[0]
+TO_LEARN_IN = {"training": 1243, "training-wide": 1666}
 TRACES = ROOT.parent / "shared" / "traces"
 GRID = "name: mine\ngrids:\n  - {bandwidth_mbps: [24], rtt_ms: [20], queue_bdp: [1], duration_s: 10"
 ONE = "{links: [{rate_mbps: 12, queue_bdp: 1}], rtt_ms: 20, duration_s: 10"
@@ -167,8 +168,8 @@ def test_shipped_sets(name: str) -> None:
         pytest.skip("the traces are not here")
     networks = load_set(f"cellular:{TRACES}" if name == "cellular" else name)
     assert networks.name == name
-    if name == "training":  # not to be played through
-        assert len(networks.environments) == 1243
+    if name in TO_LEARN_IN:  # not to be played through
+        assert len(networks.environments) == TO_LEARN_IN[name]
         return
     assert 12 <= len(networks.environments) <= 30
     text = (EXAMPLES / f"{name}.yaml").read_text()
@@ -283,3 +284,14 @@ def test_the_guide_s_example(tmp_path: Path) -> None:
     assert {e.reward for e in networks.environments} == {"power", "friendliness"}
     for name in shipped.environment_sets():
         assert f"[{name}](../examples/sets/{name}.yaml)" in guide
+
+
+def test_what_is_learned_in_is_not_what_is_judged() -> None:
+    """Jitter and random loss are judged by `jittery` and `lossy`, and `heldout` shares no network with any grid."""
+    judged = {e.id for name in ("jittery", "lossy", "aqm") for e in load_set(name).environments}
+    judged |= {e.id for e in profile_environments("heldout")}
+    for name in TO_LEARN_IN:
+        learned = load_set(name).environments
+        assert not judged & {e.id for e in learned}
+        assert not {0.5, 2, 5, 10} & {link.jitter_ms for e in learned for link in e.return_links}
+        assert not {0.0001, 0.001, 0.01, 0.03} & {e.bottleneck.loss for e in learned}
