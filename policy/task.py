@@ -18,9 +18,9 @@ from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-Reward = Literal["pool", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
-"""Rewards: the one of the pool that the network names, either of them, Orca's by its code and by its paper,
-Astraea's, Aurora's."""
+Reward = Literal["pool", "pool-log", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
+"""Rewards: the one of the pool that the network names, the same with steps that are felt from far away, either of the
+pool's two, Orca's by its code and by its paper, Astraea's, Aurora's."""
 
 OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),

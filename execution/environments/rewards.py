@@ -15,7 +15,7 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
 from sagecc.policy.task import Reward
 from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import friendliness, power
+from sagecc.pool.reward import SCALE, friendliness, power
 from sagecc.schemas.environment import Environment, Flow
 
 
@@ -62,6 +62,21 @@ def aurora(packets_s: Doubles, rtt_s: Doubles, loss: Doubles) -> Doubles:
     return (10 * packets_s - 1000 * rtt_s - 2000 * loss) / 1000
 
 
+def graded(rewards: Doubles) -> Doubles:
+    """Return the pool's rewards R as 25 / (1 - ln(R / 25)), and those not above 0 as they are.
+
+    The paper's rewards are flat where a flow gets little: at a tenth of the link R1 is a hundredth of the most, at a
+    tenth of a fair share R2 is a six-hundredth, and a learner sees no way out. The order, the most and the slope there
+    stay; R2 = 25 exp(-8 (x - 1)^2) becomes 25 / (1 + 8 (x - 1)^2).
+
+    Args:
+        rewards: R1 or R2, at most 25 [n].
+    """
+    positive = rewards > 0
+    share = np.divide(rewards, SCALE, out=np.ones(len(rewards)), where=positive)
+    return np.where(positive, SCALE / (1 - np.log(share)), rewards)
+
+
 class Earnings(Protocol):
     """What flows earn, one slot per flow; per tick one `update`, then `earned` of the flows that are shown."""
 
@@ -86,11 +101,12 @@ class PoolEarnings:
         """Start with no flow.
 
         Args:
-            kind: `power`, `friendliness`, or `pool` for the one that a flow's network names.
+            kind: `power`, `friendliness`, or `pool` for the one that a flow's network names; `pool-log` is that one,
+                `graded`.
             source: what is observed: where it is the pool's features, these are derived once.
             slots: number of slots.
         """
-        self._kind = kind
+        self._kind, self._graded = kind, kind == "pool-log"
         self._derives = not isinstance(source, PoolFeatures)
         self._tracker = source.tracker if isinstance(source, PoolFeatures) else FeatureTracker(flows=slots)
         self._power, self._competitors = np.ones(slots, np.bool_), np.ones(slots)
@@ -103,7 +119,7 @@ class PoolEarnings:
         if self._derives:
             self._tracker.reset(slot)
         bottleneck = environment.narrowest(flow)
-        self._power[slot] = (environment.reward if self._kind == "pool" else self._kind) == "power"
+        self._power[slot] = (environment.reward if self._kind in ("pool", "pool-log") else self._kind) == "power"
         self._all_power = bool(self._power.all())
         self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
         self._sum[slot] = self._ticks[slot] = 0
@@ -116,7 +132,7 @@ class PoolEarnings:
         rewards = power(rate, loss, capacity, rtt_rate)
         if not self._all_power:
             rewards = np.where(self._power[slots], rewards, friendliness(rate, capacity, self._competitors[slots]))
-        self._sum[slots] += rewards
+        self._sum[slots] += graded(rewards) if self._graded else rewards
         self._ticks[slots] += 1
         self._slots = slots
 
