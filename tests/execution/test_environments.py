@@ -32,9 +32,11 @@ from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.environments.congestion import CongestionEnv
 from sagecc.execution.environments.networks import DEFAULT, networks
 from sagecc.execution.environments.parallel import CongestionParallelEnv
+from sagecc.execution.environments.rewards import graded
 from sagecc.execution.environments.vector import CongestionVectorEnv
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.task import LearningTask
 from sagecc.pool.features import derive
 from sagecc.pool.reward import friendliness, power
 from sagecc.pool.spaces import ENVIRONMENT
@@ -112,6 +114,13 @@ def test_a_policy_does_in_it_what_it_does_in_the_lab(kernel: Path, tmp_path: Pat
         expected = friendliness(rate, capacity, np.full(len(rate), 2.0))
     np.testing.assert_array_equal(earned, expected[1:])
     assert len(set(earned)) > 100
+
+    player, env = Player(policy), CongestionEnv(environment, task=LearningTask(reward="pool-log"))
+    observation, _ = env.reset(seed=5)
+    for reward in graded(np.array(earned[:200])):
+        observation, found, *_ = env.step(player(observation))
+        assert found == reward
+    env.close()
 
 
 def test_gymnasium_finds_it_and_nothing_to_complain_of() -> None:

@@ -36,7 +36,17 @@ def changed(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_shipped() -> None:
-    assert shipped() == ("astraea", "aurora", "indigo", "onlinerl", "orca", "orcav2", "sagecc-2", "sagecc-3", "sagecc-4")
+    assert shipped() == (
+        "astraea",
+        "aurora",
+        "indigo",
+        "onlinerl",
+        "orca",
+        "orcav2",
+        "sagecc-2",
+        "sagecc-3",
+        "sagecc-4",
+    )
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])

@@ -10,6 +10,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import AckedStart, action_map, ratios
@@ -18,12 +20,13 @@ from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.agent.reports import Reports
 from sagecc.execution.environments import astraea
 from sagecc.execution.environments.astraea import Flows
-from sagecc.execution.environments.rewards import orca, orca_paper
+from sagecc.execution.environments.rewards import graded, orca, orca_paper
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
 from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
 from sagecc.policy.orca import CONTROL as ORCA
 from sagecc.policy.orca import OBSERVATIONS as ORCA_OBSERVATIONS
 from sagecc.policy.task import AstraeaWeights, LearningTask
+from sagecc.pool.reward import friendliness
 from sagecc.schemas import wire
 from sagecc.schemas.pool import FEATURE_NAMES
 
@@ -150,6 +153,25 @@ def test_orcas_rewards_by_its_code_and_by_its_paper() -> None:
     assert orca(np.ones(1), np.ones(1), np.ones(1), lowest[:1], srtt[:1]) == -4  # losing costs five times
 
 
+def test_the_graded_reward_is_felt_from_far_away() -> None:
+    """R of 25 / e is 25 / 2; beside others a share x of the fair one earns 25 / (1 + 8 (x - 1)^2)."""
+    np.testing.assert_allclose(graded(25 * np.exp([0.0, -1, -3])), [25, 12.5, 6.25])
+    share = np.array([0.0, 0.25, 0.5, 1, 1.5])
+    capacity, flows = np.full(5, 1e6), np.full(5, 2.0)
+    rewards = friendliness(share * 0.95e6 / 2, capacity, flows)
+    np.testing.assert_allclose(graded(rewards), 25 / (1 + 8 * (share - 1) ** 2))
+    np.testing.assert_allclose(graded(np.array([-25.0, 0])), [-25, 0])  # losing more than half is as bad as it was
+
+
+@given(st.lists(st.floats(-25, 25, allow_subnormal=False), min_size=2, max_size=20))
+def test_the_graded_reward_keeps_the_order(rewards: list[float]) -> None:
+    values = np.sort(np.array(rewards))
+    found = graded(values)
+    assert np.all(np.diff(found) >= 0)
+    assert np.all(np.abs(found) <= 25)
+    assert np.all(np.sign(found) == np.sign(values))
+
+
 def two_flows(**changes: Any) -> Flows:
     """Two flows with 6 and 4 of 10 MB/s, steady, at 1.2 times their base RTT, without loss; and room for a third."""
     values: dict[str, Any] = {
@@ -245,7 +267,10 @@ def test_a_task_is_plain_data() -> None:
         ({"control": {"map": "cwnd"}}, "map must be one of power, spread, hundredths, linear, rate, steps"),
         ({"control": {"base": 0.5}}, "control: no action has base 0.5"),
         ({"control": {"limits": 3}}, "control: "),
-        ({"reward": "sprout"}, "reward must be one of pool, power, friendliness, orca, orca-paper, astraea, aurora"),
+        (
+            {"reward": "sprout"},
+            "reward must be one of pool, pool-log, power, friendliness, orca, orca-paper, astraea, aurora",
+        ),
         ({"reward": "astraea", "reward_weights": {"loss": -1}}, "reward_weights.loss must be a number from 0, not -1"),
         ({"reward": "astraea", "reward_weights": {"lost": 1}}, "reward_weights has no lost; known are throughput, la"),
         ({"reward_weights": {"loss": 1}}, "reward_weights are fields, and of the reward astraea only"),
