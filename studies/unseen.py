@@ -76,7 +76,13 @@ def main() -> None:
     for name, path in policies.items():
         scheme = f"{POLICY_PREFIX}{path}"
         league = play(networks, (*SCHEMES, scheme), raw, CACHE / str(seed) / name, lab_runner(KERNEL, jobs))
-        runs.append({"name": name, "sets": standing(league, scheme), "harm": harm_of(league.episodes, scheme)})
+        runs.append(
+            {
+                "name": name,
+                "sets": standing(league.standings, league.environments, scheme),
+                "harm": harm_of(league.episodes, scheme),
+            }
+        )
     over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
     save(

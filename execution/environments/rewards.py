@@ -15,7 +15,7 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
 from sagecc.policy.task import Reward
 from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import SCALE, friendliness, power
+from sagecc.pool.reward import SCALE, Values, friendliness, power
 from sagecc.schemas.environment import Environment, Flow
 
 
@@ -62,7 +62,7 @@ def aurora(packets_s: Doubles, rtt_s: Doubles, loss: Doubles) -> Doubles:
     return (10 * packets_s - 1000 * rtt_s - 2000 * loss) / 1000
 
 
-def graded(rewards: Doubles) -> Doubles:
+def graded(rewards: Values) -> Doubles:
     """Return the pool's rewards R as 25 / (1 - ln(R / 25)), and those not above 0 as they are.
 
     The paper's rewards are flat where a flow gets little: at a tenth of the link R1 is a hundredth of the most, at a
@@ -74,7 +74,7 @@ def graded(rewards: Doubles) -> Doubles:
     """
     positive = rewards > 0
     share = np.divide(rewards, SCALE, out=np.ones(len(rewards)), where=positive)
-    return np.where(positive, SCALE / (1 - np.log(share)), rewards)
+    return np.asarray(np.where(positive, SCALE / (1 - np.log(share)), rewards), np.float64)
 
 
 class Earnings(Protocol):

@@ -9,7 +9,6 @@ side: each takes the runs that no other is at.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import threading
@@ -25,8 +24,6 @@ import polars as pl
 
 from benchmarks.machine import CpuTime, descendants_cpu_s, describe
 from sagecc.collector.kernel.identity import kernel_identity
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
@@ -34,8 +31,7 @@ from sagecc.common.locks import locked
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
 from sagecc.leagues.harm import REFERENCE, beside_reference
-from sagecc.leagues.league import League, PlayOptions, gather, lab_runner, play, save
-from sagecc.leagues.report.files import write_beside
+from sagecc.leagues.league import PlayOptions, gather, lab_runner
 from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
@@ -46,12 +42,13 @@ from sagecc.learner.online.train import train as train_online
 from sagecc.learner.train import Outcome, train
 from sagecc.online import online_task
 from sagecc.options import kernel_option
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
+from studies.training.heuristics import ARTEFACTS, heuristics
 from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
 RESULTS = Path("studies/training/results")
-ARTEFACTS = Path(".cache/training")
 POOL_CACHE = Path(".cache/pool")
 RESULT_VERSION = 1
 BASELINE = "reno"
@@ -154,6 +151,7 @@ def carry_out(
         judge = CandidateLeague(
             profile_set(profile), tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs
         )
+        judge.prepare()
         evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
         result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
@@ -164,19 +162,17 @@ def carry_out(
     if run.keep_best:
         result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
     scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
-    for profile, raw in plan.leagues.items():
-        say(f"{run.name}: playing {profile}")
-        league = play(profile_set(profile), (*SCHEMES, scheme), raw, folder / profile, lab_runner(kernel, jobs))
-        save(league, folder / profile)
-        write_beside(folder / profile, raw)
-        leagues[profile] = standing(league, scheme)
-        harm[profile] = harm_of(league.episodes, scheme)
-        result["policy_sha256"] = league.policies[scheme]
-    for name, raw in plan.harm.items():
-        say(f"{run.name}: playing {name} beside {REFERENCE}'s figures")
-        runner = lab_runner(kernel, jobs, options=PATIENCE)
-        episodes = gather(networks_of(name), (REFERENCE, scheme), raw, folder / name, runner, options=PATIENCE).episodes
-        harm[name] = harm_of(episodes, scheme)
+    for name, raw in {**plan.leagues, **plan.harm}.items():
+        say(f"{run.name}: playing {name}")
+        of_league = name in plan.leagues
+        networks, options = networks_of(name), PlayOptions() if of_league else PATIENCE
+        known = heuristics(name, networks, tuple(SCHEMES) if of_league else (REFERENCE,), raw, kernel, jobs)
+        runner = lab_runner(kernel, jobs, options=options)
+        played = gather(networks, (scheme,), raw, folder / name, runner, options=options)
+        harm[name] = harm_of({**known.episodes, **played.episodes}, scheme)
+        if of_league:
+            leagues[name] = standing(known.standings_with(scheme, played.episodes), networks.environments, scheme)
+            result["policy_sha256"] = played.policies[scheme]
     return {
         **result,
         "machine": describe(),
@@ -222,19 +218,25 @@ def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> d
     }
 
 
-def standing(league: League, scheme: str) -> dict[str, Any]:
-    """Return where a policy stands in each set, beside the best heuristic there and NewReno."""
+def standing(standings: pl.DataFrame, environments: Sequence[Environment], scheme: str) -> dict[str, Any]:
+    """Return where a policy stands in each set, beside the best heuristic there and NewReno.
+
+    Args:
+        standings: of leagues.standings.standings.
+        environments: where it played.
+        scheme: the policy.
+    """
     columns = ["scheme", "rank", "winning_rate", "low", "high"]
     found = {}
-    for name in sets(league.standings):
-        table = league.standings.filter(pl.col("set") == name).sort("rank", "scheme").select(columns)
-        heuristics = table.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
+    for name in sets(standings):
+        table = standings.filter(pl.col("set") == name).sort("rank", "scheme").select(columns)
+        others = table.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
         by_scheme = {row["scheme"]: row for row in table.to_dicts()}
         found[name] = {
             "schemes": len(table),
-            "environments": sum(e.set == name for e in league.environments),
+            "environments": sum(e.set == name for e in environments),
             "policy": {key: value for key, value in by_scheme[scheme].items() if key != "scheme"},
-            "best_heuristic": heuristics.row(0, named=True),
+            "best_heuristic": others.row(0, named=True),
             BASELINE: by_scheme[BASELINE],
         }
     return found
@@ -297,7 +299,6 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     pools: dict[Path, CompiledPool] = {}
     failed = []
-    collected = False
     for run in plan.chosen(names):
         source = source_of(run, kernel, pools)
         fingerprint = run.fingerprint(source.identity, identity, plan)
@@ -312,9 +313,6 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             if is_done(target, fingerprint):
                 say(f"{run.name}: done")
                 continue
-            if not collected:
-                _collect_heuristics(plan, kernel, jobs)
-                collected = True
             say(f"{run.name}: training")
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
             _write_json(target, result)
@@ -322,14 +320,6 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
                 failed.append(run.name)
                 say(f"{run.name}: {result['failure']}")
     return failed
-
-
-def _collect_heuristics(plan: Plan, kernel: Path, jobs: int) -> None:
-    with locked(ARTEFACTS / ".lock-heuristics", wait_s=math.inf):
-        for profile, raw in plan.leagues.items():
-            collect(profile_set(profile).environments, tuple(SCHEMES), raw, kernel, local(jobs))
-        for name, raw in plan.harm.items():
-            collect(networks_of(name).environments, (REFERENCE,), raw, kernel, local(jobs))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -18,11 +18,15 @@ from typing import Any, NoReturn
 import pytest
 from click.testing import CliRunner
 
+import studies.training.heuristics as kept
 import studies.training.run as harness
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
-from sagecc.leagues.league import League, PlayOptions
+from sagecc.leagues.harm import REFERENCE
+from sagecc.leagues.league import PlayOptions
+from sagecc.leagues.scores import find_episodes, score
+from sagecc.leagues.standings import mark_winners, standings
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.online import config as online_config
@@ -31,7 +35,9 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from studies.training.runs import KeepBest, Plan, Run
+from sagecc.schemas.schemes import SCHEMES as SHIPPED_SCHEMES
+from studies.training.runs import KeepBest, Plan, Run, networks_of, read_plan
+from tests.conftest import ROOT
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
@@ -46,9 +52,9 @@ class Machinery:
 
     def __init__(self) -> None:
         self.trained: list[tuple[int, int]] = []
+        self.collected: list[Path] = []
+        self.kernel = "linux"
         self.played = 0
-        self.saved: list[Path] = []
-        self.reported: list[Path] = []
         self.error: Exception | None = None
 
     def train(
@@ -65,14 +71,9 @@ class Machinery:
 
     def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
         assert tuple(schemes) in (tuple(SCHEMES), ("cubic",))
+        self.collected.append(raw)
         if not raw.exists():
             write(raw, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
-
-    def save(self, league: League, out: Path) -> None:
-        self.saved.append(out)
-
-    def write_beside(self, league: Path, raw: Path) -> None:
-        self.reported.append(league)
 
     def lab_runner(self, kernel: Path, jobs: int, options: PlayOptions | None = None) -> Any:
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -90,17 +91,16 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
     pool: SimpleNamespace = SimpleNamespace(identity="pool", rows=1000, starts=[0, 10], select=lambda data: pool)
     for name, value in {
         "train": found.train,
-        "collect": found.collect,
         "lab_runner": found.lab_runner,
         "compile_pool": lambda path, cache: pool,
         "kernel_identity": lambda kernel, schemes: "linux",
         "profile_set": lambda profile: smoke(*ENVIRONMENTS),
         "networks_of": lambda name: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
-        "save": found.save,
-        "write_beside": found.write_beside,
     }.items():
         monkeypatch.setattr(harness, name, value)
+    monkeypatch.setattr(kept, "collect", found.collect)
+    monkeypatch.setattr(kept, "kernel_identity", lambda kernel, schemes: found.kernel)
     return found
 
 
@@ -135,7 +135,7 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["policy"]["rank"] == 3
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
-    assert machinery.saved == machinery.reported == [harness.ARTEFACTS / "one/smoke"]
+    assert machinery.collected == [Path("raw")]
 
 
 def no_labs(*, labs: int) -> NoReturn:
@@ -184,6 +184,9 @@ def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(
 
         def __init__(self, *given: object) -> None:
             asked.append(given)
+
+        def prepare(self) -> None:
+            pass
 
         def __call__(self, policy: Path, step: int) -> dict[str, float]:
             return {MEAN_RATE: {2: 0.5, 5: 0.25}[step]}
@@ -238,8 +241,8 @@ def test_a_failed_training_is_a_result_the_others_go_on_and_it_is_tried_again(ma
 def test_a_run_that_another_process_is_at_is_left_to_it(
     machinery: Machinery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (harness.ARTEFACTS / "one").mkdir(parents=True)
-    with locked(harness.ARTEFACTS / "one/.lock"):
+    (kept.ARTEFACTS / "one").mkdir(parents=True)
+    with locked(kept.ARTEFACTS / "one/.lock"):
         run_all(plan("one", "two"))
     assert machinery.trained == [(5, 1)]
     assert "one: another process is at it" in capsys.readouterr().err
@@ -313,9 +316,55 @@ def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
 
 def test_policies_are_trained_once_without_being_judged(machinery: Machinery) -> None:
     found = harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
-    assert found == {"two": harness.ARTEFACTS / "two/policy"}
+    assert found == {"two": kept.ARTEFACTS / "two/policy"}
     assert machinery.trained == [(5, 1)]
     assert machinery.played == 0
     assert not (harness.RESULTS / "two.json").exists()
-    with locked(harness.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
+    with locked(kept.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
         harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
+
+
+def test_what_heuristics_did_is_kept_and_gives_the_league_that_their_trajectories_give(machinery: Machinery) -> None:
+    networks, policy, raw = smoke(*ENVIRONMENTS), "policy:own", Path("raw")
+    found = [kept.heuristics("smoke", networks, tuple(SCHEMES), raw, Path("kernel"), 1) for _ in range(2)]
+    assert machinery.collected == [raw]
+    assert found[0].scores.equals(found[1].scores)
+    assert found[0].episodes == found[1].episodes
+    write(Path("own"), {(e, policy): rows(e, policy, [8, 8], [11, 11]) for e in ENVIRONMENTS})
+    episodes = find_episodes([Path("own")], ENVIRONMENTS, [policy])
+    whole = find_episodes([raw, Path("own")], ENVIRONMENTS, [*SCHEMES, policy])
+    scores = score(ENVIRONMENTS, [*SCHEMES, policy], whole)
+    assert found[1].standings_with(policy, episodes).equals(standings(mark_winners(scores)))
+    for key, episode in found[1].episodes.items():
+        assert (episode.loss_rate, episode.goodput_mbps) == (whole[key].loss_rate, whole[key].goodput_mbps)
+
+
+@pytest.mark.parametrize("changed", ["kernel", "networks", "schemes"])
+def test_what_heuristics_did_elsewhere_is_not_taken(machinery: Machinery, changed: str) -> None:
+    kept.heuristics("smoke", smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("raw"), Path("kernel"), 1)
+    machinery.kernel = "another" if changed == "kernel" else machinery.kernel
+    networks = smoke(*ENVIRONMENTS[:2]) if changed == "networks" else smoke(*ENVIRONMENTS)
+    schemes = ("cubic",) if changed == "schemes" else tuple(SCHEMES)
+    found = kept.heuristics("smoke", networks, schemes, Path("other"), Path("kernel"), 1)
+    assert machinery.collected == [Path("raw"), Path("other")]
+    assert set(found.scores["scheme"]) == set(schemes)
+    assert len(found.episodes) == len(networks.environments) * len(schemes)
+
+
+def test_a_damaged_file_of_heuristics_is_one_clear_line(machinery: Machinery) -> None:
+    arguments = "smoke", smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("raw"), Path("kernel"), 1
+    kept.heuristics(*arguments)
+    path = kept.KEPT / "smoke.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(SageccError, match=r"smoke.parquet: cannot be read .*; remove it and start again"):
+        kept.heuristics(*arguments)
+
+
+def test_the_kept_heuristics_are_of_the_present_networks_and_kernel(kernel: Path) -> None:
+    """Whoever judges a policy from a fresh clone collects nothing."""
+    plan = read_plan(ROOT / harness.RUNS)
+    for name in (*plan.leagues, *plan.harm):
+        of_league = name in plan.leagues
+        schemes = tuple(SHIPPED_SCHEMES) if of_league else (REFERENCE,)
+        decided = kept.decided_by(ROOT / kept.KEPT / f"{name}.parquet")
+        assert decided == kept.deciding(networks_of(name), schemes, kernel)
