@@ -73,7 +73,7 @@ def ferry(command: list[str], schedule: list[int], limit: int, init: int, log: T
     ip(f"route add default via {OUTSIDE}")
     process = subprocess.Popen(command)
     queue: deque[tuple[int, bytes]] = deque()
-    queued, upcoming = 0, deque(schedule)
+    queued, upcoming, period = 0, deque(schedule), schedule[-1] - init
     while process.poll() is None:
         wait = max(upcoming[0] / 1000 - time.time(), 0)
         ready, _, _ = select.select([inside, outside], [], [], wait)
@@ -85,6 +85,7 @@ def ferry(command: list[str], schedule: list[int], limit: int, init: int, log: T
         now = time.time_ns() // 1_000_000
         while upcoming[0] <= now:
             moment = upcoming.popleft()
+            upcoming.append(moment + period)  # a trace that ends begins anew
             print(f"{moment - init} # {OPPORTUNITY}", file=log)
             room = OPPORTUNITY
             while queue and len(queue[0][1]) <= room:
