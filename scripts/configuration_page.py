@@ -93,7 +93,7 @@ def page() -> str:
         "## Fields of `data`\n",
         *table(Selection, {}),
         "## Fields of online training\n",
-        *table(online.OnlineConfig, {name: online.CONFIGURATIONS.read(name) for name in online.shipped()}),
+        *table(online.OnlineConfig, {name: online.values_of(name) for name in online.shipped()}),
         "## Variants\n",
         "| name | base | what it changes |\n|---|---|---|",
         *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),

@@ -198,6 +198,24 @@ def is_online(name: str) -> bool:
     return "task" in values or values.get("base") in shipped()
 
 
+def values_of(name: str) -> dict[str, Any]:
+    """Return the fields that a configuration names, and those that its base has in their place.
+
+    Args:
+        name: A shipped configuration, or the path of a YAML file.
+
+    Raises:
+        SageccError: The file or its base is missing, or not YAML.
+    """
+    values = CONFIGURATIONS.read(name)
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if base not in shipped():
+        raise SageccError(f"{name}: no training configuration '{base}' to be its base: {', '.join(shipped())}")
+    return {**values_of(str(base)), **values}
+
+
 def load(name: str, **overrides: Any) -> OnlineConfig:
     """Read a configuration.
 
@@ -210,12 +228,7 @@ def load(name: str, **overrides: Any) -> OnlineConfig:
     Raises:
         SageccError: The file is missing or not YAML, or a field is unknown, missing, of another type or out of range.
     """
-    values = CONFIGURATIONS.read(name)
-    base = values.pop("base", None)
-    if base is not None:
-        if base not in shipped():
-            raise SageccError(f"{name}: no training configuration '{base}' to be its base: {', '.join(shipped())}")
-        values = {**CONFIGURATIONS.read(str(base)), **values}
+    values = values_of(name)
     try:
         return from_dict({**values, **overrides})
     except SageccError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_shipped() -> None:
         "sagecc-3",
         "sagecc-4",
     )
+
+
+def test_a_base_may_have_a_base(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: sagecc-4\nsteps: 400")
+    assert load(str(tmp_path / "mine.yaml")) == replace(load("sagecc-4"), steps=400)
+    three, four = load("sagecc-3"), load("sagecc-4")
+    assert (four.round_steps, four.steps) == (2 * three.round_steps, 2 * three.steps)
+    assert replace(four, task=three.task, round_steps=three.round_steps, steps=three.steps) == three
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
