@@ -52,7 +52,6 @@ TASK = {
 }
 SCHEMES = {"orca": (256, 6.0), "astraea": (4, None)}
 """Environments that the papers' actors played in at once, in real time, and for how many hours."""
-CONFIGS = (RECIPE, *SCHEMES)
 
 
 def configuration(policy: str, labs: int) -> OnlineConfig:
@@ -174,7 +173,7 @@ def main() -> None:
         be(sys.argv[1], sys.argv[2:])
         return
     cases = [(policy, labs) for policy in SIZES for labs in LABS]
-    with tqdm(total=len(cases) + 2 * len(CONFIGS), unit="part", disable=None) as bar:
+    with tqdm(total=len(cases) + 2 * len(TOGETHER_STEPS), unit="part", disable=None) as bar:
 
         def part(kind: str, *words: str) -> dict[str, Any]:
             bar.set_description(" ".join((kind, *words)))
@@ -184,8 +183,8 @@ def main() -> None:
 
         result = {
             "decisions": [part("decisions", policy, str(labs)) for policy, labs in cases],
-            "updates": [part("updates", name) for name in CONFIGS],
-            "together": [part("together", name) for name in CONFIGS],
+            "updates": [part("updates", name) for name in TOGETHER_STEPS],
+            "together": [part("together", name) for name in TOGETHER_STEPS],
             "measured_s": MEASURED_S,
             "papers": {name: {"environments": n, "hours": hours} for name, (n, hours) in SCHEMES.items()},
             "load_average": round(os.getloadavg()[0], 1),

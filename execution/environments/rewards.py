@@ -106,7 +106,8 @@ class PoolEarnings:
             source: what is observed: where it is the pool's features, these are derived once.
             slots: number of slots.
         """
-        self._kind, self._graded = kind, kind == "pool-log"
+        self._graded = kind == "pool-log"
+        self._kind: Reward = "pool" if self._graded else kind
         self._derives = not isinstance(source, PoolFeatures)
         self._tracker = source.tracker if isinstance(source, PoolFeatures) else FeatureTracker(flows=slots)
         self._power, self._competitors = np.ones(slots, np.bool_), np.ones(slots)
@@ -119,7 +120,7 @@ class PoolEarnings:
         if self._derives:
             self._tracker.reset(slot)
         bottleneck = environment.narrowest(flow)
-        self._power[slot] = (environment.reward if self._kind in ("pool", "pool-log") else self._kind) == "power"
+        self._power[slot] = (environment.reward if self._kind == "pool" else self._kind) == "power"
         self._all_power = bool(self._power.all())
         self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
         self._sum[slot] = self._ticks[slot] = 0

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TextIO
 
 OPPORTUNITY = 1504
+BASE_MS = 5
+"""When the trace begins, after the program."""
 OUTSIDE, INSIDE = "100.64.0.1", "100.64.0.2"
 
 
@@ -40,12 +42,13 @@ def link(arguments: list[str]) -> int:
     log = Path(options["uplink-log"]).open("w", buffering=1)  # noqa: SIM115 - until the program's end
     init = time.time_ns() // 1_000_000
     print(f"# mahimahi mm-link (Uplink) [{names[0]}] > {options['uplink-log']}", file=log)
-    print(f"# command line: 'mm-link'\n# queue: droptail\n# init timestamp: {init}\n# base timestamp: 5", file=log)
+    print(f"# command line: 'mm-link'\n# queue: droptail\n# init timestamp: {init}", file=log)
+    print(f"# base timestamp: {BASE_MS}", file=log)
     os.environ.setdefault("MAHIMAHI_BASE", OUTSIDE)
     if "STANDIN_TUN" in os.environ:
         assert options["uplink-queue"] == "droptail"
         limit = int(options["uplink-queue-args"].removeprefix("bytes="))
-        return ferry(arguments[end + 1 :], [init + 5 + ms for ms in up], limit, init, log)
+        return ferry(arguments[end + 1 :], [init + BASE_MS + ms for ms in up], limit, init, log)
     status = subprocess.run(arguments[end + 1 :]).returncode
     for ms in range(6, time.time_ns() // 1_000_000 - init):
         print(f"{ms} # 1504\n{ms} + 1504\n{ms} - 1504 2", file=log)
@@ -73,7 +76,7 @@ def ferry(command: list[str], schedule: list[int], limit: int, init: int, log: T
     ip(f"route add default via {OUTSIDE}")
     process = subprocess.Popen(command)
     queue: deque[tuple[int, bytes]] = deque()
-    queued, upcoming, period = 0, deque(schedule), schedule[-1] - init
+    queued, upcoming, period = 0, deque(schedule), schedule[-1] - init - BASE_MS
     while process.poll() is None:
         wait = max(upcoming[0] / 1000 - time.time(), 0)
         ready, _, _ = select.select([inside, outside], [], [], wait)
