@@ -79,9 +79,9 @@ class LearningTask:
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
     expert: bool = False
     """Whether each step gives what Indigo's expert would do beside the observations, to be imitated."""
-    networks: NetworkDistribution | str | None = None
-    """What episodes' networks are drawn from: a distribution, or all networks of a profile or set by its name; None:
-    what the environment is given."""
+    networks: NetworkDistribution | tuple[str, ...] | None = None
+    """What episodes' networks are drawn from: a distribution, or all networks of profiles or sets by their names, one
+    that is in two of them twice as often; None: what the environment is given."""
 
     def __post_init__(self) -> None:
         if self.reward not in get_args(Reward):
@@ -112,9 +112,6 @@ class LearningTask:
         for name in ("global_state", "expert"):
             if not isinstance(plain.get(name, False), bool):
                 raise SageccError(f"task: {name} must be true or false, not {plain[name]!r}")
-        networks = plain.get("networks")
-        if networks is not None and not isinstance(networks, Mapping | str):
-            raise SageccError(f"task: networks must have fields, or be a profile's name, not {networks!r}")
         source, observations = _observation(plain.get("observation", "pool"))
         return cls(
             control=_control(plain.get("control", "pool")),
@@ -124,8 +121,17 @@ class LearningTask:
             reward_weights=_weights(plain.get("reward_weights", {}), plain.get("reward", "pool")),
             global_state=plain.get("global_state", False),
             expert=plain.get("expert", False),
-            networks=NetworkDistribution.of(networks) if isinstance(networks, Mapping) else networks,
+            networks=_networks(plain.get("networks")),
         )
+
+
+def _networks(choice: object) -> NetworkDistribution | tuple[str, ...] | None:
+    if isinstance(choice, Mapping):
+        return NetworkDistribution.of(choice)
+    names = (choice,) if isinstance(choice, str) else choice
+    if names is None or (isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)):
+        return None if names is None else tuple(names)
+    raise SageccError(f"task: networks must have fields, or be names of profiles or sets, not {choice!r}")
 
 
 def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:

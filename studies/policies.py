@@ -21,9 +21,10 @@ from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.execution.agent.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.schemas.environment import CrossFlow, Environment, Link
+from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
+from studies.rivals.networks import cellular
 
 SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
 POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-3")
@@ -34,6 +35,9 @@ LOSS = 0.01
 OWN, CUBICS = (1, 3, 7), (1, 3, 7)
 """Flows of the policy itself and of Cubic beside it."""
 COMPANY_S = 120
+CELLULAR_S, CELLULAR_SEEDS, CELLULAR_QUEUE_PACKETS = 60, range(3), 100
+CELLULAR_SCHEMES = ("cubic", "bbr2", "sprout")
+"""What plays on cellular links beside the policies."""
 FLOODS = ((240, True), (1_000, True), (20_000, True), (20_000, False))
 FLOOD_S = 6
 DURATION_S = 20
@@ -85,6 +89,9 @@ def main() -> None:
                 {"scheme": scheme.removeprefix(POLICY_PREFIX)} | played(scheme, replace(LONG, loss=LOSS))
                 for scheme in (*POLICIES, "cubic")
             ],
+            "cellular_s": CELLULAR_S,
+            "cellular_queue_packets": CELLULAR_QUEUE_PACKETS,
+            "cellular": list(cellular_links()),
             "flood_s": FLOOD_S,
             "floods": list(floods()),
         },
@@ -122,6 +129,24 @@ def company(scheme: str) -> Iterable[dict[str, Any]]:
             "queueing_ms": own.delay_mean_ms - LONG.rtt_ms / 2,
             "loss": max(flow.loss_rate for flow in episode.flows),
         }
+
+
+def cellular_links() -> Iterable[dict[str, Any]]:
+    """Run policies and schemes alone on cellular downlinks; `used` is the goodput's share of what a link can carry."""
+    for seed in tqdm(CELLULAR_SEEDS, desc="cellular links"):
+        trace = cellular(seed, CELLULAR_S)
+        link = Link(delay_ms=LONG.rtt_ms / 2, queue_packets=CELLULAR_QUEUE_PACKETS, trace=trace)
+        environment = dumbbell("custom", link, LONG.rtt_ms / 2, CELLULAR_S, ((0, CELLULAR_S),))
+        for scheme in (*POLICIES, *CELLULAR_SCHEMES):
+            flow = play_episode(KERNEL, environment, scheme, seed).flows[0]
+            yield {
+                "scheme": scheme.removeprefix(POLICY_PREFIX),
+                "seed": seed,
+                "used": flow.goodput_mbps / trace.mean_mbps,
+                "queueing_ms": flow.delay_mean_ms - LONG.rtt_ms / 2,
+                "queueing_p95_ms": flow.delay_p95_ms - LONG.rtt_ms / 2,
+                "loss": flow.loss_rate,
+            }
 
 
 def played(scheme: str, network: Network, seed: int = 0, latency_ms: float = 0) -> dict[str, float]:

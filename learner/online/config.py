@@ -32,8 +32,8 @@ class OnlineConfig:
 
     task: dict[str, Any]
     """What is learned: `observation`, `control` (action and period), `reward` (and, of Astraea's, `reward_weights`),
-    `global_state` for the critics, `expert`, and `networks`, the distribution of what to learn on; see
-    policy.task.LearningTask."""
+    `global_state` for the critics, `expert`, and `networks`, what to learn on: a distribution, or
+    names of profiles and sets (a network of two of them is drawn twice as often); see policy.task.LearningTask."""
     hidden: tuple[int, ...]
     """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int

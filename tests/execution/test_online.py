@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import numpy as np
 import pytest
 import yaml
 
+from sagecc.collector.run.grid import profile_environments
+from sagecc.execution.environments.networks import networks
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.actor import Actor
 from sagecc.learner.online.config import from_dict, load, shipped
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.task import LearningTask
 from tests.conftest import ROOT
 
 NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
@@ -128,6 +132,15 @@ def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
         labs.close()
     others = from_dict({**values, "task": {**values["task"], "networks": "heldout"}})
     assert online_task(others, kernel).identity != task.identity
+
+
+def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
+    names = LearningTask.of(load("sagecc-4").task).networks
+    assert names == ("full", "training-wide")
+    drawn = Counter(replace(environment, set="custom") for environment in networks(names))
+    of_both = {replace(environment, set="custom") for environment in profile_environments("full")}
+    assert {drawn[network] for network in of_both} == {2}
+    assert {count for network, count in drawn.items() if network not in of_both} == {1}
 
 
 def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:

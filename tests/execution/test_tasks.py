@@ -251,6 +251,8 @@ def test_a_task_is_plain_data() -> None:
     task = LearningTask.of({"observation": ["srtt", "dr"], "control": fields, "global_state": True})
     assert task.observations == ("srtt", "dr")
     assert (task.control.period_min_rtts, task.control.map, task.control.base) == (0.5, SPREAD_MAP, 1.025)
+    assert LearningTask.of({"networks": "small"}).networks == ("small",)
+    assert LearningTask.of({"networks": ["small", "training"]}).networks == ("small", "training")
     assert LearningTask.of({}) == LearningTask()
     assert LearningTask().observations == FEATURE_NAMES
     assert (CONTROL.map, ORCA.map) == (LINEAR_MAP, HUNDREDTHS_MAP)
@@ -275,7 +277,7 @@ def test_a_task_is_plain_data() -> None:
         ({"reward": "astraea", "reward_weights": {"lost": 1}}, "reward_weights has no lost; known are throughput, la"),
         ({"reward_weights": {"loss": 1}}, "reward_weights are fields, and of the reward astraea only"),
         ({"global_state": "yes"}, "global_state must be true or false"),
-        ({"networks": ["small"]}, "networks must have fields, or be a profile's name"),
+        *(({"networks": odd}, "networks must have fields, or be names of profiles or sets") for odd in (3, [], [3])),
     ],
 )
 def test_what_is_no_task_is_refused(plain: dict[str, Any], message: str) -> None:
