@@ -82,6 +82,9 @@ class OnlineConfig:
     """What they see is clipped to plus or minus this; 0 for no limit."""
     window: int = 2
     """Decisions in a record; T hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
+    returns: Literal["step", "window"] = "step"
+    """What the critics learn from: `step`, an action's reward and the value of the next decision; `window`, all rewards
+    up to the record's last decision and the value there."""
     reward_scale: float = 1.0
     """What rewards are multiplied by before the critics learn from them."""
     reward_limit: float = 0.0
@@ -144,7 +147,11 @@ class OnlineConfig:
             (td3 != bool(self.task.get("expert")), "an expert in the task goes with dagger, and dagger with one"),
             (1 <= self.action_layer <= max(1, len(self.hidden)), "action_layer must be one of the hidden layers"),
             (self.window >= 2, "window must be at least 2"),
-            (bool(self.gru) or self.window == 2, "window is for recurrent networks"),
+            (
+                bool(self.gru) or self.window == 2 or self.returns == "window",
+                "window is for recurrent networks and for returns over it",
+            ),
+            (td3 or self.returns == "step", "dagger has no returns"),
             (0 <= self.burn_in < self.window - 1, f"burn_in must leave a transition of the window's {self.window - 1}"),
             (self.steps % self.round_steps == 0, f"steps must be a multiple of round_steps, {self.round_steps}"),
         ]

@@ -7,6 +7,10 @@ One update on a batch of windows, time first; a transition of a dense network is
              clipped to [-1, 1], r perhaps scaled and clipped; each by its mean square, or by Huber's loss;
     actor    along dQ_1(s', pi(s')) / da, every `policy_delay` updates; then its target moves.
 
+With `returns: window` a critic's target has the rewards up to the last row of its window and the critics' value there,
+r_t + discount * r_t+1 + ... (as in A3C; Mnih et al., ICML 2016, section 4): of T - 1 to 1 rewards, uncorrected for
+exploring actions among those that followed.
+
 As in acme.agents.jax.td3 the actor learns at the transitions' next observations, all gradients of an update are of the
 weights before it, and the critics' targets move at every update. Unlike there the noise is drawn for each transition
 (the paper's; Acme draws one number for the whole batch) and is the same for both critics.
@@ -140,16 +144,22 @@ class Td3:
             noise: What is added to the target policy's actions, before it is clipped [T - 1, B].
         """
         config, skipped = self.config, self.config.burn_in
-        inputs, following = critic_inputs(batch), batch.observations
-        actions = self._unroll(self.target_actor, following)[1 + skipped :]
+        inputs = critic_inputs(batch)
+        judged = config.window - 1 if config.returns == "window" else 1 + skipped  # the first row whose value counts
         limit = config.target_noise_clip
-        actions = tf.clip_by_value(actions + tf.clip_by_value(noise[skipped:], -limit, limit), -1.0, 1.0)
+        actions = self._actions(self.target_actor, batch.observations, judged)
+        actions = tf.clip_by_value(actions + tf.clip_by_value(noise[judged - 1 :], -limit, limit), -1.0, 1.0)
         next_values = [
-            critic.values(inputs[1 + skipped :], actions, self._memory(critic, inputs, batch.actions)[1 + skipped :])
+            critic.values(inputs[judged:], actions, self._memory(critic, inputs, batch.actions)[judged:])
             for critic in self.target_critics
         ]
         lower = tf.reduce_min(next_values, axis=0)  # where an episode was cut short too: no state is terminal
-        targets = tf.stop_gradient(earned(batch.rewards[skipped:-1], config) + config.discount * lower)
+        rewards = earned(batch.rewards[skipped:-1], config)
+        if config.returns == "window":
+            targets = returns_over(rewards, lower[0], config.discount, config.window - 1 - skipped)
+        else:
+            targets = rewards + config.discount * lower
+        targets = tf.stop_gradient(targets)
         values = [
             critic.values(
                 inputs[skipped:-1],
@@ -170,7 +180,7 @@ class Td3:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
-            actions = self._unroll(self.actor, batch.observations)[1 + skipped :]
+            actions = self._actions(self.actor, batch.observations, 1 + skipped)
         with tf.GradientTape(watch_accessed_variables=False) as slope_tape:
             slope_tape.watch(actions)
             values = critic.values(inputs[1 + skipped :], actions, memory)
@@ -216,15 +226,16 @@ class Td3:
         """Return each network with its target, the actor first."""
         return [(self.actor, self.target_actor), *zip(self.critics, self.target_critics, strict=True)]
 
-    def _unroll(self, actor: ActorNetwork, observations: Any) -> Any:
-        """Return an actor's actions at all rows [T, B]; the burn-in only warms its memory up."""
-        burn_in = self.config.burn_in
+    def _actions(self, actor: ActorNetwork, observations: Any, begin: int) -> Any:
+        """Return an actor's actions from a row after the burn-in on; rows before it only fill the actor's memory."""
         before = _empty(observations, actor.memory)
-        if not burn_in:
-            return actor.unroll(observations, before)[0]
-        first, states = actor.unroll(observations[:burn_in], before)
-        rest, _ = actor.unroll(observations[burn_in:], tf.stop_gradient(states[-1]))
-        return tf.concat([tf.stop_gradient(first), rest], axis=0)
+        if not actor.memory:
+            return actor.unroll(observations[begin:], before)[0]
+        burn_in = self.config.burn_in
+        if burn_in:
+            _, states = actor.unroll(observations[:burn_in], before)
+            before = tf.stop_gradient(states[-1])
+        return actor.unroll(observations[burn_in:], before)[0][begin - burn_in :]
 
     def _memory(self, critic: Critic, inputs: Any, actions: Any) -> Any:
         """Return a critic's memory before each row [T, B, H]; the burn-in only warms it up."""
@@ -247,6 +258,24 @@ def earned(rewards: Any, config: OnlineConfig) -> Any:
     """Return what the critics learn of rewards."""
     scaled = rewards * config.reward_scale
     return tf.clip_by_value(scaled, -config.reward_limit, config.reward_limit) if config.reward_limit else scaled
+
+
+def returns_over(rewards: Any, last: Any, discount: float, count: int) -> Any:
+    """Return at each of some rows in turn the discounted rewards from there on and the value after them.
+
+    Args:
+        rewards: What each row's action earned [count, B].
+        last: The value after the last of them [B].
+        discount: Per row.
+        count: The rows.
+
+    Returns:
+        [count, B]
+    """
+    returns = [last]
+    for row in reversed(range(count)):
+        returns.append(rewards[row] + discount * returns[-1])
+    return tf.stack(returns[:0:-1])
 
 
 def error_loss(error: Any, huber: float) -> Any:

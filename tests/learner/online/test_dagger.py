@@ -100,6 +100,7 @@ def test_indigos_configuration_is_its_papers() -> None:
         ({"task": {}}, "dagger with one"),
         ({"algorithm": "td3", "critic_rate": 1e-3, "width": 8}, "goes with dagger"),
         ({"critic_rate": 1e-3}, "dagger has no critics"),
+        ({"returns": "window"}, "dagger has no returns"),
         ({"width": 8}, "neither hidden layers nor a width"),
     ],
 )

@@ -175,7 +175,7 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
         ({"steps": 601}, {}, "a multiple of round_steps, 20"),
         ({"give_up_share": 1}, {}, "give_up_share must be from 0 to below 1"),
         ({"give_up_time_s": 0}, {}, "give_up_time_s must be above 0"),
-        ({"window": 4}, {}, "window is for recurrent networks"),
+        ({"window": 4}, {}, "window is for recurrent networks and for returns over it"),
         ({"tau": "much"}, {}, "tau must be of type float"),
         ({"hidden": "many"}, {}, "hidden must be a list of whole numbers"),
         ({"speed": 1}, {}, "unknown field speed"),

@@ -12,7 +12,7 @@ from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.networks import RecurrentActor, RecurrentCritic
 from sagecc.learner.online.replay import ReplayBatch
-from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, earned, error_loss
+from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, earned, error_loss, returns_over
 from sagecc.policy.inference import NumpyOps
 from tests.helpers.acme_td3 import AcmeTd3
 
@@ -161,6 +161,35 @@ def test_target_by_hand() -> None:
     np.testing.assert_allclose(found.targets, expected, rtol=1e-5)
 
 
+def test_returns_by_hand() -> None:
+    rewards = tf.constant([[1.0, 0.0], [2.0, 0.0], [4.0, 8.0]])
+    found = returns_over(rewards, tf.constant([16.0, 0.0]), 0.5, 3)
+    np.testing.assert_allclose(found, [[1 + 1 + 1 + 2, 2], [2 + 2 + 4, 4], [4 + 8, 8]])
+
+
+def test_returns_over_a_window_end_in_its_last_rows_value() -> None:
+    """The last transition's target is that of one step; each one before has its reward and the discounted next."""
+    config = replace(CONFIG, window=4, returns="window")
+    batch = part(batches(config), 0)
+    noise = tf.constant(np.random.default_rng(1).normal(size=(3, config.batch)), tf.float32)
+    found = learner(config).critic_losses(batch, noise)
+    last = learner(CONFIG).critic_losses(ReplayBatch(*(x[-2:] for x in batch)), noise[-1:])
+    np.testing.assert_allclose(found.targets[-1:], last.targets, rtol=1e-5)
+    np.testing.assert_allclose(found.values[-1:], last.values, rtol=1e-5)
+    np.testing.assert_allclose(found.targets[:-1], batch.rewards[:-2] + 0.9 * found.targets[1:], rtol=1e-5)
+
+
+def test_returns_over_a_recurrent_learners_window() -> None:
+    config = replace(RECURRENT, burn_in=2)
+    batch = part(batches(config), 0)
+    noise = tf.constant(np.random.default_rng(1).normal(size=(config.window - 1, config.batch)), tf.float32)
+    found = learner(replace(config, returns="window")).critic_losses(batch, noise)
+    step = learner(config).critic_losses(batch, noise)
+    np.testing.assert_allclose(found.targets[-1], step.targets[-1], rtol=1e-5)
+    np.testing.assert_allclose(found.values, step.values, rtol=1e-5)
+    np.testing.assert_allclose(found.targets[:-1], batch.rewards[2:-2] + 0.9 * found.targets[1:], rtol=1e-5)
+
+
 def test_huber_by_hand() -> None:
     errors = tf.constant([-3.0, -0.5, 0.0, 1.0, 2.0])
     np.testing.assert_allclose(error_loss(errors, 1.0), [2.5, 0.125, 0, 0.5, 1.5])
@@ -251,7 +280,14 @@ def test_burn_in_only_warms_up() -> None:
     np.testing.assert_allclose(warmed.actor_loss(batch).actions, whole.actor_loss(batch).actions[2:], atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [CONFIG, replace(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        replace(CONFIG, window=4, returns="window"),
+        replace(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0),
+    ],
+)
 def test_a_step_changes_every_weight(eagerly: None, config: OnlineConfig) -> None:
     td3 = learner(config)
     before = {name: variable.numpy() for name, variable in td3.state().items()}
