@@ -59,7 +59,10 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert load(str(tmp_path / "mine.yaml")) == replace(load("sagecc-4"), steps=400)
     three, four = load("sagecc-3"), load("sagecc-4")
     assert (four.round_steps, four.steps) == (2 * three.round_steps, 2 * three.steps)
-    assert replace(four, task=three.task, round_steps=three.round_steps, steps=three.steps) == three
+    assert abs(four.batch * (four.window - 1) - three.batch) < four.window  # as many transitions in an update
+    assert four.replay * (four.window - 1) == three.replay  # and in the replay
+    own = ("task", "round_steps", "steps", "window", "returns", "batch", "replay")
+    assert replace(four, **{name: getattr(three, name) for name in own}) == three
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
