@@ -49,7 +49,7 @@ def test_startup_paces_and_windows_by_its_gains(deep: Trace) -> None:
     grown = bandwidth > 10
     assert before.pacing[grown] / bandwidth[grown] == pytest.approx(2.77 * MARGIN, rel=0.002)
     assert before.pacing.max() == pytest.approx(2.77 * MARGIN * RATE, rel=0.01)
-    assert before.cwnd.max() == pytest.approx(2 * 400, rel=0.03)
+    assert 2 * 400 <= before.cwnd.max() < 1.05 * 2 * 400  # and what came aggregated
 
 
 def test_startup_doubles_the_bandwidth_each_round(deep: Trace) -> None:
@@ -83,13 +83,13 @@ def test_leaving_startup_on_losses_bounds_what_is_in_flight(shallow: Trace) -> N
 
 
 def test_three_losses_in_a_round_end_startup(play: Play) -> None:
-    """5 % of a growing window: over before a tenth of the bandwidth is found, which takes 1.6 s without losses."""
+    """5 % of a growing window: over before a tenth of the bandwidth is found, which takes 1.5 s without losses."""
     trace = Trace.of(play(with_loss(0.05), "bbr2"))
     rounds = trace.between(1, 1.6)
     found = np.maximum.accumulate(trace.bandwidth)[-len(trace.between(1, 4).t_s) :][: len(rounds.t_s)]
     assert np.all(rounds.pacing <= 1.3 * found)
     assert found.max() < 0.15 * RATE
-    lossless = Trace.of(play(with_loss(0), "bbr2")).between(1, 1.6)
+    lossless = Trace.of(play(with_loss(0), "bbr2")).between(1, 1.5)
     assert np.all(lossless.pacing > 2.7 * lossless.bandwidth)
 
 
@@ -205,12 +205,12 @@ def test_losses_in_up_end_it_and_bound_what_is_in_flight(play: Play) -> None:
 
 def test_the_short_term_model_follows_losses_by_beta_until_refill(play: Play) -> None:
     """48 to 24 Mbps in CRUISE: by 0.7 a round at most down to what is delivered; REFILL forgets it."""
-    trace = Trace.of(play(steps(((0, 48), (1.5, 24)), 0.5, 4), "bbr2"))
+    trace = Trace.of(play(steps(((0, 48), (1.5, 24)), 0.4, 4), "bbr2"))
     falling = trace.between(1.5, 2.3).pacing
     levels = falling[np.flatnonzero(np.diff(falling, prepend=0))]
     assert np.all(levels[1:] / levels[:-1] > 0.69)
     assert levels[-1] == pytest.approx(MARGIN * RATE / 2, rel=0.03)
-    assert trace.between(2.3, 3.3).pacing == pytest.approx(MARGIN * RATE / 2, rel=0.03)
+    assert trace.between(2.3, 3.25).pacing == pytest.approx(MARGIN * RATE / 2, rel=0.03)
     (start, _), *_ = trace.between(2.5, 4).stretches(RATE, 1.25)
     assert trace.between(start - 0.04, start - 0.01).pacing == pytest.approx(MARGIN * RATE, rel=0.02)
 
@@ -232,15 +232,15 @@ def test_probe_rtt_every_five_seconds_at_half_the_bdp(play: Play) -> None:
 def test_probe_rtt_lasts_a_round_where_that_is_longer(play: Play) -> None:
     trace = Trace.of(play(network(24, 400, 2, duration_s=9), "bbr2"))
     probe = trace.t_s[(trace.t_s > 5) & (trace.cwnd < 0.6 * 800)]
-    assert 0.4 + 0.2 <= probe[-1] - probe[0] <= 0.4 + 0.4 + 0.2  # half a BDP drains, then a round
+    assert 0.4 + 0.2 <= probe[-1] - probe[0] <= 0.4 + 0.4 + 0.25  # half a BDP and more drains, then a round
 
 
 # aggregation
 
 
-@pytest.mark.parametrize("grain_ms", [10, 20])
+@pytest.mark.parametrize("grain_ms", [10, 20, 40])
 def test_aggregated_acks_widen_the_window(play: Play, grain_ms: float) -> None:
-    """ACKs that come together every 10 or 20 ms bring 40 or 80 packets at once: that much more may be in flight."""
+    """ACKs that come together every 10 to 40 ms bring 40 to 160 packets at once, in STARTUP too: that much more may be in flight."""
     smooth = network(queue_bdp=8, duration_s=10)
     grainy = replace(smooth, return_links=(replace(smooth.return_links[0], grain_ms=grain_ms),))
     without, with_them = (play(environment, "bbr2") for environment in (smooth, grainy))
@@ -257,7 +257,7 @@ def test_a_spurious_timeout_is_undone(play: Play) -> None:
     episode = play(steps(((0, 48), (1.5, 0.05), (3.5, 48)), 1, 6), "bbr2")
     trace, timeouts = Trace.of(episode), episode.rows["rto_total"].to_numpy()
     assert timeouts[-1] == 1
-    lost = trace.between(1.6, 2).cwnd
+    lost = trace.between(1.6, 2.3).cwnd
     assert lost.min() <= 2
     assert lost[-1] > 300
     assert trace.between(4.2, 5).bandwidth == pytest.approx(MARGIN * RATE, rel=0.03)

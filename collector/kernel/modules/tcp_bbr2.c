@@ -23,10 +23,10 @@
  *  - the lost ranges of a round. ACKs that report losses are counted.
  *
  * Where the draft is silent or of two minds: the round after UP ends the probe for good (its filter
- * step and its reaction to losses); extra_acked counts once the pipe is filled, as in BBRv1; leaving
- * STARTUP on losses sets inflight_hi to what was delivered in a round, the BDP at least; an undone
- * recovery takes the short-term bounds with it; DRAIN is capped by inflight_hi (4.6.1). bw_hi, which
- * nothing in the draft ever lowers, and ECN, which it does not specify, are left out.
+ * step and its reaction to losses); leaving STARTUP on losses sets inflight_hi to what was delivered
+ * in a round, the BDP at least; an undone recovery takes the short-term bounds with it; DRAIN is not
+ * capped by inflight_hi (BBRBoundCwndForModel(), not the table of 4.6.1). bw_hi, which nothing in the
+ * draft ever lowers, and ECN, which it does not specify, are left out.
  */
 #include <linux/math64.h>
 #include <linux/module.h>
@@ -625,7 +625,7 @@ static u32 volume_cap(const struct sock *sk, const struct bbr2 *b)
 
 	if (b->state == CRUISE || b->state == PROBE_RTT)
 		cap = inflight_with_headroom(b);
-	else if (b->state != STARTUP)
+	else if (probes_bw(b))
 		cap = b->inflight_hi;
 	cap = max(min(cap, b->inflight_lo), min_pipe_cwnd);
 	return b->state == PROBE_RTT ? min(cap, probe_rtt_cwnd(sk, b)) : cap;
@@ -637,9 +637,7 @@ static void set_cwnd(struct sock *sk, struct bbr2 *b, const struct rate_sample *
 	u32 cwnd, target;
 
 	if (rs->acked_sacked && !modulate_cwnd_for_recovery(sk, b, rs)) {
-		target = bdp_multiple(sk, b, bbr2_bw(b), cwnd_gain);
-		if (b->filled_pipe)
-			target += max(b->extra_acked[0], b->extra_acked[1]);
+		target = bdp_multiple(sk, b, bbr2_bw(b), cwnd_gain) + max(b->extra_acked[0], b->extra_acked[1]);
 		target = quantization_budget(sk, b, target);
 		cwnd = tcp_snd_cwnd(tp);
 		if (b->filled_pipe)
