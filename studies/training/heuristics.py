@@ -2,12 +2,13 @@
 """What the heuristics did where policies are judged, kept in Git: to judge a policy, that policy alone plays.
 
 A file per league has a row of leagues.scores.SCORE_SCHEMA for each scoring window of each episode, and the episode's
-totals beside it. It holds for one kernel; where that, the networks or the schemes are others, the episodes are
-collected, and the file is written anew.
+totals beside it. A scheme's rows hold for its identity in one kernel, and for some networks; where either is another,
+the scheme's episodes are collected, and its rows are written anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -35,8 +36,8 @@ ARTEFACTS = Path(".cache/training")
 KEPT = Path("studies/training/heuristics")
 RULES = Rules()
 DECIDES = "sagecc.decides"
-"""Metadata of a file: what decides its numbers."""
-_VERSION = 1
+"""Metadata of a file: JSON, of each scheme what decides its numbers."""
+_VERSION = 2
 _TOTALS = {"episode_mbps": pl.Float64, "sent_packets": pl.Int64, "lost_packets": pl.Int64}
 """Beside the scores: StoredEpisode's goodput over the whole episode, and its packets."""
 
@@ -88,35 +89,41 @@ def heuristics(
     decides = deciding(networks, schemes, kernel)
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     with locked(ARTEFACTS / f".lock-{name}", wait_s=math.inf):
-        if decided_by(path) != decides:
-            collect(environments, tuple(schemes), raw, kernel, local(jobs))
-            _keep(path, decides, environments, schemes, raw)
+        decided = decided_by(path)
+        if missing := tuple(scheme for scheme in schemes if decided.get(scheme) != decides[scheme]):
+            collect(environments, missing, raw, kernel, local(jobs))
+            found = [_collected(environments, missing, raw)]
+            if good := [scheme for scheme in schemes if scheme not in missing]:
+                found.append(_read(path).filter(pl.col("scheme").is_in(good)))
+            _keep(path, decides, pl.concat(found))
     return _kept(path, environments, schemes)
 
 
-def deciding(networks: EnvironmentSet, schemes: Sequence[str], kernel: Path) -> str:
-    """Return what decides the numbers of a file: its version, the kernel, schemes, networks and how they are scored."""
-    ids = [environment.id for environment in networks.environments]
-    return json.dumps([_VERSION, kernel_identity(kernel, schemes), list(schemes), RULES.alpha, ids])
+def deciding(networks: EnvironmentSet, schemes: Sequence[str], kernel: Path) -> dict[str, str]:
+    """Return what decides each scheme's numbers: a file's version, the kernel, the networks and how they are scored."""
+    ids = hashlib.sha256(json.dumps([environment.id for environment in networks.environments]).encode()).hexdigest()
+    return {
+        scheme: f"{_VERSION} {kernel_identity(kernel, [scheme])} alpha={RULES.alpha} networks={ids}"
+        for scheme in schemes
+    }
 
 
-def decided_by(path: Path) -> str | None:
-    """Return what decided a file's numbers; None where there is no file.
+def decided_by(path: Path) -> dict[str, str]:
+    """Return what decided the numbers of each scheme in a file; none where there is no file, or one of another version.
 
     Raises:
         SageccError: it cannot be read.
     """
     if not path.exists():
-        return None
+        return {}
     try:
-        metadata = pq.read_metadata(path).metadata or {}
-    except UNREADABLE as error:
+        decided = json.loads((pq.read_metadata(path).metadata or {}).get(DECIDES.encode(), b"{}"))
+    except (*UNREADABLE, ValueError) as error:
         raise SageccError(f"{path}: cannot be read ({first_line(error)}); remove it and start again") from error
-    decides: bytes = metadata.get(DECIDES.encode(), b"")
-    return decides.decode(errors="replace")
+    return decided if isinstance(decided, dict) else {}
 
 
-def _keep(path: Path, decides: str, environments: Sequence[Environment], schemes: Sequence[str], raw: Path) -> None:
+def _collected(environments: Sequence[Environment], schemes: Sequence[str], raw: Path) -> pl.DataFrame:
     episodes = find_episodes([raw], environments, schemes)
     totals = pl.DataFrame(
         [
@@ -126,20 +133,30 @@ def _keep(path: Path, decides: str, environments: Sequence[Environment], schemes
         schema={"environment_id": pl.String, "scheme": pl.String, **_TOTALS},
         orient="row",
     )
-    table = score(environments, schemes, episodes, RULES.alpha).join(
+    return score(environments, schemes, episodes, RULES.alpha).join(
         totals, on=["environment_id", "scheme"], maintain_order="left"
     )
+
+
+def _keep(path: Path, decides: Mapping[str, str], table: pl.DataFrame) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as beside:
-        table.write_parquet(beside, compression="zstd", compression_level=19, metadata={DECIDES: decides})
+        table.sort("environment_id", "window", "scheme").write_parquet(
+            beside, compression="zstd", compression_level=19, metadata={DECIDES: json.dumps(decides)}
+        )
 
 
-def _kept(path: Path, environments: Sequence[Environment], schemes: Sequence[str]) -> Heuristics:
+def _read(path: Path) -> pl.DataFrame:
     try:
         table = pl.from_arrow(pq.read_table(path, page_checksum_verification=True))
     except UNREADABLE as error:
         raise SageccError(f"{path}: cannot be read ({first_line(error)}); remove it and start again") from error
     assert isinstance(table, pl.DataFrame)
+    return table
+
+
+def _kept(path: Path, environments: Sequence[Environment], schemes: Sequence[str]) -> Heuristics:
+    table = _read(path).filter(pl.col("scheme").is_in(list(schemes)))
     by_id = {environment.id: environment for environment in environments}
     totals = table.unique(["environment_id", "scheme"], maintain_order=True).select(
         "environment_id", "scheme", "seed", *_TOTALS
