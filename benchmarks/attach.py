@@ -30,7 +30,7 @@ from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import MODES, Shared
 from sagecc.execution.stock.supervisor import driving
 
-MODEL, RUNTIME = Path("models/sagecc-3"), "litert"
+MODEL, RUNTIME = Path("models/sagecc-4"), "litert"
 FLOWS = (1, 100, 1000)
 ALONE = 50
 """Agents of a flow each at once."""

@@ -35,7 +35,7 @@ LABS = (1, 4, 16, 64)
 WARM_S, MEASURED_S = 3.0, 10.0
 """Time before and for which decisions are counted: labs boot before."""
 UPDATES_S = 5.0
-RECIPE = "sagecc-3"
+RECIPE = "sagecc-4"
 """The configuration of the policy that comes along."""
 TOGETHER_STEPS = {RECIPE: 6000, "orca": 600, "astraea": 400}
 """Updates of a training with actors beside it, after a shortened warm-up."""
@@ -119,6 +119,7 @@ def updates(name: str) -> dict[str, Any]:
     return {
         "config": name,
         "batch": config.batch,
+        "window": config.window,
         "updates_per_s": count / (time.perf_counter() - begun),
         "updates_per_cpu_s": count / (time.process_time() - spent),
     }

@@ -49,6 +49,6 @@ def preset_schemes(name: str, policies: Sequence[str]) -> tuple[str, ...]:
     if len(policies) < preset.min_policies:
         raise SageccError(
             f"--preset {name} ranks policies: name {preset.min_policies} or more with --policy, "
-            "such as models/sagecc-3 and one that 'sagecc train --config bc' made"
+            "such as models/sagecc-4 and one that 'sagecc train --config bc' made"
         )
     return preset.schemes

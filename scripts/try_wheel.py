@@ -97,7 +97,7 @@ STEPS = (
     sagecc("environments --profile full --count"),
     sagecc("environments parking-lot.yaml"),
     sagecc("run --scheme cubic --bandwidth 48 --rtt 40 --duration 5 --plot cubic.png --out cubic.parquet"),
-    sagecc("run --scheme policy:sagecc-3 --bandwidth 24 --rtt 20 --duration 5 --cross cubic"),
+    sagecc("run --scheme policy:sagecc-4 --bandwidth 24 --rtt 20 --duration 5 --cross cubic"),
     sagecc("run --scheme vegas --environment codel.yaml"),
     sagecc("collect --profile smoke --schemes vegas,cubic"),
     sagecc("pool"),

@@ -33,7 +33,7 @@ SHIPPED = "sagecc/shipped"
 
 PLACES = {
     "sagecc": "sagecc",
-    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in ("sagecc-1", "sagecc-3")},
+    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in ("sagecc-1", "sagecc-4")},
     "docs/examples/environments": f"{SHIPPED}/environments",
     "docs/examples/sets": f"{SHIPPED}/sets",
     **{name: name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "LICENSES")},

@@ -2,7 +2,8 @@
 """Orca's published actor in the lab beside the policies that were trained here: leagues, and against Cubic.
 
 The checkpoint is its authors'; SAGECC_ORCA names its folder (docs/guide/your-own-scheme.md). Virtual time: the figures
-hang on the kernel's bytes and the policies' files, not on the machine. What was played is kept, a killed run goes on.
+hang on the kernel's bytes and the policies' files, not on the machine. What was played is kept (studies/kept.py), a
+killed run goes on.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.harm import beside_reference
-from sagecc.leagues.league import League, lab_runner, play
 from sagecc.leagues.plots import plane_figure, save_png
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
+from studies.kept import Contest, contest
 from studies.policies import LONG, POLICIES, played
 
 PROFILE, UNSEEN = "small", "heldout"
 RAW = {PROFILE: Path("datasets/raw"), UNSEEN: Path(".cache/training/raw")}
 """Where the heuristics' trajectories lie; what is missing there is collected."""
-TRAINED = f"{POLICY_PREFIX}models/orca-1"
+PUBLISHED, TRAINED = "orca", "models/orca-1"
+"""Orca's published actor, by the name that it plays under here, and the one that was trained here."""
+OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
 PICTURE = Path("docs/img/learned.png")
@@ -44,16 +45,14 @@ def main() -> None:
     if not checkpoint:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     actor = import_checkpoint(Path(checkpoint), CACHE / "policy").folder
-    orca = f"{POLICY_PREFIX}{actor}"
-    jobs = usable_cores()
-    leagues = {}
-    for profile, raw in RAW.items():
-        networks = profile_set(profile)
-        collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
-        runner, schemes = lab_runner(KERNEL, jobs), (*SCHEMES, orca, TRAINED, *POLICIES)
-        leagues[profile] = play(networks, schemes, raw, CACHE / profile, runner)
-    drawn = leagues[UNSEEN].wins.with_columns(pl.col("scheme").replace({orca: f"{POLICY_PREFIX}published/orca"}))
-    save_png(plane_figure(drawn), PICTURE)
+    orca, learned = f"{POLICY_PREFIX}{actor}", (TRAINED, *OURS)
+    players = {name: name for name in SCHEMES} | {PUBLISHED: orca} | {name: POLICY_PREFIX + name for name in learned}
+    leagues = {
+        profile: contest(profile, profile_set(profile), players, raw, KERNEL, usable_cores())
+        for profile, raw in RAW.items()
+    }
+    stand_out = {name: POLICY_PREFIX + name for name in learned} | {PUBLISHED: f"{POLICY_PREFIX}published/orca"}
+    save_png(plane_figure(leagues[UNSEEN].wins().with_columns(pl.col("scheme").replace(stand_out))), PICTURE)
     league, networks = leagues[PROFILE], profile_set(PROFILE)
     propagation = pl.DataFrame(
         {
@@ -61,16 +60,12 @@ def main() -> None:
             "propagation_ms": [e.min_rtt_ms / 2 for e in networks.environments],
         }
     )
-    names = {orca: "orca"} | {scheme: scheme.removeprefix(POLICY_PREFIX) for scheme in (*POLICIES, TRAINED)}
-    windows = league.wins.join(propagation, on="environment_id").with_columns(pl.col("scheme").replace(names))
+    windows = league.wins().join(propagation, on="environment_id")
     save(
         "orca",
         {
             "profile": PROFILE,
-            "leagues": {
-                profile: of.standings.with_columns(pl.col("scheme").replace(names)).to_dicts()
-                for profile, of in leagues.items()
-            },
+            "leagues": {profile: of.standings().to_dicts() for profile, of in leagues.items()},
             "goodput": {profile: goodputs(of, TRAINED) for profile, of in leagues.items()},
             "alone": against(windows.filter(pl.col("set") == "I")),
             "shared": shares(windows.filter(pl.col("set") == "II")),
@@ -80,7 +75,7 @@ def main() -> None:
     )
 
 
-def goodputs(league: League, scheme: str) -> dict[str, dict[str, Any]]:
+def goodputs(league: Contest, scheme: str) -> dict[str, dict[str, Any]]:
     """Return by set in how many networks a scheme has less than nine tenths of Cubic's goodput, and the least share."""
     set_of = {environment.id: environment.set for environment in league.environments}
     shares = beside_reference(league.episodes, scheme).with_columns(

@@ -27,7 +27,7 @@ from studies import RESULTS
 from studies.rivals.networks import cellular
 
 SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
-POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-3")
+POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-4")
 JITTERS_MS = (0, 0.25, 0.5, 1)
 SEEDS = range(8)
 LATENCIES_MS = (0, 5, 10, 20, 50)

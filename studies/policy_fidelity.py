@@ -37,7 +37,7 @@ from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
 from studies import RESULTS
 from studies.fidelity import KERNEL, network, queueing_ms, tell
 
-MODEL = Path("models/sagecc-3")
+MODEL = Path("models/sagecc-4")
 KEPT = Path("build/policy-fidelity") / MODEL.name
 PICTURE = Path("docs/img/policy-host.png")
 NETWORKS = tuple(product((12.0, 24.0, 48.0), (20.0, 40.0), (1.0, 2.0)))

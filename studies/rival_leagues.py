@@ -6,7 +6,7 @@ where its folder is there, and Orca's published actor where SAGECC_ORCA names th
 the pool (`make repro` makes it) is trained first.
 
 Virtual time: the figures hang on the kernel's bytes and the policies' files, not on the machine. What was played is
-kept: a killed run goes on, and a new rival costs its own episodes alone.
+kept in Git (studies/kept.py): a new rival costs its own episodes alone; a killed run goes on.
 """
 
 from __future__ import annotations
@@ -22,30 +22,20 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.kernel.identity import join_identities
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
-from sagecc.leagues.league import gather, lab_runner
 from sagecc.leagues.plots import save_png, standings_figure
 from sagecc.leagues.presets import PRESETS
-from sagecc.leagues.scores import score
 from sagecc.leagues.standings import robustness
 from sagecc.policy.orca_import import import_checkpoint
-from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, is_driven
+from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
-from studies.orca import CACHE as ORCA
-from studies.orca import RAW, UNSEEN
-from studies.policies import POLICIES
+from studies.kept import contest
+from studies.orca import CACHE, OURS, PUBLISHED, RAW, UNSEEN
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from studies.training.run import RUNS, policies_of
 from studies.training.runs import read_plan
 
-CACHE = Path(".cache/bench-rival-leagues")
-OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
-PUBLISHED = "orca"
-"""The name of Orca's published actor."""
 RIVALS = (
     PUBLISHED,
     "models/orca-1",
@@ -72,7 +62,7 @@ def players() -> dict[str, str]:
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
         if name == PUBLISHED:
             if checkpoint := os.environ.get("SAGECC_ORCA"):
-                found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), ORCA / 'policy').folder}"
+                found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
         elif name in clones:
             found[name] = f"{POLICY_PREFIX}{clones[name]}"
         elif not name.startswith("models/"):
@@ -80,27 +70,6 @@ def players() -> dict[str, str]:
         elif Path(name).is_dir():
             found[name] = f"{POLICY_PREFIX}{name}"
     return found
-
-
-def played(profile: str, schemes: Sequence[str]) -> pl.DataFrame:
-    """Play schemes in a profile's networks, as far as that is not kept; return their scores.
-
-    The pool's schemes are kept where the pool is made of them, others here: a pool's folder has its own schemes alone.
-    """
-    networks, jobs, own = profile_set(profile), usable_cores(), CACHE / profile
-    pool = [scheme for scheme in schemes if scheme in SCHEMES]
-    others = [scheme for scheme in schemes if scheme not in SCHEMES]
-    collected = {RAW[profile]: pool, own / "collected": [scheme for scheme in others if not is_driven(scheme)]}
-    for raw, names in collected.items():
-        collect(networks.environments, names, raw, KERNEL, local(jobs))
-    runner = lab_runner(KERNEL, jobs)
-    gathered = [
-        gather(networks, pool, RAW[profile], own, runner),
-        gather(networks, others, own / "collected", own, runner),
-    ]
-    join_identities(each.kernel for each in gathered)  # raises where these differ
-    episodes = {key: episode for each in gathered for key, episode in each.episodes.items()}
-    return score(networks.environments, schemes, episodes)
 
 
 def standings(scores: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -163,12 +132,10 @@ def main() -> None:
         parser.error(f"no profile {', '.join(sorted(unknown))} here: use {', '.join(RAW)}")
     saved = RESULTS / "rival_leagues.json"
     kept = json.loads(saved.read_text())["result"]["profiles"] if saved.exists() else {}
-    here = players()
+    here, jobs = players(), usable_cores()
     for profile in RAW:
         if not chosen or profile in chosen:
-            scores = played(profile, list(here.values()))
-            names = {scheme: name for name, scheme in here.items()}
-            kept[profile] = result(scores.with_columns(pl.col("scheme").replace(names)))
+            kept[profile] = result(contest(profile, profile_set(profile), here, RAW[profile], KERNEL, jobs).scores)
             save("rival_leagues", told(kept), RESULTS)
     if UNSEEN in kept:
         for league, picture in PICTURES.items():

@@ -50,7 +50,7 @@ PAPER: Mapping[str, Mapping[str, float]] = MappingProxyType(
 PLACES: Mapping[str, str] = MappingProxyType(
     {
         "models/sagecc-1": "Sage",
-        "models/sagecc-3": "Sage",
+        "models/sagecc-4": "Sage",
         "bbr2": "BBR2",
         "vegas": "Vegas",
         "copa": "Copa",

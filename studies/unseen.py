@@ -16,22 +16,21 @@ import numpy as np
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import local
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
-from sagecc.leagues.league import lab_runner, play
+from sagecc.leagues.league import gather, lab_runner
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
+from studies.kept import contest
 from studies.training.results import standing_over_seeds
 from studies.training.run import RUNS, harm_of, policies_of, standing
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPE = "sagecc-3"
+RECIPE = "sagecc-4"
 SEED = 20261123
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
@@ -70,16 +69,16 @@ def main() -> None:
     plan, networks, jobs = read_plan(RUNS), drawn(seed), usable_cores()
     names = [name for name, run in plan.runs.items() if run.base == RECIPE]
     policies = policies_of(plan, names, KERNEL)
-    raw = CACHE / str(seed) / "raw"
-    collect(networks.environments, tuple(SCHEMES), raw, KERNEL, local(jobs))
+    folder = CACHE / networks.name
+    heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
     runs: list[dict[str, Any]] = []
     for name, path in policies.items():
-        scheme = f"{POLICY_PREFIX}{path}"
-        league = play(networks, (*SCHEMES, scheme), raw, CACHE / str(seed) / name, lab_runner(KERNEL, jobs))
+        scheme, out = f"{POLICY_PREFIX}{path}", folder / name
+        league = heuristics.joined_by(scheme, gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs)).episodes)
         runs.append(
             {
                 "name": name,
-                "sets": standing(league.standings, league.environments, scheme),
+                "sets": standing(league.standings(), league.environments, scheme),
                 "harm": harm_of(league.episodes, scheme),
             }
         )

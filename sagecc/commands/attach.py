@@ -23,7 +23,7 @@ CHECK_S = 0.05
 @click.option(
     "--policy",
     type=click.Path(path_type=Path),
-    help="Folder of the policy, or sagecc-3 or sagecc-1, which come with sagecc.",
+    help="Folder of the policy, or sagecc-4 or sagecc-1, which come with sagecc.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=1024, show_default=True, help="Most sockets at once.")

@@ -20,7 +20,7 @@ SAMPLE = 1_000_000
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy: a folder, or sagecc-1 or sagecc-3 (repeatable).",
+    help="A policy: a folder, or sagecc-1 or sagecc-4 (repeatable).",
 )
 @click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
 @click.option(

@@ -31,7 +31,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
     "--policy",
     type=click.Path(path_type=Path),
     required=True,
-    help="Folder of the policy, or sagecc-3 or sagecc-1, which come with sagecc.",
+    help="Folder of the policy, or sagecc-4 or sagecc-1, which come with sagecc.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")

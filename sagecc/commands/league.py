@@ -44,7 +44,7 @@ from sagecc.sets import networks_options, repeats_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy that plays too: a folder, or sagecc-3 or sagecc-1, which come with sagecc (repeatable).",
+    help="A policy that plays too: a folder, or sagecc-4 or sagecc-1, which come with sagecc (repeatable).",
 )
 @raw_option("--raw", "Trajectories of the heuristics.")
 @league_option("--out", "Folder of the league.")

@@ -30,7 +30,7 @@ from sagecc.schemas.schemes import check_scheme
 
 @click.command()
 @click.option(
-    "--scheme", required=True, help="One of 'sagecc schemes', policy:PATH, policy:sagecc-3, or python:PATH.py:CLASS."
+    "--scheme", required=True, help="One of 'sagecc schemes', policy:PATH, policy:sagecc-4, or python:PATH.py:CLASS."
 )
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)

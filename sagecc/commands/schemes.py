@@ -16,6 +16,6 @@ def command(pool: bool) -> None:
         click.echo(f"{name:<11} {text}")
     if not pool:
         click.echo(
-            f"{'policy:DIR':<11} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-3"
+            f"{'policy:DIR':<11} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-4"
         )
         click.echo(f"{'python:FILE':<11} a class of one's own, python:PATH.py:CLASS (docs/guide/your-own-scheme.md)")

@@ -25,7 +25,7 @@ POINTS = 300
     multiple=True,
     required=True,
     metavar="PATH",
-    help="A folder, or sagecc-1 or sagecc-3 (repeatable).",
+    help="A folder, or sagecc-1 or sagecc-4 (repeatable).",
 )
 @click.option(
     "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."

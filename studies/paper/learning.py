@@ -30,7 +30,7 @@ from studies.training.runs import Plan, seed_name
 
 NAME = "fig-7"
 LEAGUE = "heldout"
-RECIPES = (BASE, "sagecc-3")
+RECIPES = (BASE, "sagecc-4")
 """Learned from the pool, and in labs."""
 POINTS = 10
 """Evaluations of a training."""

@@ -44,11 +44,13 @@ from sagecc.online import online_task
 from sagecc.options import kernel_option
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
-from studies.training.heuristics import ARTEFACTS, heuristics
+from studies.kept import contest
 from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
 RESULTS = Path("studies/training/results")
+ARTEFACTS = Path(".cache/training")
+"""What is not kept: policies, trajectories, logs."""
 POOL_CACHE = Path(".cache/pool")
 RESULT_VERSION = 1
 BASELINE = "reno"
@@ -166,12 +168,15 @@ def carry_out(
         say(f"{run.name}: playing {name}")
         of_league = name in plan.leagues
         networks, options = networks_of(name), PlayOptions() if of_league else PATIENCE
-        known = heuristics(name, networks, tuple(SCHEMES) if of_league else (REFERENCE,), raw, kernel, jobs)
+        beside = tuple(SCHEMES) if of_league else (REFERENCE,)
+        known = contest(name, networks, {each: each for each in beside}, raw, kernel, jobs)
         runner = lab_runner(kernel, jobs, options=options)
         played = gather(networks, (scheme,), raw, folder / name, runner, options=options)
         harm[name] = harm_of({**known.episodes, **played.episodes}, scheme)
         if of_league:
-            leagues[name] = standing(known.standings_with(scheme, played.episodes), networks.environments, scheme)
+            leagues[name] = standing(
+                known.joined_by(scheme, played.episodes).standings(), networks.environments, scheme
+            )
             result["policy_sha256"] = played.policies[scheme]
     return {
         **result,

@@ -240,7 +240,7 @@ def test_probe_rtt_lasts_a_round_where_that_is_longer(play: Play) -> None:
 
 @pytest.mark.parametrize("grain_ms", [10, 20, 40])
 def test_aggregated_acks_widen_the_window(play: Play, grain_ms: float) -> None:
-    """ACKs that come together every 10 to 40 ms bring 40 to 160 packets at once, in STARTUP too: that much more may be in flight."""
+    """ACKs that come together every 10 to 40 ms bring 40 to 160 packets: that much more may be in flight, early too."""
     smooth = network(queue_bdp=8, duration_s=10)
     grainy = replace(smooth, return_links=(replace(smooth.return_links[0], grain_ms=grain_ms),))
     without, with_them = (play(environment, "bbr2") for environment in (smooth, grainy))

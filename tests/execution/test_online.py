@@ -55,10 +55,10 @@ def test_shipped() -> None:
 
 
 def test_a_base_may_have_a_base(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("base: sagecc-4\nsteps: 400")
-    assert load(str(tmp_path / "mine.yaml")) == replace(load("sagecc-4"), steps=400)
+    (tmp_path / "mine.yaml").write_text("base: sagecc-4\nsteps: 600")
+    assert load(str(tmp_path / "mine.yaml")) == replace(load("sagecc-4"), steps=600)
     three, four = load("sagecc-3"), load("sagecc-4")
-    assert (four.round_steps, four.steps) == (2 * three.round_steps, 2 * three.steps)
+    assert (four.round_steps, four.steps) == (3 * three.round_steps, 3 * three.steps)
     assert abs(four.batch * (four.window - 1) - three.batch) < four.window  # as many transitions in an update
     assert four.replay * (four.window - 1) == three.replay  # and in the replay
     own = ("task", "round_steps", "steps", "window", "returns", "batch", "replay")

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.helpers.networks import network
 from tests.helpers.raw_episodes import samples, trajectory
 
-POLICY, LATER = ROOT / "models" / "sagecc-1", ROOT / "models" / "sagecc-3"
+POLICY, LATER = ROOT / "models" / "sagecc-1", ROOT / "models" / "sagecc-4"
 
 
 @pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)

@@ -79,7 +79,7 @@ def test_it_is_what_the_head_turns_into_the_answer() -> None:
         np.testing.assert_allclose(by_hand, [answer[i][0] for answer in answers], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["sagecc-3", "indigo-1"])
+@pytest.mark.parametrize("name", ["sagecc-4", "indigo-1"])
 def test_other_kinds_of_networks_have_one_too(kernel: Path, name: str) -> None:
     """A network that learned in labs decides again what it decided; its layer tells one window from another."""
     path = ROOT / "models" / name

@@ -7,21 +7,19 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from sagecc.common.errors import SageccError
-from sagecc.leagues.league import Gathered
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
 from scripts.templates import ROOT, texts
 from studies import rival_leagues
-from studies.orca import RAW
 from studies.policies import POLICIES
-from studies.rival_leagues import CLONES, COLUMNS, LEAGUES, OURS, RIVALS, played, players, result, standings, told
+from studies.rival_leagues import CLONES, COLUMNS, LEAGUES, OURS, RIVALS, players, result, standings, told
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from studies.training.run import RUNS
 
@@ -82,8 +80,8 @@ def test_the_papers_own_numbers_bear_out_its_claims() -> None:
 
 
 def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
-    one = {"models/sagecc-1": 0.4, "models/sagecc-3": 0.9, "vegas": 0.3, "cdg": 0.1}
-    two = {"models/sagecc-1": 0.1, "models/sagecc-3": 0.1, "vegas": 0.0, "cdg": 0.2}
+    one = {"models/sagecc-1": 0.4, "models/sagecc-4": 0.9, "vegas": 0.3, "cdg": 0.1}
+    two = {"models/sagecc-1": 0.1, "models/sagecc-4": 0.1, "vegas": 0.0, "cdg": 0.2}
     judgements = {claim["says"]: claim["verdicts"] for claim in judged(DELAY, league(one, two))}
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set I"]] == [True, True]
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set II too"]] == [False, False]
@@ -92,10 +90,10 @@ def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
 
 @pytest.mark.parametrize(
     ("ahead", "holds"),
-    [({"models/sagecc-3": 0.9}, True), ({}, False), ({"models/sagecc-3": 0.9, "vivace": 0.8}, False)],
+    [({"models/sagecc-4": 0.9}, True), ({}, False), ({"models/sagecc-4": 0.9, "vivace": 0.8}, False)],
 )
 def test_orca_is_second_behind_one_of_ours_alone(ahead: Rates, holds: bool) -> None:
-    rest = {"models/sagecc-1": 0.1, "models/sagecc-3": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
+    rest = {"models/sagecc-1": 0.1, "models/sagecc-4": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
     rates = {"orca": 0.6, "models/orca-1": 0.7, **rest, **ahead}
     assert verdicts(LEARNED, "Orca is second", rates, rates) == {"orca": holds, "models/orca-1": holds}
 
@@ -133,7 +131,7 @@ def test_a_ranking_is_alike_where_nine_pairs_of_ten_keep_their_order() -> None:
 
 
 def test_nothing_is_said_of_who_does_not_play() -> None:
-    rates = {"models/sagecc-1": 0.5, "models/sagecc-3": 0.4, "vivace": 0.3}
+    rates = {"models/sagecc-1": 0.5, "models/sagecc-4": 0.4, "vivace": 0.3}
     named = {c["says"]: [verdict["who"] for verdict in c["verdicts"]] for c in judged(LEARNED, league(rates, rates))}
     assert [says for says, who in named.items() if not who] == [
         says for says in named if any(name in says for name in ("BC", "Orca", "OnlineRL", "Indigo"))
@@ -184,30 +182,6 @@ def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest
     assert {found[name] for name in OURS} == set(POLICIES)
 
 
-def test_a_pools_folder_gets_its_own_schemes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    collected: dict[Path, list[str]] = {}
-    asked: list[tuple[list[str], Path]] = []
-
-    def collect(_: object, schemes: list[str], raw: Path, *__: object) -> None:
-        collected[raw] = schemes
-
-    def gather(_: object, schemes: list[str], raw: Path, *__: object) -> Gathered:
-        asked.append((schemes, raw))
-        return Gathered({}, {}, kernels.pop(), {})
-
-    for replacement in (collect, gather):
-        monkeypatch.setattr(rival_leagues, replacement.__name__, replacement)
-    kernels = ["lab copa=1", "lab bbr2=1"]
-    policy = f"{POLICY_PREFIX}models/sagecc-1"
-    played("heldout", ["bbr2", "copa", "sprout", policy])
-    own = rival_leagues.CACHE / "heldout" / "collected"
-    assert collected == {RAW["heldout"]: ["bbr2"], own: ["copa"]}
-    assert asked == [(["bbr2"], RAW["heldout"]), (["copa", "sprout", policy], own)]
-    kernels = ["lab", "another lab"]
-    with pytest.raises(SageccError, match="different kernels"):
-        played("heldout", ["bbr2", "copa"])
-
-
 def test_a_profile_is_played_alone_and_the_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,7 +195,7 @@ def test_a_profile_is_played_alone_and_the_others_stay(
     monkeypatch.setattr(rival_leagues, "RESULTS", tmp_path)
     monkeypatch.setattr(rival_leagues, "PICTURES", {name: tmp_path / f"{name}.png" for name in LEAGUES})
     monkeypatch.setattr(rival_leagues, "players", lambda: {name: name for name in here})
-    monkeypatch.setattr(rival_leagues, "played", lambda *_: scores(here))
+    monkeypatch.setattr(rival_leagues, "contest", lambda *_: SimpleNamespace(scores=scores(here)))
     assert list(run("heldout")["profiles"]) == ["heldout"]
     assert (tmp_path / f"{LEARNED}.png").exists()
     here["copa"] = 2.0

@@ -15,19 +15,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-import polars as pl
 import pytest
 from click.testing import CliRunner
 
-import studies.training.heuristics as kept
 import studies.training.run as harness
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
-from sagecc.leagues.harm import REFERENCE
 from sagecc.leagues.league import PlayOptions
-from sagecc.leagues.scores import find_episodes, score
-from sagecc.leagues.standings import mark_winners, standings
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.online import config as online_config
@@ -36,9 +31,7 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from sagecc.schemas.schemes import SCHEMES as SHIPPED_SCHEMES
-from studies.training.runs import KeepBest, Plan, Run, networks_of, read_plan
-from tests.conftest import ROOT
+from studies.training.runs import KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
@@ -54,8 +47,6 @@ class Machinery:
     def __init__(self) -> None:
         self.trained: list[tuple[int, int]] = []
         self.collected: list[Path] = []
-        self.schemes: list[tuple[str, ...]] = []
-        self.kernels = dict.fromkeys(("vegas", "reno", "cubic"), "linux")
         self.played = 0
         self.error: Exception | None = None
 
@@ -72,11 +63,9 @@ class Machinery:
         return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=scores)
 
     def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
-        assert set(schemes) <= RATES.keys()
-        self.collected.append(raw)
-        self.schemes.append(tuple(schemes))
-        if not raw.exists():
-            write(raw, {(e, s): rows(e, s, *RATES[s]) for e in environments for s in schemes})
+        self.collected += [raw] if raw not in self.collected else []
+        todo = [(e, s) for e in environments for s in schemes if not (raw / partition(e.set, s)).exists()]
+        write(raw, {(e, s): rows(e, s, *RATES[s]) for e, s in todo})
 
     def lab_runner(self, kernel: Path, jobs: int, options: PlayOptions | None = None) -> Any:
         def run(environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
@@ -102,8 +91,8 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "SCHEMES": SCHEMES,
     }.items():
         monkeypatch.setattr(harness, name, value)
-    monkeypatch.setattr(kept, "collect", found.collect)
-    monkeypatch.setattr(kept, "kernel_identity", lambda kernel, schemes: found.kernels[schemes[0]])
+    monkeypatch.setattr("studies.kept.collect", found.collect)
+    monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
     return found
 
 
@@ -244,8 +233,8 @@ def test_a_failed_training_is_a_result_the_others_go_on_and_it_is_tried_again(ma
 def test_a_run_that_another_process_is_at_is_left_to_it(
     machinery: Machinery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (kept.ARTEFACTS / "one").mkdir(parents=True)
-    with locked(kept.ARTEFACTS / "one/.lock"):
+    (harness.ARTEFACTS / "one").mkdir(parents=True)
+    with locked(harness.ARTEFACTS / "one/.lock"):
         run_all(plan("one", "two"))
     assert machinery.trained == [(5, 1)]
     assert "one: another process is at it" in capsys.readouterr().err
@@ -319,70 +308,9 @@ def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
 
 def test_policies_are_trained_once_without_being_judged(machinery: Machinery) -> None:
     found = harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
-    assert found == {"two": kept.ARTEFACTS / "two/policy"}
+    assert found == {"two": harness.ARTEFACTS / "two/policy"}
     assert machinery.trained == [(5, 1)]
     assert machinery.played == 0
     assert not (harness.RESULTS / "two.json").exists()
-    with locked(kept.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
+    with locked(harness.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
         harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
-
-
-def test_what_heuristics_did_is_kept_and_gives_the_league_that_their_trajectories_give(machinery: Machinery) -> None:
-    networks, policy, raw = smoke(*ENVIRONMENTS), "policy:own", Path("raw")
-    found = [kept.heuristics("smoke", networks, tuple(SCHEMES), raw, Path("kernel"), 1) for _ in range(2)]
-    assert machinery.collected == [raw]
-    assert found[0].scores.equals(found[1].scores)
-    assert found[0].episodes == found[1].episodes
-    write(Path("own"), {(e, policy): rows(e, policy, [8, 8], [11, 11]) for e in ENVIRONMENTS})
-    episodes = find_episodes([Path("own")], ENVIRONMENTS, [policy])
-    whole = find_episodes([raw, Path("own")], ENVIRONMENTS, [*SCHEMES, policy])
-    scores = score(ENVIRONMENTS, [*SCHEMES, policy], whole)
-    assert found[1].standings_with(policy, episodes).equals(standings(mark_winners(scores)))
-    for key, episode in found[1].episodes.items():
-        assert (episode.loss_rate, episode.goodput_mbps) == (whole[key].loss_rate, whole[key].goodput_mbps)
-
-
-def test_what_heuristics_did_elsewhere_is_not_taken(machinery: Machinery) -> None:
-    kept.heuristics("smoke", smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("raw"), Path("kernel"), 1)
-    networks = smoke(*ENVIRONMENTS[:2])
-    found = kept.heuristics("smoke", networks, tuple(SCHEMES), Path("other"), Path("kernel"), 1)
-    assert machinery.collected == [Path("raw"), Path("other")]
-    assert set(found.scores["environment_id"]) == {environment.id for environment in networks.environments}
-    assert len(found.episodes) == len(networks.environments) * len(SCHEMES)
-
-
-def test_only_a_scheme_whose_kernel_changed_is_collected_anew(
-    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    networks = smoke(*ENVIRONMENTS)
-    before = kept.heuristics("smoke", networks, tuple(SCHEMES), Path("raw"), Path("kernel"), 1)
-    machinery.kernels["vegas"] = "another"
-    monkeypatch.setitem(RATES, "vegas", ([3.0, 3.0], [12.0, 12.0]))
-    after = kept.heuristics("smoke", networks, tuple(SCHEMES), Path("other"), Path("kernel"), 1)
-    assert machinery.schemes == [tuple(SCHEMES), ("vegas",)]
-    others = pl.col("scheme") != "vegas"
-    assert after.scores.filter(others).equals(before.scores.filter(others))
-    assert set(after.scores.filter(~others)["goodput_mbps"]) == {3.0}
-    assert after.episodes.keys() == before.episodes.keys()
-    one = kept.heuristics("smoke", networks, ("reno",), Path("other"), Path("kernel"), 1)
-    assert one.scores.equals(after.scores.filter(others))
-    assert len(machinery.collected) == 2
-
-
-def test_a_damaged_file_of_heuristics_is_one_clear_line(machinery: Machinery) -> None:
-    arguments = "smoke", smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("raw"), Path("kernel"), 1
-    kept.heuristics(*arguments)
-    path = kept.KEPT / "smoke.parquet"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(SageccError, match=r"smoke.parquet: cannot be read .*; remove it and start again"):
-        kept.heuristics(*arguments)
-
-
-def test_the_kept_heuristics_are_of_the_present_networks_and_kernel(kernel: Path) -> None:
-    """Whoever judges a policy from a fresh clone collects nothing."""
-    plan = read_plan(ROOT / harness.RUNS)
-    for name in (*plan.leagues, *plan.harm):
-        of_league = name in plan.leagues
-        schemes = tuple(SHIPPED_SCHEMES) if of_league else (REFERENCE,)
-        decided = kept.decided_by(ROOT / kept.KEPT / f"{name}.parquet")
-        assert decided == kept.deciding(networks_of(name), schemes, kernel)

@@ -36,10 +36,10 @@ def test_the_page() -> None:
     harm = {"networks": 36, "floods": ["a"], "starves": [], "loss_worst": 0.1, "goodput_share_least": 0.6}
     runs = [
         {"name": name, "sets": {"I": place(rate), "II": place(0.2)}, "harm": harm}
-        for name, rate in (("sagecc-3", 0.8), ("sagecc-3-1", 0.9))
+        for name, rate in (("sagecc-4", 0.8), ("sagecc-4-1", 0.9))
     ]
     result = {
-        "recipe": "sagecc-3",
+        "recipe": "sagecc-4",
         "seed": 7,
         "networks": {"I": 24, "II": 12},
         "ranges": {name: [1.0, 2.5] for name in ("rate_mbps", "rtt_ms", "queue_bdp", "step", "deep_bdp")},
@@ -49,7 +49,7 @@ def test_the_page() -> None:
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(Path(ROOT / "studies" / "unseen.md.j2"), {"result": result, "machine": machine})
     assert (
-        "| sagecc-3 | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
+        "| sagecc-4 | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
         " | 50.0 % | 1 | 0 |"
     ) in found["unseen"]
     assert "Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II" in found["unseen"]
