@@ -91,7 +91,7 @@ def test_a_wheel_has_what_an_installation_needs_and_nothing_else(built: list[tup
     assert {name.split("/")[2] for name in shipped} == {
         *("sagecc-linux", "kernel.json", "kernel-identity", "policies", "environments", "sets", "source")
     }
-    assert {f"{wheel.SHIPPED}/policies/sagecc-{number}/card.json" for number in (1, 3)} <= shipped
+    assert {f"{wheel.SHIPPED}/policies/sagecc-{number}/card.json" for number in (1, 4)} <= shipped
     assert {name.partition("/")[0] for name in files} == {"sagecc", made.name.split("-py3")[0] + ".dist-info"}
     assert files[f"{wheel.SHIPPED}/sagecc-linux"].external_attr >> 16 & 0o777 == 0o755
     assert files["sagecc/cli.py"].external_attr >> 16 & 0o777 == 0o644

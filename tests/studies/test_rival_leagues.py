@@ -18,8 +18,9 @@ from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
 from scripts.templates import ROOT, texts
 from studies import rival_leagues
+from studies.orca import OURS
 from studies.policies import POLICIES
-from studies.rival_leagues import CLONES, COLUMNS, LEAGUES, OURS, RIVALS, players, result, standings, told
+from studies.rival_leagues import CLONES, COLUMNS, LEAGUES, RIVALS, players, result, standings, told
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from studies.training.run import RUNS
 
