@@ -26,11 +26,12 @@ from tqdm import tqdm
 from benchmarks.machine import save
 from sagecc.collector.realtime import host
 from sagecc.collector.realtime.process import Program
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import MODES, Shared
 from sagecc.execution.stock.supervisor import driving
 
-MODEL, RUNTIME = Path("models/sagecc-4"), "litert"
+MODEL, RUNTIME = Path("models") / BEST_POLICY, "litert"
 FLOWS = (1, 100, 1000)
 ALONE = 50
 """Agents of a flow each at once."""

@@ -35,7 +35,7 @@ LABS = (1, 4, 16, 64)
 WARM_S, MEASURED_S = 3.0, 10.0
 """Time before and for which decisions are counted: labs boot before."""
 UPDATES_S = 5.0
-RECIPE = "sagecc-4"
+RECIPE = shipped.BEST_POLICY
 """The configuration of the policy that comes along."""
 TOGETHER_STEPS = {RECIPE: 6000, "orca": 600, "astraea": 400}
 """Updates of a training with actors beside it, after a shortened warm-up."""

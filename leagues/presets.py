@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.schemas.schemes import SCHEMES
 
 
@@ -49,6 +50,6 @@ def preset_schemes(name: str, policies: Sequence[str]) -> tuple[str, ...]:
     if len(policies) < preset.min_policies:
         raise SageccError(
             f"--preset {name} ranks policies: name {preset.min_policies} or more with --policy, "
-            "such as models/sagecc-4 and one that 'sagecc train --config bc' made"
+            f"such as {BEST_POLICY} and one that 'sagecc train --config bc' made"
         )
     return preset.schemes

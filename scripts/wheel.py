@@ -25,6 +25,7 @@ from sagecc.collector.kernel.build import PACKAGE, STAMP, Kernel, ensure_kernel,
 from sagecc.collector.kernel.identity import identity_folder
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from scripts import kernel_source
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +34,7 @@ SHIPPED = "sagecc/shipped"
 
 PLACES = {
     "sagecc": "sagecc",
-    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in ("sagecc-1", "sagecc-4")},
+    **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in (POOL_POLICY, BEST_POLICY)},
     "docs/examples/environments": f"{SHIPPED}/environments",
     "docs/examples/sets": f"{SHIPPED}/sets",
     **{name: name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "LICENSES")},

@@ -144,7 +144,7 @@ def _table(environments: Sequence[Environment], name: str, scheme: str, episodes
 
 
 def _kept(files: Mapping[str, Path], environments: Sequence[Environment]) -> Contest:
-    table, by_id = pl.concat([_read(path) for path in files.values()]), {each.id: each for each in environments}
+    table, by_id = pl.concat([read_kept(path) for path in files.values()]), {each.id: each for each in environments}
     totals = table.unique(["environment_id", "scheme"], maintain_order=True).drop_nulls("sent_packets")
     episodes = {
         (network, who): StoredEpisode(
@@ -176,7 +176,8 @@ def _in_order(scores: pl.DataFrame, environments: Sequence[Environment], names: 
     )
 
 
-def _read(path: Path) -> pl.DataFrame:
+def read_kept(path: Path) -> pl.DataFrame:
+    """Read a kept table; raises SageccError, naming it, where it cannot be read."""
     try:
         table = pl.from_arrow(pq.read_table(path, page_checksum_verification=True))
     except UNREADABLE as error:

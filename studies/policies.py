@@ -19,6 +19,7 @@ from benchmarks.machine import CpuTime, save
 from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.agent.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell
@@ -26,8 +27,8 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
 from studies.rivals.networks import cellular
 
-SHIPPED = f"{POLICY_PREFIX}models/sagecc-1"
-POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/sagecc-4")
+SHIPPED = f"{POLICY_PREFIX}models/{POOL_POLICY}"
+POLICIES = (SHIPPED, f"{POLICY_PREFIX}models/{BEST_POLICY}")
 JITTERS_MS = (0, 0.25, 0.5, 1)
 SEEDS = range(8)
 LATENCIES_MS = (0, 5, 10, 20, 50)

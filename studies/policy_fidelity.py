@@ -28,6 +28,7 @@ from benchmarks.machine import save
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime import host
 from sagecc.common.files import write_atomically
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.kernel_scheme import private_name
@@ -37,7 +38,7 @@ from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
 from studies import RESULTS
 from studies.fidelity import KERNEL, network, queueing_ms, tell
 
-MODEL = Path("models/sagecc-4")
+MODEL = Path("models") / BEST_POLICY
 KEPT = Path("build/policy-fidelity") / MODEL.name
 PICTURE = Path("docs/img/policy-host.png")
 NETWORKS = tuple(product((12.0, 24.0, 48.0), (20.0, 40.0), (1.0, 2.0)))

@@ -13,6 +13,8 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+
 DELAY, LEARNED = "delay-based", "ml-based"
 """The leagues, by the names of their presets (leagues.presets)."""
 
@@ -49,8 +51,8 @@ PAPER: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 PLACES: Mapping[str, str] = MappingProxyType(
     {
-        "models/sagecc-1": "Sage",
-        "models/sagecc-4": "Sage",
+        f"models/{POOL_POLICY}": "Sage",
+        f"models/{BEST_POLICY}": "Sage",
         "bbr2": "BBR2",
         "vegas": "Vegas",
         "copa": "Copa",

@@ -18,6 +18,7 @@ from benchmarks.collect import KERNEL
 from benchmarks.machine import save
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.league import gather, lab_runner
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -30,7 +31,7 @@ from studies.training.run import RUNS, harm_of, policies_of, standing
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPE = "sagecc-4"
+RECIPE = BEST_POLICY
 SEED = 20261123
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""

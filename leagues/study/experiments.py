@@ -92,16 +92,18 @@ class Experiment:
         Args:
             schemes: Those under test: kernel schemes, or `policy:PATH`. The one that the quantity is held against
                 (measures.RELATIVE) takes part beside them.
-            repeats: Of each cell; the study's own number where None, and one at most where cells are repeats.
-            quick: A fifth of the grid, and one repeat.
+            repeats: Of each cell, and one at most where cells are repeats; where None the study's own number, or one if
+                quick.
+            quick: A fifth of the grid.
         """
-        wanted = self.repeats if repeats is None or self.repeats == 1 else repeats
+        own = 1 if quick else self.repeats
+        wanted = own if repeats is None or self.repeats == 1 else repeats
         against = [RELATIVE[self.quantity].scheme] if self.quantity in RELATIVE else []
         return [
             self.run(cell, scheme, repeat)
             for cell in self.cells(quick)
             for scheme in dict.fromkeys([*schemes, *against])
-            for repeat in range(1 if quick else wanted)
+            for repeat in range(wanted)
         ]
 
 

@@ -16,8 +16,8 @@ PREDECESSOR_SCHEDULES = "Giacomoni and Parisis, INFOCOM 2024, other schedules th
 AUTHORS_TABLE = "the study's authors, table of March 2025"
 ASTRAEA = "Astraea, EuroSys 2024, sections 1 and 5.2"
 
-STUDY_NAMES: Mapping[str, str] = {"cubic": "Cubic", "bbr3": "BBRv3"}
-"""Our kernel schemes that the study has too, by the study's name; a policy's is given by whoever knows it."""
+STUDY_NAMES: Mapping[str, str] = {"cubic": "Cubic", "bbr3": "BBRv3", "vivace": "Vivace"}
+"""Our schemes that the study has too, by the study's name; a policy's is given by whoever knows it."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import Descriptors, Shared
 from sagecc.execution.stock.supervisor import Supervisor
-from sagecc.options import log_to_stderr, runtime_option
+from sagecc.options import A_POLICY, log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 
@@ -23,7 +23,7 @@ CHECK_S = 0.05
 @click.option(
     "--policy",
     type=click.Path(path_type=Path),
-    help="Folder of the policy, or sagecc-4 or sagecc-1, which come with sagecc.",
+    help=f"Who decides: {A_POLICY}.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=1024, show_default=True, help="Most sockets at once.")

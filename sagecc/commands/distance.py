@@ -10,6 +10,7 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure
 from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
 from sagecc.leagues.trajectories import describe, query, step_up
+from sagecc.options import A_POLICY
 
 SAMPLE = 1_000_000
 
@@ -20,7 +21,7 @@ SAMPLE = 1_000_000
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy: a folder, or sagecc-1 or sagecc-4 (repeatable).",
+    help=f"Repeatable: {A_POLICY}.",
 )
 @click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
 @click.option(

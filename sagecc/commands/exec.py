@@ -19,7 +19,7 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.execution.stock import cgroup
 from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, driving
-from sagecc.options import log_to_stderr, runtime_option
+from sagecc.options import A_POLICY, log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -31,7 +31,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
     "--policy",
     type=click.Path(path_type=Path),
     required=True,
-    help="Folder of the policy, or sagecc-4 or sagecc-1, which come with sagecc.",
+    help=f"Who decides: {A_POLICY}.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")

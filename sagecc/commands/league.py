@@ -15,6 +15,7 @@ from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, su
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin
 from sagecc.options import (
+    A_POLICY,
     kernel_option,
     league_folder,
     league_option,
@@ -44,7 +45,7 @@ from sagecc.sets import networks_options, repeats_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help="A policy that plays too: a folder, or sagecc-4 or sagecc-1, which come with sagecc (repeatable).",
+    help=f"Who plays too (repeatable): {A_POLICY}.",
 )
 @raw_option("--raw", "Trajectories of the heuristics.")
 @league_option("--out", "Folder of the league.")

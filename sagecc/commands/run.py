@@ -17,6 +17,7 @@ from sagecc.collector.lab.spec import driven_flows
 from sagecc.collector.realtime.mahimahi import run_mahimahi
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.plots import bin_width, plot_episode, save_png
@@ -30,7 +31,9 @@ from sagecc.schemas.schemes import check_scheme
 
 @click.command()
 @click.option(
-    "--scheme", required=True, help="One of 'sagecc schemes', policy:PATH, policy:sagecc-4, or python:PATH.py:CLASS."
+    "--scheme",
+    required=True,
+    help=f"One of 'sagecc schemes', policy:PATH, policy:{BEST_POLICY}, or python:PATH.py:CLASS.",
 )
 @network_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)

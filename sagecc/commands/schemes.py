@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.schemas.schemes import OTHERS, SCHEMES, USER_SPACE
 
 
@@ -16,6 +17,6 @@ def command(pool: bool) -> None:
         click.echo(f"{name:<11} {text}")
     if not pool:
         click.echo(
-            f"{'policy:DIR':<11} a trained policy, such as policy:models/repro or, which comes along, policy:sagecc-4"
+            f"{'policy:DIR':<11} a trained policy, such as policy:models/repro; policy:{BEST_POLICY} comes along"
         )
         click.echo(f"{'python:FILE':<11} a class of one's own, python:PATH.py:CLASS (docs/guide/your-own-scheme.md)")

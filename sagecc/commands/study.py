@@ -90,7 +90,7 @@ def command(
     )
     names_of = study_names(renamed, tested)
     wanted = _with_their_traces(chosen(names, traces))
-    runs = plan(wanted, tested, repeats, quick)
+    runs = plan(wanted, tested, 1 if quick else repeats, quick)
     if testbed:
         runs = [PREDECESSOR.run(run) for run in runs]
     check_policies(tested)

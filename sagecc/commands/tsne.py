@@ -13,6 +13,7 @@ from sagecc.analysis import AnalysisSettings, named_schemes, options, save
 from sagecc.leagues.analysis_plots import map_figure
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
+from sagecc.options import A_POLICY
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 POINTS = 300
@@ -25,7 +26,7 @@ POINTS = 300
     multiple=True,
     required=True,
     metavar="PATH",
-    help="A folder, or sagecc-1 or sagecc-4 (repeatable).",
+    help=f"Repeatable: {A_POLICY}.",
 )
 @click.option(
     "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sagecc.collector.lab.episode import jain_index, run_episode
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import play_episode, policy_controller
 from sagecc.policy import runtime
@@ -20,7 +21,7 @@ from tests.conftest import ROOT
 from tests.helpers.networks import network
 from tests.helpers.raw_episodes import samples, trajectory
 
-POLICY, LATER = ROOT / "models" / "sagecc-1", ROOT / "models" / "sagecc-4"
+POLICY, LATER = (ROOT / "models" / name for name in (POOL_POLICY, BEST_POLICY))
 
 
 @pytest.mark.parametrize("path", [POLICY, LATER], ids=lambda path: path.name)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
+from sagecc.common.errors import SageccError
+from sagecc.leagues.flow_metrics import to_arrow
 from sagecc.leagues.study.catalogue import experiment
+from sagecc.leagues.study.collect import Outcome
 from sagecc.leagues.study.experiments import StudyRun
 from sagecc.schemas.environment import MTU_BYTES
 
@@ -51,11 +54,24 @@ def study_series(run: StudyRun, shares: Sequence[float] = ()) -> pl.DataFrame:
     return pl.concat(parts)
 
 
+class MadeUpRunner:
+    """Makes up series; remembers what it was asked for, and fails as told."""
+
+    def __init__(self, failing: str = "", killed_after: int | None = None) -> None:
+        self.asked: list[StudyRun] = []
+        self._failing, self._killed_after = failing, killed_after
+
+    def __call__(self, runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
+        self.asked += runs
+        for number, run in enumerate(runs):
+            if number == self._killed_after:
+                raise KeyboardInterrupt
+            failed = SageccError("the guest panicked") if run.scheme == self._failing else None
+            yield run, failed or to_arrow(study_series(run))
+
+
 def study_runs_of(
     name: str, schemes: Sequence[str], repeats: int = 2, quick: bool = False
 ) -> list[tuple[StudyRun, pl.DataFrame]]:
     """Return an experiment's runs with their series."""
-    runs = [
-        run for run in experiment(name).runs(schemes, repeats) if not quick or run.cell in experiment(name).cells(True)
-    ]
-    return [(run, study_series(run)) for run in runs]
+    return [(run, study_series(run)) for run in experiment(name).runs(schemes, repeats, quick)]

@@ -18,23 +18,7 @@ from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.results import cells_table, values_table
 from sagecc.schemas.environment import CrossFlow
 from tests.helpers.flows import LabRunner
-from tests.helpers.study_runs import study_series
-
-
-class MadeUpRunner:
-    """Makes up series; remembers what it was asked for, and fails as told."""
-
-    def __init__(self, failing: str = "", killed_after: int | None = None) -> None:
-        self.asked: list[StudyRun] = []
-        self._failing, self._killed_after = failing, killed_after
-
-    def __call__(self, runs: Sequence[StudyRun]) -> Iterator[tuple[StudyRun, Outcome]]:
-        self.asked += runs
-        for number, run in enumerate(runs):
-            if number == self._killed_after:
-                raise KeyboardInterrupt
-            failed = SageccError("the guest panicked") if run.scheme == self._failing else None
-            yield run, failed or to_arrow(study_series(run))
+from tests.helpers.study_runs import MadeUpRunner, study_series
 
 
 def identity(run: StudyRun) -> str:

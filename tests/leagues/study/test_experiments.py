@@ -169,6 +169,9 @@ def test_quick_is_a_fifth_once(name: str) -> None:
     cells = {run.cell for run in quick}
     assert len(cells) == pytest.approx(max(1, len(each.grid) / 5), abs=0.6)
     assert len(quick) == len(cells) * len({run.scheme for run in quick})
+    thrice = each.runs(["cubic"], repeats=3, quick=True)
+    assert {run.cell for run in thrice} == cells
+    assert len(thrice) == len(quick) * (1 if each.repeats == 1 else 3)
 
 
 def test_repeats_are_the_study_s_unless_asked_for() -> None:
