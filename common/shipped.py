@@ -20,6 +20,8 @@ KERNEL = FOLDER / "sagecc-linux" if INSTALLED else _PACKAGE / "build" / "sagecc-
 POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
 BEST_POLICY, POOL_POLICY = "sagecc-4", "sagecc-1"
 """Names of the two that come along: the one that won most, and the one that learned from the pool alone."""
+A_POLICY = f"a policy's folder, or {BEST_POLICY} or {POOL_POLICY}, which come with sagecc"
+"""What names a policy, for the help of what takes one."""
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 """Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""
 ENVIRONMENTS = FOLDER / "environments" if INSTALLED else _PACKAGE / "docs" / "examples" / "environments"

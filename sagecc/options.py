@@ -21,8 +21,6 @@ RAW = Path("datasets/raw")
 POOL = Path("datasets/pool")
 LEAGUE = Path("leagues/results")
 ANALYSIS = Path("leagues/analysis")
-A_POLICY = f"a policy's folder, or {shipped.BEST_POLICY} or {shipped.POOL_POLICY}, which come with sagecc"
-"""What names a policy, for the help of what takes one."""
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.common.shipped import A_POLICY
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import Descriptors, Shared
 from sagecc.execution.stock.supervisor import Supervisor
-from sagecc.options import A_POLICY, log_to_stderr, runtime_option
+from sagecc.options import log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 

@@ -7,10 +7,10 @@ import click
 
 from sagecc.analysis import AnalysisSettings, PoolSettings, named_schemes, options, save
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import A_POLICY
 from sagecc.leagues.analysis_plots import distance_figure
 from sagecc.leagues.distance import Search, distances, exact_in_pool, exact_in_sample, summary
 from sagecc.leagues.trajectories import describe, query, step_up
-from sagecc.options import A_POLICY
 
 SAMPLE = 1_000_000
 

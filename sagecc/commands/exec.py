@@ -17,9 +17,10 @@ from types import FrameType
 import click
 
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import A_POLICY
 from sagecc.execution.stock import cgroup
 from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, driving
-from sagecc.options import A_POLICY, log_to_stderr, runtime_option
+from sagecc.options import log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sagecc.common.limits import usable_cores
+from sagecc.common.shipped import A_POLICY
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
@@ -15,7 +16,6 @@ from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, su
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin
 from sagecc.options import (
-    A_POLICY,
     kernel_option,
     league_folder,
     league_option,

@@ -10,10 +10,10 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import AnalysisSettings, named_schemes, options, save
+from sagecc.common.shipped import A_POLICY
 from sagecc.leagues.analysis_plots import map_figure
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.trajectories import describe
-from sagecc.options import A_POLICY
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 POINTS = 300
