@@ -135,6 +135,11 @@ bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FO
 	python -m benchmarks.study
 	$(PAGES)
 
+.PHONY: bench-evaluation
+bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_ORCA=FOLDER; an hour, killed it goes on)
+	python -m studies.evaluation
+	$(PAGES)
+
 .PHONY: policies
 policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluation study's numbers are kept by contestant: who plays anew; what is judged of whom; and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sagecc.common.errors import SageccError
+from sagecc.leagues.study.experiments import STUDY, StudyRun
+from scripts.templates import ROOT, texts
+from studies import evaluation
+from studies.evaluation import NAMES, SAGES, numbers_of, told
+from tests.helpers.study_runs import MadeUpRunner
+
+FEW = tuple(STUDY[name] for name in ("fairness", "efficiency", "convergence", "dynamics", "responsiveness"))
+
+
+class Lab:
+    """Makes up what is not kept; `driver` is what drives the flows."""
+
+    def __init__(self) -> None:
+        self.runner, self.driver = MadeUpRunner(), "1"
+
+    def identity(self, run: StudyRun) -> str:
+        return f"{run.scheme} {self.driver}"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    found = Lab()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluation, "EXPERIMENTS", FEW)
+    monkeypatch.setattr(evaluation, "lab_runner", lambda kernel, jobs: found.runner)
+    monkeypatch.setattr(evaluation, "lab_identity", lambda kernel: found.identity)
+    return found
+
+
+def test_a_contestant_plays_what_is_not_kept(lab: Lab) -> None:
+    first = numbers_of("orca", "policy:orca")
+    networks = len(lab.runner.asked)
+    assert networks == (6 + 6 + 6) * evaluation.REPEATS + 10  # those of `convergence` are those of `efficiency`
+    assert set(first["experiment"]) == {each.name for each in FEW}
+    assert set(first["scheme"]) == {"orca"}
+    for path in Path(evaluation.CACHE / "runs").iterdir():
+        path.unlink()  # what is kept needs no series
+    assert numbers_of("orca", "policy:orca").equals(first)
+    assert len(lab.runner.asked) == networks
+    lab.driver = "2"
+    assert numbers_of("orca", "policy:orca").equals(first)
+    assert len(lab.runner.asked) == 2 * networks
+
+
+def test_one_more_experiment_plays_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "EXPERIMENTS", FEW[:1])
+    numbers_of("cubic", "cubic")
+    asked = len(lab.runner.asked)
+    monkeypatch.setattr(evaluation, "EXPERIMENTS", FEW)
+    both = numbers_of("cubic", "cubic")
+    assert not {run.experiment for run in lab.runner.asked[asked:]} & {"fairness"}
+    assert set(both["experiment"]) == {each.name for each in FEW}
+
+
+def test_a_killed_study_keeps_the_experiments_that_are_done(lab: Lab) -> None:
+    lab.runner = MadeUpRunner(killed_after=10)
+    with pytest.raises(KeyboardInterrupt):
+        numbers_of("cubic", "cubic")
+    lab.runner = MadeUpRunner()
+    whole = numbers_of("cubic", "cubic")
+    kept = pl.read_parquet(evaluation.KEPT / "cubic.parquet")
+    assert kept.select(whole.columns).equals(whole)
+
+
+def test_a_damaged_file_is_one_line(lab: Lab) -> None:
+    evaluation.KEPT.mkdir(parents=True)
+    (evaluation.KEPT / "cubic.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(SageccError, match=r"cubic\.parquet: cannot be read .*; remove it and start again"):
+        numbers_of("cubic", "cubic")
+
+
+def test_a_run_that_fails_is_told(lab: Lab) -> None:
+    lab.runner = MadeUpRunner(failing="cubic")
+    with pytest.raises(SageccError, match="the guest panicked"):
+        numbers_of("cubic", "cubic")
+    assert not evaluation.KEPT.exists()
+
+
+def test_the_page(lab: Lab) -> None:
+    names = ("cubic", "bbr3", *SAGES)
+    found = told(pl.concat([numbers_of(name, f"policy:{name}" if name in SAGES else name) for name in names]))
+    about_sage = [row for row in found["statements"] if row["sage"]]
+    assert {row["sage"] for row in about_sage} == set(SAGES)
+    assert len(about_sage) == len({(row["statement"], row["sage"]) for row in about_sage})
+    assert not any("Orca" in row["statement"] for row in found["statements"])
+    fairness = found["experiments"][0]
+    assert (fairness["name"], fairness["cells"]) == ("fairness", 6)
+    row = fairness["quantities"][0]["rows"][0]
+    shares = [1 / (1.2 + 0.1 * (repeat + 1)) for repeat in range(evaluation.REPEATS)]
+    assert (row["scheme"], row["panel"], row["count"]) == ("cubic", 0.2, evaluation.REPEATS)
+    assert row["mean"] == pytest.approx(sum(shares) / len(shares), rel=1e-6)
+    assert row["low"] < min(shares) < max(shares) < row["high"]
+    dynamics = next(each for each in found["experiments"] if each["name"] == "dynamics")
+    assert len({row["panel"] for row in dynamics["quantities"][0]["rows"]}) == 2
+    machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
+    page = texts(Path(ROOT / "studies" / "evaluation.md.j2"), {"result": found, "machine": machine})
+    assert "### Fig. 1: " in page["evaluation_figures"]
+    assert f"| {NAMES['cubic']} | 0.7" in page["evaluation_figures"]
+    assert "cubic first" in page["evaluation_figures"]
+    assert "(`sagecc-4`)" in page["evaluation_statements"]
+    assert "hold" in page["evaluation_counts"]
