@@ -24,6 +24,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.realtime import host
 from sagecc.collector.realtime.process import Program
 from sagecc.common.shipped import BEST_POLICY
@@ -236,4 +237,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.attach"):
+        main()

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from benchmarks import ns3
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.run.grid import bottleneck, profile_environments
 from sagecc.collector.run.store import Partition, pack
@@ -128,4 +129,5 @@ def cost(environment: Environment) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.collect"):
+        main()

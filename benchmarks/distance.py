@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import set_one
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.distance import Query, Search, distances, exact_in_pool, exact_in_sample
@@ -121,4 +122,5 @@ def medians(truth: np.ndarray, queries: Sequence[Query]) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.distance"):
+        main()

@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Floats
 from sagecc.learner import config
 from sagecc.policy import artefact, runtime
@@ -84,4 +85,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.execution"):
+        main()

@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Floats
 from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
 from sagecc.learner.data import THREADS, Prefetch, WindowSampler
@@ -136,4 +137,5 @@ def mapped(pool: CompiledPool) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.feeding"):
+        main()

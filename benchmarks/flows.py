@@ -19,6 +19,7 @@ from typing import TypeVar
 from benchmarks.collect import flat
 from benchmarks.machine import CpuTime, save
 from benchmarks.profile import profile, profiled_kernel
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.boot import run_guest
 from sagecc.collector.lab.episode import episode_from_recording
 from sagecc.collector.lab.spec import episode_spec
@@ -99,4 +100,5 @@ def timed(make: Callable[[], Made]) -> tuple[float, Made]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.flows"):
+        main()

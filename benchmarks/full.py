@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 
 FULL = Path("datasets/full")
@@ -59,4 +60,5 @@ def times(path: Path) -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.full"):
+        main()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.task import FinishedEpisode, Task
 from sagecc.common import shipped
@@ -101,4 +102,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.growth"):
+        main()

@@ -18,6 +18,7 @@ from tqdm import tqdm
 import sagecc.execution.environments  # noqa: F401 - registers ENVIRONMENT
 from benchmarks.collect import flat
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.pool import FEATURE_NAMES
 
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.gymnasium"):
+        main()

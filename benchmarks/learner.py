@@ -26,6 +26,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
@@ -315,4 +316,5 @@ def matrix_rate() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.learner"):
+        main()

@@ -24,6 +24,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.engines import Engine, local
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.task import Task
@@ -132,4 +133,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.lockstep"):
+        main()

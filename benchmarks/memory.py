@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from benchmarks.collect import cpu_s
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import set_one, set_two
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
@@ -92,4 +93,5 @@ def proportional_bytes(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.memory"):
+        main()

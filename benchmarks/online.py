@@ -23,6 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, descendants_cpu_s, save
+from sagecc.cli import errors_in_one_line
 from sagecc.common import shipped
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig, load
@@ -194,4 +195,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.online"):
+        main()

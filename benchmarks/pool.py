@@ -27,6 +27,7 @@ import duckdb
 
 from benchmarks.feeding import drop
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import build_pool
@@ -199,4 +200,5 @@ def command_s(pool: Path) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.pool"):
+        main()

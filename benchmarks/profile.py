@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.collect import flat
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.boot import run_guest
 from sagecc.collector.lab.spec import episode_spec
 
@@ -104,4 +105,5 @@ def group(dso: str, symbol: str, comm: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.profile"):
+        main()

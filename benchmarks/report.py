@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
@@ -45,4 +46,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.report"):
+        main()

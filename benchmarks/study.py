@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.leagues.study.catalogue import chosen, plan
@@ -155,4 +156,5 @@ def timed(together: Sequence[Sequence[StudyRun]], until: float) -> Costs:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("benchmarks.study"):
+        main()

@@ -104,7 +104,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
         end_with_parent()  # a second run could otherwise start beside what a killed `dvc repro` left running
-    with _errors_in_one_line():
+    with errors_in_one_line():
         status = cli.main(args, prog_name="sagecc", standalone_mode=False)
         sys.stdout.flush()
     sys.exit(status if isinstance(status, int) else 0)
@@ -118,18 +118,19 @@ def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def _errors_in_one_line() -> Iterator[None]:
+def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
+    """Turn what a user can mend into one line on stderr, `program` before it, and exit 2 (130 for Ctrl-C)."""
     try:
         yield
     except SageccError as error:
-        _fail(str(error))
+        _fail(str(error), prefix=program)
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "sagecc"
+        path = error.ctx.command_path if error.ctx else program
         _fail(f"{error.format_message().rstrip('.')} (see '{path} --help')", prefix=path)
     except click.ClickException as error:
-        _fail(error.format_message())
+        _fail(error.format_message(), prefix=program)
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", EXIT_INTERRUPTED)
+        _fail("interrupted", EXIT_INTERRUPTED, prefix=program)
     except BrokenPipeError:
         # The reader is gone: there is nothing to say, and Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -137,7 +138,7 @@ def _errors_in_one_line() -> Iterator[None]:
     except OSError as error:
         if error.filename is None and error.errno not in MACHINE_ERRORS:
             raise
-        _fail(f"{_paths_prefix(error)}{error.strerror or error}")
+        _fail(f"{_paths_prefix(error)}{error.strerror or error}", prefix=program)
 
 
 def _paths_prefix(error: OSError) -> str:
@@ -145,6 +146,6 @@ def _paths_prefix(error: OSError) -> str:
     return f"{' -> '.join(names)}: " if names else ""
 
 
-def _fail(text: str, status: int = EXIT_ERROR, prefix: str = "sagecc") -> NoReturn:
+def _fail(text: str, status: int = EXIT_ERROR, *, prefix: str) -> NoReturn:
     click.echo(f"{prefix}: {' '.join(text.split())}", err=True)
     sys.exit(status)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.pool.views import open_pool
 from studies import RESULTS
@@ -47,4 +48,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.actions"):
+        main()

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.study.catalogue import experiment
@@ -86,4 +87,5 @@ def over(values: Sequence[float]) -> dict[str, float | None]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.astraea"):
+        main()

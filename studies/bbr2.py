@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell
@@ -100,4 +101,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.bbr2"):
+        main()

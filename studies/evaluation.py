@@ -19,6 +19,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.limits import usable_cores
@@ -183,4 +184,5 @@ def statements(values: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.evaluation"):
+        main()

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import run_episode
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
@@ -62,4 +63,5 @@ def measure(example: str, as_is: bool, environment: Environment) -> dict[str, An
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.examples"):
+        main()

@@ -22,6 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.realtime.host import run_on_host, why_not
 from sagecc.collector.run.grid import bottleneck
@@ -165,4 +166,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.fidelity"):
+        main()

@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.common.files import write_atomically
@@ -157,4 +158,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.jitter"):
+        main()

@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import describe, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.realtime.mahimahi import TOOLS, run_mahimahi
 from sagecc.schemas.environment import Environment
@@ -52,4 +53,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.mahimahi"):
+        main()

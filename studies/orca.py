@@ -16,6 +16,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
@@ -112,4 +113,5 @@ def shares(windows: pl.DataFrame) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.orca"):
+        main()

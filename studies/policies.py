@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import CpuTime, save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
@@ -194,4 +195,5 @@ def floods() -> Iterable[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.policies"):
+        main()

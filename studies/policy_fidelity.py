@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime import host
 from sagecc.common.files import write_atomically
@@ -172,4 +173,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.policy_fidelity"):
+        main()

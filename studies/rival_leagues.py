@@ -22,6 +22,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
 from sagecc.leagues.plots import save_png, standings_figure
@@ -143,4 +144,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.rival_leagues"):
+        main()

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
@@ -96,4 +97,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.schemes"):
+        main()

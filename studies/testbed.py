@@ -21,6 +21,7 @@ import polars as pl
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.leagues.flow_metrics import between, flow_means
 from sagecc.leagues.study.catalogue import experiment
@@ -215,4 +216,5 @@ def behaviours(runner: Runner) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.testbed"):
+        main()

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
+from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY
@@ -100,4 +101,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with errors_in_one_line("studies.unseen"):
+        main()
