@@ -89,23 +89,20 @@ def numbers_of(name: str, scheme: str) -> pl.DataFrame:
     """
     identity, path = lab_identity(KERNEL), KEPT / f"{name}.parquet"
     kept = read_kept(path) if path.exists() else KEPT_SCHEMA.to_frame()
-    tables = []
-    for each in EXPERIMENTS:
-        keys = {run: run_key(run, identity(run)) for run in runs_of(each, scheme)}
-        own = kept.filter(pl.col("experiment") == each.name, pl.col("run").is_in(list(keys.values())))
-        there = set(own["run"])
-        left = [run for run, key in keys.items() if key not in there]
+    keys = {run: run_key(run, identity(run)) for each in EXPERIMENTS for run in runs_of(each, scheme)}
+    own = kept.filter(pl.col("run").is_in(list(keys.values())))
+    there = set(own.select("experiment", "run").iter_rows())
+    left = [run for run, key in keys.items() if (run.experiment, key) not in there]
+    if left:
         new = [
             values_table([(run, series)]).with_columns(run=pl.lit(keys[run]), scheme=pl.lit(name))
             for run, series in played(left, identity).series()
         ]
-        tables.append(pl.concat([own, *(table.select(*KEPT_SCHEMA) for table in new)]))
-        if new:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            later = kept.filter(~pl.col("experiment").is_in([one.name for one in EXPERIMENTS[: len(tables)]]))
-            with write_atomically(path) as beside:
-                pl.concat([*tables, later]).write_parquet(beside, compression="zstd", compression_level=19)
-    return pl.concat(tables).select(*VALUES_SCHEMA)
+        own = pl.concat([own, *(table.select(*KEPT_SCHEMA) for table in new)])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as beside:
+            own.write_parquet(beside, compression="zstd", compression_level=19)
+    return own.select(*VALUES_SCHEMA)
 
 
 def played(runs: Sequence[StudyRun], identity: Identity) -> Collected:
