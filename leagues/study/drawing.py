@@ -135,14 +135,15 @@ def reference(axes: Axes, value: float, name: str) -> None:
 
 
 def log_axis(axes: Axes, part: pl.DataFrame) -> None:
-    """Make the y axis logarithmic, as wide as the means and intervals shown."""
+    """Make the y axis logarithmic, twice as wide as the means; an interval may end beyond it."""
     axes.set_yscale("log")
-    shown = part.select(pl.col("mean", "low", "high")).to_numpy().ravel()
-    shown = shown[np.isfinite(shown) & (shown > 0)]
-    low, high = min(float(shown.min()), 0.5) / 1.3, max(float(shown.max()), 2.0) * 1.3
+    means = part["mean"].to_numpy()
+    means = means[np.isfinite(means) & (means > 0)]
+    low, high = min(float(means.min()) / 2, 0.5), max(float(means.max()) * 2, 2.0)
     axes.set_ylim(low, high)
-    ticks = [value for value in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= value <= high]
-    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    marks = (1, 2, 5) if high / low < 300 else (1,)  # more would lie on one another
+    ticks = [mark * 10.0**power for power in range(-4, 5) for mark in marks]
+    axes.yaxis.set_major_locator(FixedLocator([value for value in ticks if low <= value <= high]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_formatter(NullFormatter())
