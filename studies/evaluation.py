@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_png
-from sagecc.leagues.study.collect import Collected, Identity, collect, lab_identity, run_key
+from sagecc.leagues.study.collect import collect, lab_identity, run_key
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Side
 from sagecc.leagues.study.drawing import Look
 from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
@@ -74,18 +75,29 @@ def main() -> None:
     if not checkpoint:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
     players = CONTESTANTS | {ORCA: f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"}
-    values = pl.concat([numbers_of(name, scheme) for name, scheme in players.items()])
+    numbers = {name: numbers_of(name, scheme) for name, scheme in players.items()}
+    values = pl.concat([each.values for each in numbers.values()])
     cells = cells_table(values, NAMES | {SAGES[0]: "Sage"})
     for name, path in PICTURES.items():
         save_png(ratio_figure(STUDY[name], cells, Look(tuple(players))), path)
-    save("evaluation", told(values), RESULTS)
+    save("evaluation", told(values, {name: each.failed for name, each in numbers.items()}), RESULTS)
 
 
-def numbers_of(name: str, scheme: str) -> pl.DataFrame:
-    """Return a contestant's numbers in every experiment (VALUES_SCHEMA), of which what is not kept yet is played.
+@dataclass(frozen=True)
+class Numbers:
+    """A contestant's numbers in every experiment."""
+
+    values: pl.DataFrame
+    """VALUES_SCHEMA."""
+    failed: Mapping[str, str]
+    """By experiment and network the last line about it; a run without numbers is tried again by the next call."""
+
+
+def numbers_of(name: str, scheme: str) -> Numbers:
+    """Return a contestant's numbers, of which what is not kept yet is played.
 
     Raises:
-        SageccError: A run fails, or the kept file cannot be read.
+        SageccError: The kept file cannot be read.
     """
     identity, path = lab_identity(KERNEL), KEPT / f"{name}.parquet"
     kept = read_kept(path) if path.exists() else KEPT_SCHEMA.to_frame()
@@ -93,24 +105,20 @@ def numbers_of(name: str, scheme: str) -> pl.DataFrame:
     own = kept.filter(pl.col("run").is_in(list(keys.values())))
     there = set(own.select("experiment", "run").iter_rows())
     left = [run for run, key in keys.items() if (run.experiment, key) not in there]
-    if left:
-        new = [
-            values_table([(run, series)]).with_columns(run=pl.lit(keys[run]), scheme=pl.lit(name))
-            for run, series in played(left, identity).series()
-        ]
+    collected = collect(left, lab_runner(KERNEL, usable_cores()), CACHE / "runs", identity)
+    new = [
+        values_table([(run, series)]).with_columns(run=pl.lit(keys[run]), scheme=pl.lit(name))
+        for run, series in collected.series()
+    ]
+    if new:
         own = pl.concat([own, *(table.select(*KEPT_SCHEMA) for table in new)])
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as beside:
             own.write_parquet(beside, compression="zstd", compression_level=19)
-    return own.select(*VALUES_SCHEMA)
-
-
-def played(runs: Sequence[StudyRun], identity: Identity) -> Collected:
-    """Play what CACHE does not have; raises SageccError where a run fails."""
-    collected = collect(runs, lab_runner(KERNEL, usable_cores()), CACHE / "runs", identity)
-    for run, why in collected.failures.items():
-        raise SageccError(f"{run.id}: {why}")
-    return collected
+    failed = {
+        f"{run.experiment}, {run.environment.id}, repeat {run.repeat}": why for run, why in collected.failures.items()
+    }
+    return Numbers(own.select(*VALUES_SCHEMA), failed)
 
 
 def runs_of(each: Experiment, scheme: str) -> list[StudyRun]:
@@ -118,11 +126,12 @@ def runs_of(each: Experiment, scheme: str) -> list[StudyRun]:
     return each.runs((scheme,), REPEATS, quick=len(each.grid) > SMALL_GRID)
 
 
-def told(values: pl.DataFrame) -> dict[str, Any]:
+def told(values: pl.DataFrame, failed: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """Return what the page shows: each experiment's numbers by contestant and panel, and every statement judged."""
     return {
         "repeats": REPEATS,
         "runs": values.select("scheme", "experiment", *CELL_COLUMNS, "repeat").n_unique(),
+        "failed": {name: dict(runs) for name, runs in failed.items() if runs},
         "names": NAMES,
         "experiments": [shown(each, values.filter(pl.col("experiment") == each.name)) for each in EXPERIMENTS],
         "statements": statements(values),
