@@ -33,7 +33,7 @@ from sagecc.leagues.study.drawing import Look
 from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
 from sagecc.leagues.study.figures import ratio_figure
 from sagecc.leagues.study.measures import MEANINGS, SCALES
-from sagecc.leagues.study.results import CELL_COLUMNS, VALUES_SCHEMA, cells_table, values_table, verdicts_table
+from sagecc.leagues.study.results import CELL_COLUMNS, VALUES_SCHEMA, cells_table, clipped, values_table, verdicts_table
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -90,7 +90,7 @@ class Numbers:
     values: pl.DataFrame
     """VALUES_SCHEMA."""
     failed: Mapping[str, str]
-    """By experiment and network the last line about it; a run without numbers is tried again by the next call."""
+    """By experiment and network why there are none; the next call tries again."""
 
 
 def numbers_of(name: str, scheme: str) -> Numbers:
@@ -116,7 +116,8 @@ def numbers_of(name: str, scheme: str) -> Numbers:
         with write_atomically(path) as beside:
             own.write_parquet(beside, compression="zstd", compression_level=19)
     failed = {
-        f"{run.experiment}, {run.environment.id}, repeat {run.repeat}": why for run, why in collected.failures.items()
+        f"{run.experiment}, {run.environment.id}, repeat {run.repeat}": why.rpartition(": ")[2]
+        for run, why in collected.failures.items()
     }
     return Numbers(own.select(*VALUES_SCHEMA), failed)
 
@@ -155,14 +156,15 @@ def shown(each: Experiment, own: pl.DataFrame) -> dict[str, Any]:
         "quantities": [
             {
                 "meaning": MEANINGS[name],
-                "rows": _means(own.filter(pl.col("quantity") == name), panel, log=SCALES.get(name) == "log"),
+                "rows": _means(own.filter(pl.col("quantity") == name), panel, name),
             }
             for name in (each.quantity, *ALSO.get(each.name, ()))
         ],
     }
 
 
-def _means(own: pl.DataFrame, panel: str, *, log: bool) -> list[dict[str, Any]]:
+def _means(own: pl.DataFrame, panel: str, quantity: str) -> list[dict[str, Any]]:
+    log = SCALES.get(quantity) == "log"
     known = own.drop_nulls("value").with_columns(unit=pl.coalesce("schedule", "repeat"))
     scaled = known.with_columns(pl.col("value").log()) if log else known
     units = scaled.group_by("scheme", panel, "unit", maintain_order=True).agg(pl.col("value").mean())
@@ -170,7 +172,7 @@ def _means(own: pl.DataFrame, panel: str, *, log: bool) -> list[dict[str, Any]]:
     for (scheme, at), part in units.group_by("scheme", panel, maintain_order=True):
         over = interval(part["value"].to_numpy())
         ends = (over.mean, over.low, over.high)
-        mean, low, high = (None if end is None else math.exp(end) if log else end for end in ends)
+        mean, low, high = (math.exp(end) if log and end is not None else clipped(end, quantity) for end in ends)
         rows.append({"scheme": scheme, "panel": at, "mean": mean, "low": low, "high": high, "count": over.count})
     return rows
 

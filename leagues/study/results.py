@@ -106,8 +106,8 @@ def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) ->
         quantiles = {f"p{q}": part["value"].quantile(q / 100, "linear") for q in (10, 50, 90)}
         ends = {
             "mean": _exp(over.mean) if log else over.mean,
-            "low": _exp(over.low) if log else _clipped(over.low, keys["quantity"]),
-            "high": _exp(over.high) if log else _clipped(over.high, keys["quantity"]),
+            "low": _exp(over.low) if log else clipped(over.low, keys["quantity"]),
+            "high": _exp(over.high) if log else clipped(over.high, keys["quantity"]),
         }
         rows.append({**keys, "count": over.count, "deviation": spread, **ends, **quantiles})
     schema = {name: VALUES_SCHEMA[name] for name in KEY_COLUMNS} | {"count": pl.Int64()}
@@ -253,7 +253,7 @@ def _log(values: Doubles) -> Doubles:
     return np.log(values)
 
 
-def _clipped(end: float | None, quantity: object) -> float | None:
+def clipped(end: float | None, quantity: object) -> float | None:
     """Return an interval's end within what the number can be."""
     return None if end is None else min(max(end, 0.0), 1.0 if quantity in SHARES else math.inf)
 
