@@ -27,7 +27,7 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_png
-from sagecc.leagues.study.collect import collect, lab_identity, run_key
+from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Side
 from sagecc.leagues.study.drawing import Look
 from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
@@ -101,7 +101,7 @@ def numbers_of(name: str, scheme: str) -> Numbers:
     """
     identity, path = lab_identity(KERNEL), KEPT / f"{name}.parquet"
     kept = read_kept(path) if path.exists() else KEPT_SCHEMA.to_frame()
-    keys = {run: run_key(run, identity(run)) for each in EXPERIMENTS for run in runs_of(each, scheme)}
+    keys = keys_of(scheme, identity)
     own = kept.filter(pl.col("run").is_in(list(keys.values())))
     there = set(own.select("experiment", "run").iter_rows())
     left = [run for run, key in keys.items() if (run.experiment, key) not in there]
@@ -120,6 +120,11 @@ def numbers_of(name: str, scheme: str) -> Numbers:
         for run, why in collected.failures.items()
     }
     return Numbers(own.select(*VALUES_SCHEMA), failed)
+
+
+def keys_of(scheme: str, identity: Identity) -> dict[StudyRun, str]:
+    """Return a contestant's runs, and what decides the numbers of each."""
+    return {run: run_key(run, identity(run)) for each in EXPERIMENTS for run in runs_of(each, scheme)}
 
 
 def runs_of(each: Experiment, scheme: str) -> list[StudyRun]:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.leagues.study.collect import lab_identity
 from sagecc.leagues.study.experiments import STUDY, StudyRun
 from scripts.templates import ROOT, texts
-from studies import evaluation
-from studies.evaluation import NAMES, SAGES, numbers_of, told
+from studies import RESULTS, evaluation
+from studies.evaluation import CONTESTANTS, KEPT, NAMES, SAGES, keys_of, numbers_of, told
+from studies.kept import read_kept
 from tests.helpers.study_runs import MadeUpRunner
 
 FEW = tuple(STUDY[name] for name in ("fairness", "efficiency", "convergence", "dynamics", "responsiveness"))
@@ -89,6 +92,16 @@ def test_a_run_that_fails_is_told_and_tried_again(lab: Lab) -> None:
     lab.runner = MadeUpRunner()
     second = numbers_of("cubic", "cubic")
     assert second.values.height and not second.failed
+
+
+def test_what_is_kept_is_of_the_present_kernel_and_policies(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds a contestant plays it alone."""
+    monkeypatch.chdir(ROOT)
+    failed = json.loads((RESULTS / "evaluation.json").read_text())["result"]["failed"]
+    for name, scheme in CONTESTANTS.items():
+        kept = set(read_kept(KEPT / f"{name}.parquet")["run"])
+        lacking = [key for key in keys_of(scheme, lab_identity(kernel)).values() if key not in kept]
+        assert len(lacking) == len(failed.get(name, {})), f"{name}: make bench-evaluation"
 
 
 def test_the_page(lab: Lab) -> None:
