@@ -3,12 +3,16 @@
 
 `python -m studies.unseen [--seed N]`; the ranges are those of the paper's grid (appendix C), whose networks, and those
 of `heldout`, are points of it. Policies that are not trained yet are trained first. Virtual time: the figures hang on
-the number, the kernel's bytes and the policies' files. What was played is kept; a killed run goes on.
+the number, the kernel's bytes and the policies' files. What was played is kept; a killed run goes on, and a seed that
+stands in the result with the policy of its training's result is not played again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ import numpy as np
 from benchmarks.collect import KERNEL
 from benchmarks.machine import save
 from sagecc.cli import errors_in_one_line
+from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY
@@ -26,9 +31,10 @@ from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
-from studies.kept import contest
+from studies.kept import RULES, contest
 from studies.training.results import standing_over_seeds
-from studies.training.run import RUNS, harm_of, policies_of, standing
+from studies.training.run import RESULTS as TRAININGS
+from studies.training.run import RUNS, harm_of, policies_of, read_json, read_result, standing
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
@@ -63,23 +69,40 @@ def drawn(seed: int) -> EnvironmentSet:
     return EnvironmentSet(f"unseen-{seed}", f"python -m studies.unseen --seed {seed}", (*alone, *beside))
 
 
+def identity_of(networks: EnvironmentSet, kernel: str) -> str:
+    """Return what decides a policy's figures beside its files: the kernel, the networks and how they are scored."""
+    of = [kernel, [environment.id for environment in networks.environments], RULES.alpha]
+    return hashlib.sha256(json.dumps(of).encode()).hexdigest()
+
+
+def known(path: Path, identity: str) -> Mapping[str, dict[str, Any]]:
+    """Return the runs of an earlier result that had this identity, by their policies; none where there is none."""
+    result = read_json(path)["result"] if path.exists() else {}
+    return {run["policy_sha256"]: run for run in result["runs"]} if result.get("identity") == identity else {}
+
+
 def main() -> None:
     """Play and save, a seed of the recipe at a time."""
     parser = argparse.ArgumentParser(description="Play a recipe's seeds on networks drawn for this.")
     parser.add_argument("--seed", type=int, default=SEED, help="draws the networks (default: %(default)s)")
     seed = parser.parse_args().seed
     plan, networks, jobs = read_plan(RUNS), drawn(seed), usable_cores()
-    names = [name for name, run in plan.runs.items() if run.base == RECIPE]
-    policies = policies_of(plan, names, KERNEL)
-    folder = CACHE / networks.name
+    identity = identity_of(networks, kernel_identity(KERNEL, (*SCHEMES, POLICY_PREFIX)))
+    earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
     runs: list[dict[str, Any]] = []
-    for name, path in policies.items():
-        scheme, out = f"{POLICY_PREFIX}{path}", folder / name
-        league = heuristics.joined_by(scheme, gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs)).episodes)
+    for name in (name for name, run in plan.runs.items() if run.base == RECIPE):
+        training = read_result(TRAININGS / f"{name}.json") or {}
+        if there := earlier.get(training.get("policy_sha256", "")):
+            runs.append(there)
+            continue
+        scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
+        played = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
+        league = heuristics.joined_by(scheme, played.episodes)
         runs.append(
             {
                 "name": name,
+                "policy_sha256": played.policies[scheme],
                 "sets": standing(league.standings(), league.environments, scheme),
                 "harm": harm_of(league.episodes, scheme),
             }
@@ -91,6 +114,7 @@ def main() -> None:
         {
             "recipe": RECIPE,
             "seed": seed,
+            "identity": identity,
             "networks": NETWORKS,
             "ranges": {name: of.values for name, of in ranges.items()},
             "runs": runs,

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,15 @@ def copy_project(folder: Path) -> None:
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
         subprocess.run([*git, *command], cwd=folder, check=True)
+
+
+@pytest.fixture(autouse=True)
+def own_sigterm() -> Iterator[None]:
+    """Let SIGTERM end pytest again after a test in whose process a command took it over."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if handler is not None:  # None: of no Python code
+        signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from sagecc.collector.run.grid import PROFILES, profile_environments
 from scripts.templates import ROOT, texts
 from studies.training.results import standing_over_seeds
-from studies.unseen import drawn
+from studies.unseen import drawn, identity_of, known
 
 
 def test_networks_are_drawn_within_the_grids_ranges_and_stand_in_no_profile() -> None:
@@ -54,3 +55,14 @@ def test_the_page() -> None:
     ) in found["unseen"]
     assert "Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II" in found["unseen"]
     assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
+
+
+def test_a_seed_is_played_again_where_policy_kernel_or_networks_are_others(tmp_path: Path) -> None:
+    networks, path = drawn(1), tmp_path / "unseen.json"
+    identity = identity_of(networks, "a kernel")
+    assert known(path, identity) == {}
+    run = {"name": "sagecc-4", "policy_sha256": "ab"}
+    path.write_text(json.dumps({"result": {"identity": identity, "runs": [run]}}))
+    assert known(path, identity) == {"ab": run}
+    assert known(path, identity_of(networks, "another kernel")) == {}
+    assert known(path, identity_of(drawn(2), "a kernel")) == {}
