@@ -140,8 +140,12 @@ bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_O
 	python -m studies.evaluation
 	$(PAGES)
 
+.PHONY: effective-pool
+effective-pool: setup ## Derive the pool that the runs `effective` learn from, after `make repro`
+	sagecc pool --effective-windows true --out .cache/training/effective
+
 .PHONY: policies
-policies: kernel ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
+policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 

@@ -99,7 +99,7 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
         try:
             with locked(folder / ".lock"), Meter(folder / "meter.json", fingerprint) as meter:
                 judge = Judge(kernel, raw, folder / "league", jobs, meter)
-                trained(run, source, folder / POLICY, folder / "logs", Evaluation(judge, every, league.identity))
+                trained(run, source, folder, Evaluation(judge, every, league.identity), kernel, jobs)
         except BlockingIOError:
             failed.append(f"{name} (another process is at it)")
             continue

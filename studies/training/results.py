@@ -54,19 +54,20 @@ def runs(folder: Path) -> Values:
 
 
 def recipes(played: Sequence[Values]) -> list[Values]:
-    """Return what several seeds were tried of: its runs, and by league and set their mean winning rate.
+    """Return what several seeds were tried of: its runs by seed, and by league and set their mean winning rate.
 
     A rate has the mean of the policies, its interval over seeds (leagues.intervals), and the means of the best
     heuristic's and of NewReno's in the same leagues.
     """
     alike: dict[str, list[Values]] = {}
     for run in played:
-        kept = {key: run[key] for key in ("base", "changes", "keep_best", "pool") if key in run}
+        kept = {key: run[key] for key in ("base", "changes", "grow", "keep_best", "pool") if key in run}
         alike.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
     return [
         {
             "first": min(of, key=lambda run: int(run["seed"])),
             "seeds": sorted(run["seed"] for run in of),
+            "runs": sorted(of, key=lambda run: int(run["seed"])),
             "leagues": {
                 league: {name: standing_over_seeds([run["leagues"][league][name] for run in of]) for name in of_sets}
                 for league, of_sets in of[0]["leagues"].items()

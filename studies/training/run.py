@@ -45,6 +45,7 @@ from sagecc.options import kernel_option
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.kept import contest
+from studies.training.growing import grown_policy, train_grown
 from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
@@ -52,6 +53,8 @@ RESULTS = Path("studies/training/results")
 ARTEFACTS = Path(".cache/training")
 """What is not kept: policies, trajectories, logs."""
 POOL_CACHE = Path(".cache/pool")
+ROUNDS = "rounds"
+"""In a run's folder: the rounds of a pool that grows."""
 RESULT_VERSION = 1
 BASELINE = "reno"
 """Its winning rate in Set II is where TCP-friendliness begins (footnote 7 of the paper, to section 5.2)."""
@@ -147,7 +150,9 @@ def carry_out(
             "episodes": len(source.starts),
         },
     }
-    policy, evaluation = folder / "policy", None
+    policy, evaluation = policy_folder(run, folder), None
+    if run.grow:
+        result["grow"] = asdict(run.grow)
     if run.keep_best:
         profile = run.keep_best.league
         judge = CandidateLeague(
@@ -158,7 +163,7 @@ def carry_out(
         result["keep_best"] = asdict(run.keep_best)
     with Meter(folder / "meter.json", fingerprint) as meter:
         try:
-            outcome = trained(run, source, policy, folder / "logs", evaluation)
+            outcome = trained(run, source, folder, evaluation, kernel, jobs)
         except SageccError as error:
             return {**result, "failure": str(error)}
     if run.keep_best:
@@ -189,16 +194,24 @@ def carry_out(
 
 
 def trained(
-    run: Run, source: CompiledPool | OnlineTask, policy: Path, logs: Path, evaluation: Evaluation | None
+    run: Run, source: CompiledPool | OnlineTask, folder: Path, evaluation: Evaluation | None, kernel: Path, jobs: int
 ) -> Outcome:
-    """Train a run's policy; raises SageccError where that fails."""
+    """Train a run's policy; raises SageccError where that fails. It lies at `policy_folder` then."""
+    policy, logs = policy_folder(run, folder), folder / "logs"
     if isinstance(run.config, OnlineConfig):
         assert isinstance(source, OnlineTask)
         return train_online(run.config, source, policy, logs, run.seed, actors=run.actors, evaluation=evaluation)
     assert run.pool is not None
+    if run.grow:
+        return train_grown(run, folder / ROUNDS, POOL_CACHE, kernel, jobs)
     outcome = train(run.config, run.pool, policy, logs, POOL_CACHE, run.seed, evaluation=evaluation)
     assert outcome is not None, "a run in one process is its own chief"
     return outcome
+
+
+def policy_folder(run: Run, folder: Path) -> Path:
+    """Return where a run that has its files in `folder` keeps its policy."""
+    return grown_policy(run, folder / ROUNDS) if run.grow else folder / "policy"
 
 
 def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
@@ -294,8 +307,8 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
                 raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
             say(f"{run.name}: training")
             holding.enter_context(Meter(folder / "meter.json", run.fingerprint(source.identity, identity, plan)))
-            trained(run, source, folder / "policy", folder / "logs", None)
-        found[run.name] = folder / "policy"
+            trained(run, source, folder, None, kernel, jobs=1)
+        found[run.name] = policy_folder(run, folder)
     return found
 
 

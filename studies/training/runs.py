@@ -23,12 +23,14 @@ from sagecc.schemas.environment_set import EnvironmentSet
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1
-_SOURCES: Mapping[str, type] = {"pool": str, "actors": int}
+_SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
 """Fields of what learns from a pool, or in labs."""
 
 JUDGE = "sagecc.leagues.candidate"
 CODE, ONLINE_CODE = ("sagecc.learner.train", JUDGE), ("sagecc.learner.online.train", JUDGE)
-"""What trains a policy, from a pool or in labs, and what scores it: the code that decides a result (common.code)."""
+GROWING_CODE = (*CODE, "sagecc.growth.training", "sagecc.growth.playing", "sagecc.growth.pooling")
+"""What trains a policy, from a pool, in labs or from a pool that grows, and what scores it: the code that decides a
+result (common.code)."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,17 @@ class KeepBest:
 
     league: str
     every: int
+
+
+@dataclass(frozen=True)
+class Grow:
+    """How a run's pool grows: as `sagecc grow` has it."""
+
+    profile: str
+    """Where its policy plays."""
+    rounds: int
+    steps: int
+    """Of every round's training but the first."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,8 @@ class Run:
     """None keeps the last one."""
     actors: int = 1
     """Processes that play, where it learns in labs."""
+    grow: Grow | None = None
+    """None where the pool stays as it is."""
 
     def fingerprint(self, learned: str, kernel_identity: str, plan: Plan) -> str:
         """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays.
@@ -69,8 +84,10 @@ class Run:
         chosen: list[Any] = [asdict(self.keep_best)] if self.keep_best else []
         if isinstance(self.config, OnlineConfig):
             chosen.append(self.actors)
+        if self.grow:
+            chosen += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
         decides = [
-            code.identity(*(ONLINE_CODE if isinstance(self.config, OnlineConfig) else CODE)),
+            code.identity(*self._code()),
             asdict(self.config),
             self.seed,
             learned,
@@ -80,6 +97,11 @@ class Run:
         ]
         text = json.dumps(decides, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _code(self) -> tuple[str, ...]:
+        if isinstance(self.config, OnlineConfig):
+            return ONLINE_CODE
+        return GROWING_CODE if self.grow else CODE
 
 
 @dataclass(frozen=True)
@@ -178,8 +200,11 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
     keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
+    grow = _grow(f"{where}: grow", values["grow"]) if "grow" in values else None
+    if grow and keep_best:
+        raise SageccError(f"{where}: 'grow' and 'keep_best': leave one out")
     place, actors = None if online else Path(values.get("pool", pool)), values.get("actors", 1)
-    return Run(name, base, differs, config, seed, place, keep_best, actors)
+    return Run(name, base, differs, config, seed, place, keep_best, actors, grow)
 
 
 def _keep_best(where: str, of: object) -> KeepBest:
@@ -189,6 +214,19 @@ def _keep_best(where: str, of: object) -> KeepBest:
     if values["every"] < 1:
         raise SageccError(f"{where}: every {values['every']} steps is never: at least 1")
     return KeepBest(**values)
+
+
+def _grow(where: str, of: object) -> Grow:
+    values = _fields(of, where, {"profile": str, "rounds": int, "steps": int})
+    if lacking := [name for name in ("profile", "rounds", "steps") if name not in values]:
+        raise SageccError(f"{where}: '{lacking[0]}' is missing")
+    if low := [name for name in ("rounds", "steps") if values[name] < 1]:
+        raise SageccError(f"{where}: {low[0]}: at least 1, not {values[low[0]]}")
+    try:
+        profile_environments(values["profile"])
+    except SageccError as error:
+        raise SageccError(f"{where}: {error}") from error
+    return Grow(**values)
 
 
 def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, Any]:

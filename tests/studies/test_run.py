@@ -31,7 +31,8 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from studies.training.runs import KeepBest, Plan, Run
+from studies.training.growing import grown_policy
+from studies.training.runs import Grow, KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
@@ -128,6 +129,22 @@ def test_a_result_by_hand(machinery: Machinery) -> None:
     assert sets["II"]["best_heuristic"]["winning_rate"] == sets["II"]["reno"]["winning_rate"] == 1
     assert len(found["policy_sha256"]) == 64
     assert machinery.collected == [Path("raw")]
+
+
+def test_a_run_with_a_growing_pool_is_judged_by_its_last_round_s_policy(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_grown(run: Run, folder: Path, cache: Path, kernel: Path, jobs: int) -> SimpleNamespace:
+        return machinery.train(run.config, Path(), grown_policy(run, folder), Path(), cache, run.seed, None)
+
+    monkeypatch.setattr(harness, "train_grown", train_grown)
+    of = plan("one")
+    grown = replace(of.runs["one"], grow=Grow("smoke", 2, 3))
+    assert run_all(replace(of, runs={"one": grown})) == []
+    assert result("one")["grow"] == {"profile": "smoke", "rounds": 2, "steps": 3}
+    assert (harness.ARTEFACTS / "one/rounds/round-2/policy/card.json").exists()
+    assert not (harness.ARTEFACTS / "one/policy").exists()
+    assert result("one")["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
 
 
 def no_labs(*, labs: int) -> NoReturn:

@@ -10,7 +10,7 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.config import load
 from sagecc.learner.online import config as online_config
 from studies.training.run import RUNS
-from studies.training.runs import KeepBest, Plan, Run, read_plan
+from studies.training.runs import Grow, KeepBest, Plan, Run, read_plan
 from tests.conftest import ROOT
 
 PLAN = """
@@ -23,6 +23,7 @@ runs:
   top: {config: no-gru, changes: {data: {schemes: [vegas]}}}
   kept: {keep_best: {league: smoke, every: 10}}
 """
+GROWN = PLAN + "  grown: {grow: {profile: smoke, rounds: 2, steps: 5}}\n"
 LABS = PLAN + "  labs: {config: orca, actors: 2, seed: 1, steps: 40}\n"
 
 
@@ -55,6 +56,32 @@ def test_a_run_that_learns_in_labs_has_no_pool(tmp_path: Path) -> None:
     assert run == Run("labs", "orca", {"steps": 40}, config, 1, None, actors=2)
     others = [replace(run, actors=1), replace(run, seed=2), replace(run, config=online_config.load("orca", steps=60))]
     assert len({fingerprint(other) for other in (run, *others)} | {fingerprint(run, pool="another task")}) == 5
+
+
+def test_a_run_with_a_growing_pool(tmp_path: Path) -> None:
+    run = plan(tmp_path, GROWN).runs["grown"]
+    assert run == Run("grown", "tiny", {}, load("tiny"), 0, Path("datasets/pool"), grow=Grow("smoke", 2, 5))
+    others = [replace(run, grow=grow) for grow in (None, Grow("smoke", 1, 5), Grow("smoke", 2, 6), Grow("small", 2, 5))]
+    assert len({fingerprint(other) for other in (run, *others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("rounds: 2, ", "", "run 'grown': grow: 'rounds' is missing"),
+        ("rounds: 2", "rounds: 0", "run 'grown': grow: rounds: at least 1, not 0"),
+        ("steps: 5", "steps: yes", "run 'grown': grow: 'steps' must be of type int"),
+        ("profile: smoke", "profile: large", "run 'grown': grow: unknown profile 'large'"),
+        ("grow: {", "keep_best: {league: smoke, every: 10}, grow: {", "run 'grown': 'grow' and 'keep_best'"),
+        ("grow: {", "config: orca, grow: {", "run 'grown': 'grow' is for what learns from a pool"),
+    ],
+)
+def test_a_bad_growth_is_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:
+    line = GROWN.splitlines()[-1]
+    assert old in line
+    with pytest.raises(SageccError, match=text) as error:
+        plan(tmp_path, GROWN.replace(line, line.replace(old, new)))
+    assert "\n" not in str(error.value)
 
 
 def test_a_recipe_with_seeds_is_a_run_for_each(tmp_path: Path) -> None:
@@ -141,5 +168,5 @@ def test_no_plan(tmp_path: Path) -> None:
 def test_the_projects_own_plan_is_sound() -> None:
     found = read_plan(ROOT / RUNS)
     assert next(iter(found.leagues)) == "heldout"
-    configurations = [(run.config, run.seed, run.pool, run.keep_best) for run in found.runs.values()]
+    configurations = [(run.config, run.seed, run.pool, run.keep_best, run.grow) for run in found.runs.values()]
     assert all(configurations.count(one) == 1 for one in configurations), "two runs are the same"
