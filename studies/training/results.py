@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,28 @@ def context(folder: Path = FOLDER) -> Values:
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
+        "spent": spent(folder),
         **runs(folder / "results"),
+    }
+
+
+def spent(folder: Path) -> Values:
+    """Return how much was trained.
+
+    Returns:
+        `runs` that trained a policy and have a result, their `cpu_h` and the `longest_cpu_h` of them; runs that were
+        `tried` on the way and their hours on the clock, `tried_wall_h`.
+    """
+    results = [read_result(path) for path in sorted((folder / "results").glob("*.json"))]
+    cpu_h = [result["training"]["cpu_h"] for result in results if result and "training" in result]
+    with (folder / "explored.csv").open(newline="") as file:
+        tried_s = [float(row["training_wall_s"] or 0) for row in csv.DictReader(file)]
+    return {
+        "runs": len(cpu_h),
+        "cpu_h": sum(cpu_h),
+        "longest_cpu_h": max(cpu_h, default=0.0),
+        "tried": len(tried_s),
+        "tried_wall_h": sum(tried_s) / 3600,
     }
 
 

@@ -48,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "results").mkdir()
     (tmp_path / "full-grid.json").write_text(json.dumps(league()))
     (tmp_path / "repro.json").write_text(json.dumps(LEAGUE))
+    (tmp_path / "explored.csv").write_text("run,training_wall_s\na,3600\nb,\nc,1800\n")
     return tmp_path
 
 
@@ -93,6 +94,13 @@ def test_seeds_of_a_recipe_are_one_row(folder: Path) -> None:
     assert f"{begin}| 30.0 % [5.2, 54.8] | 5, 5, 5 | 40.0 % | 10.0 % |" in text.splitlines()
     assert "|  |  |  | II | 30.0 % [5.2, 54.8] | 3, 3, 3 | 40.0 % | 25.0 % |" in text.splitlines()
     assert "Over seeds" not in runs(folder, some[0], result("other", 0.5, changes={}))
+
+
+def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> None:
+    failed = {**result("none", 0.3), "failure": "diverged"}
+    del failed["training"]
+    runs(folder, result("one", 0.3), result("two", 0.4, training={"cpu_h": 2.5, "wall_h": 2.0}), failed)
+    assert context(folder)["spent"] == {"runs": 2, "cpu_h": 4.0, "longest_cpu_h": 2.5, "tried": 3, "tried_wall_h": 1.5}
 
 
 def test_harm_is_told_where_it_was_looked_at(folder: Path) -> None:
