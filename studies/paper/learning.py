@@ -25,7 +25,7 @@ from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.runs import SCORES
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.paper import BASE, FOLDER, RESULTS, SEEDS
-from studies.training.run import Meter, say, source_of, trained
+from studies.training.run import Meter, policy_folder, say, source_of, trained
 from studies.training.runs import Plan, seed_name
 
 NAME = "fig-7"
@@ -112,7 +112,7 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
             "seed": seed,
             "fingerprint": fingerprint,
             "steps": run.config.steps,
-            "points": points(folder / POLICY / SCORES),
+            "points": points(policy_folder(run, folder) / SCORES),
         }
         wanted = [there[name] for _, _, name in trainings() if name in there]
         save(NAME, {"league": LEAGUE, "runs": wanted}, RESULTS)

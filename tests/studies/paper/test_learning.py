@@ -32,17 +32,17 @@ class Machinery:
         self.trained: list[tuple[str, int, int]] = []
         self.error: Exception | None = None
 
-    def train(self, run: Run, source: Any, policy: Path, logs: Path, evaluation: Evaluation) -> None:
+    def train(self, run: Run, source: Any, folder: Path, evaluation: Evaluation, kernel: Path, jobs: int) -> None:
         self.trained.append((run.name, run.seed, evaluation.every))
         if self.error:
             raise self.error
         scores = {}
         for step in range(evaluation.every, run.config.steps + 1, evaluation.every):
-            candidate = logs / f"step-{step}"
+            candidate = folder / "logs" / f"step-{step}"
             candidate.mkdir(parents=True, exist_ok=True)
             (candidate / "card.json").write_text(f"{step} {run.config.steps}")
             scores[step] = evaluation.score(candidate, step)
-        learner_runs.write_tables(policy, [{"step": 1.0}], scores)
+        learner_runs.write_tables(training.policy_folder(run, folder), [{"step": 1.0}], scores)
 
     def runner(self, kernel: Path, jobs: int, options: Any) -> Any:
         def run(environments: Any, policies: Any, out: Path) -> None:
