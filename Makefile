@@ -149,6 +149,10 @@ policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train
 	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
+.PHONY: carry
+carry: setup ## Keep a training that has not ended in studies/training/checkpoints, to be committed (ONLY=NAME)
+	python -m studies.training.carry $(ONLY)
+
 .PHONY: paper-figures
 paper-figures: kernel ## Make figures of the Sage paper anew, after `make repro` (FIGURE=fig-12: one; killed it goes on)
 	python -m studies.paper $(FIGURE) && status=0 || status=$$?; \

@@ -25,6 +25,7 @@ from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.runs import SCORES
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.paper import BASE, FOLDER, RESULTS, SEEDS
+from studies.training import METER
 from studies.training.run import Meter, policy_folder, say, source_of, trained
 from studies.training.runs import Plan, seed_name
 
@@ -97,7 +98,7 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
         league.prepare()
         say(f"{NAME}, {name}: training")
         try:
-            with locked(folder / ".lock"), Meter(folder / "meter.json", fingerprint) as meter:
+            with locked(folder / ".lock"), Meter(folder / METER, fingerprint) as meter:
                 judge = Judge(kernel, raw, folder / "league", jobs, meter)
                 trained(run, source, folder, Evaluation(judge, every, league.identity), kernel, jobs)
         except BlockingIOError:

@@ -45,13 +45,13 @@ from sagecc.options import kernel_option
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.kept import contest
+from studies.training import ARTEFACTS, CARRIED, LOGS, METER
+from studies.training.carry import take_up
 from studies.training.growing import grown_policy, train_grown
 from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
 RESULTS = Path("studies/training/results")
-ARTEFACTS = Path(".cache/training")
-"""What is not kept: policies, trajectories, logs."""
 POOL_CACHE = Path(".cache/pool")
 ROUNDS = "rounds"
 """In a run's folder: the rounds of a pool that grows."""
@@ -161,7 +161,7 @@ def carry_out(
         judge.prepare()
         evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
         result["keep_best"] = asdict(run.keep_best)
-    with Meter(folder / "meter.json", fingerprint) as meter:
+    with Meter(folder / METER, fingerprint) as meter:
         try:
             outcome = trained(run, source, folder, evaluation, kernel, jobs)
         except SageccError as error:
@@ -197,7 +197,7 @@ def trained(
     run: Run, source: CompiledPool | OnlineTask, folder: Path, evaluation: Evaluation | None, kernel: Path, jobs: int
 ) -> Outcome:
     """Train a run's policy; raises SageccError where that fails. It lies at `policy_folder` then."""
-    policy, logs = policy_folder(run, folder), folder / "logs"
+    policy, logs = policy_folder(run, folder), folder / LOGS
     if isinstance(run.config, OnlineConfig):
         assert isinstance(source, OnlineTask)
         return train_online(run.config, source, policy, logs, run.seed, actors=run.actors, evaluation=evaluation)
@@ -305,8 +305,8 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
                 holding.enter_context(locked(folder / ".lock"))
             except BlockingIOError:
                 raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
-            say(f"{run.name}: training")
-            holding.enter_context(Meter(folder / "meter.json", run.fingerprint(source.identity, identity, plan)))
+            _take_up(run, folder)
+            holding.enter_context(Meter(folder / METER, run.fingerprint(source.identity, identity, plan)))
             trained(run, source, folder, None, kernel, jobs=1)
         found[run.name] = policy_folder(run, folder)
     return found
@@ -331,13 +331,18 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             if is_done(target, fingerprint):
                 say(f"{run.name}: done")
                 continue
-            say(f"{run.name}: training")
+            _take_up(run, folder)
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
             _write_json(target, result)
             if "failure" in result:
                 failed.append(run.name)
                 say(f"{run.name}: {result['failure']}")
     return failed
+
+
+def _take_up(run: Run, folder: Path) -> None:
+    carried = take_up(CARRIED / run.name, folder)
+    say(f"{run.name}: training{f' on from {CARRIED / run.name}' if carried else ''}")
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

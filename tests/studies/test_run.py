@@ -24,6 +24,7 @@ from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.league import PlayOptions
 from sagecc.learner.config import load
+from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.online import config as online_config
 from sagecc.learner.online.config import OnlineConfig
@@ -31,6 +32,7 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
+from studies.training import ARTEFACTS, CARRIED, LOGS, METER
 from studies.training.growing import grown_policy
 from studies.training.runs import Grow, KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
@@ -142,8 +144,8 @@ def test_a_run_with_a_growing_pool_is_judged_by_its_last_round_s_policy(
     grown = replace(of.runs["one"], grow=Grow("smoke", 2, 3))
     assert run_all(replace(of, runs={"one": grown})) == []
     assert result("one")["grow"] == {"profile": "smoke", "rounds": 2, "steps": 3}
-    assert (harness.ARTEFACTS / "one/rounds/round-2/policy/card.json").exists()
-    assert not (harness.ARTEFACTS / "one/policy").exists()
+    assert (ARTEFACTS / "one/rounds/round-2/policy/card.json").exists()
+    assert not (ARTEFACTS / "one/policy").exists()
     assert result("one")["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
 
 
@@ -250,11 +252,24 @@ def test_a_failed_training_is_a_result_the_others_go_on_and_it_is_tried_again(ma
 def test_a_run_that_another_process_is_at_is_left_to_it(
     machinery: Machinery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (harness.ARTEFACTS / "one").mkdir(parents=True)
-    with locked(harness.ARTEFACTS / "one/.lock"):
+    (ARTEFACTS / "one").mkdir(parents=True)
+    with locked(ARTEFACTS / "one/.lock"):
         run_all(plan("one", "two"))
     assert machinery.trained == [(5, 1)]
     assert "one: another process is at it" in capsys.readouterr().err
+
+
+def test_a_training_that_git_keeps_goes_on_where_there_is_none(
+    machinery: Machinery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = CARRIED / "one" / LOGS
+    kept.mkdir(parents=True)
+    (kept / CHECKPOINT).write_text("weights")
+    (CARRIED / "one" / METER).write_text(json.dumps({"owner": "another run", "cpu_s": 1, "wall_s": 1}))
+    run_all(plan("one", "two"))
+    assert (ARTEFACTS / "one" / LOGS / CHECKPOINT).read_text() == "weights"
+    assert "one: training on from studies/training/checkpoints/one\n" in capsys.readouterr().err
+    assert not (ARTEFACTS / "two" / LOGS).exists()
 
 
 def test_a_damaged_result_is_made_again(machinery: Machinery) -> None:
@@ -325,9 +340,9 @@ def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
 
 def test_policies_are_trained_once_without_being_judged(machinery: Machinery) -> None:
     found = harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
-    assert found == {"two": harness.ARTEFACTS / "two/policy"}
+    assert found == {"two": ARTEFACTS / "two/policy"}
     assert machinery.trained == [(5, 1)]
     assert machinery.played == 0
     assert not (harness.RESULTS / "two.json").exists()
-    with locked(harness.ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
+    with locked(ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
         harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))
