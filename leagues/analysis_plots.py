@@ -132,7 +132,7 @@ def map_figure(table: pl.DataFrame, titles: Mapping[str, str], same_network: Map
                     marker=MARKS[i % len(MARKS)],
                     label=titles[environment],
                 )
-            axes.set_title(f"{label(policy)}: {same_network[policy]:.0%} of neighbours from the same network")
+            axes.set_title(f"{label(policy)}: {same_network[policy]:.0%} of neighbours\nfrom the same network")
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(True)

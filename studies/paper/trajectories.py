@@ -17,9 +17,9 @@ from sagecc.common.files import write_atomically
 from sagecc.leagues.scores import find_episodes, read_rows
 from sagecc.leagues.trajectories import choose, step_up
 from sagecc.schemas.schemes import POLICY_PREFIX
-from studies.paper import CLONE, FOLDER, RESULTS, WINDOWS, picture
+from studies.paper import CLONE, FOLDER, RESULTS, SEEDS, WINDOWS, picture
 from studies.training.run import policies_of
-from studies.training.runs import Plan
+from studies.training.runs import Plan, seed_name
 
 PROFILE = "small"
 SHIPPED = ("sagecc-1", "sagecc-4")
@@ -89,19 +89,21 @@ def likenesses(plan: Plan, kernel: Path, jobs: int) -> None:
 
 
 def maps(plan: Plan, kernel: Path, jobs: int) -> None:
-    """Make Fig. 16: what the last hidden layers of three policies tell apart, in seven networks of Set II."""
-    folder = FOLDER / "fig-16"
-    policies = named(policies_of(plan, WINDOWS, kernel))
-    asked = [word for path in policies.values() for word in ("--policy", path)]
-    _run(tsne.command, folder, plan, kernel, jobs, *asked, "--count", str(NETWORKS_16))
-    found = json.loads((folder / "tsne.json").read_text())
-    by_path = {f"{POLICY_PREFIX}{path}": name for name, path in policies.items()}
-    rows = [
-        {"name": by_path[row["policy"]], **{key: row[key] for key in ("points", "apart", "by_chance")}}
-        for row in found["maps"]
-    ]
+    """Make Fig. 16: what the last hidden layers of policies tell apart in seven networks of Set II; seed 0 is drawn."""
+    rows = []
+    for seed in SEEDS:
+        folder, runs = FOLDER / "fig-16" / f"seed-{seed}", {seed_name(recipe, seed): recipe for recipe in WINDOWS}
+        policies = named(policies_of(plan, tuple(runs), kernel))
+        asked = [word for path in policies.values() for word in ("--policy", path)]
+        _run(tsne.command, folder, plan, kernel, jobs, *asked, "--count", str(NETWORKS_16))
+        found = json.loads((folder / "tsne.json").read_text())
+        by_path = {f"{POLICY_PREFIX}{path}": runs[name] for name, path in policies.items()}
+        for row in found["maps"]:
+            shares = {key: row[key] for key in ("points", "apart", "by_chance")}
+            rows.append({"name": by_path[row["policy"]], "seed": seed, **shares})
+    rows.sort(key=lambda row: (WINDOWS.index(row["name"]), row["seed"]))
     save("fig-16", {"networks": found["environments"], "rows": rows}, RESULTS)
-    _keep(folder / "tsne.png", "fig-16")
+    _keep(FOLDER / "fig-16" / f"seed-{SEEDS[0]}" / "tsne.png", "fig-16")
 
 
 def named(policies: dict[str, Path]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_whole_figures(tmp_path: Path) -> None:
     assert "| sagecc-4 | 0.005 | 0.01 | 0.02 | 60.0 | 40.0 |" in found["fig_11"]
     assert "| Sage, the paper's |  | 0.45 |  | 54.8 | 69.5 |" in found["fig_11"]
     assert "| Set I: 24 Mbps | vegas | 0.75 | cubic | 0.20 |" in found["fig_13"]
-    assert "| window-l | 2,100 | 90.0 % | 14.0 % |" in found["fig_16"]
+    assert "| window-l | 0 | 2,100 | 90.0 % | 14.0 % |" in found["fig_16"]
     assert "| 7 | 6 | 3 | 0 | 3 | 0 |" in found["paper_findings"]
     for name in ("fig-7", "fig-11", "fig-13", "fig-16"):
         text = found[name.replace("-", "_")]
