@@ -107,7 +107,7 @@ def learning(result: Values) -> list[Sentence]:
 
 
 def by_recipe(runs: Iterable[Values]) -> dict[str, list[Values]]:
-    """Return runs by recipe, in their order."""
+    """Return runs, or what was measured of each, by recipe, in their order."""
     found: dict[str, list[Values]] = {}
     for run in runs:
         found.setdefault(run["recipe"], []).append(run)
@@ -290,9 +290,7 @@ def pools(result: Values) -> list[Sentence]:
 
 def maps(result: Values) -> list[Sentence]:
     """Section 7.4, Fig. 16."""
-    apart: dict[str, list[float]] = {}
-    for row in result["rows"]:
-        apart.setdefault(row["name"], []).append(row["apart"])
+    apart = {recipe: [row["apart"] for row in rows] for recipe, rows in by_recipe(result["rows"]).items()}
     gaps = {name: difference(apart["window-l"], shares) for name, shares in apart.items() if name != "window-l"}
     told = "; ".join(f"window-l over {name}: {_points(gap)}" for name, gap in gaps.items())
     return [

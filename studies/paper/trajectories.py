@@ -100,8 +100,8 @@ def maps(plan: Plan, kernel: Path, jobs: int) -> None:
         by_path = {f"{POLICY_PREFIX}{path}": runs[name] for name, path in policies.items()}
         for row in found["maps"]:
             shares = {key: row[key] for key in ("points", "apart", "by_chance")}
-            rows.append({"name": by_path[row["policy"]], "seed": seed, **shares})
-    rows.sort(key=lambda row: (WINDOWS.index(row["name"]), row["seed"]))
+            rows.append({"recipe": by_path[row["policy"]], "seed": seed, **shares})
+    rows.sort(key=lambda row: (WINDOWS.index(row["recipe"]), row["seed"]))
     save("fig-16", {"networks": found["environments"], "rows": rows}, RESULTS)
     _keep(FOLDER / "fig-16" / f"seed-{SEEDS[0]}" / "tsne.png", "fig-16")
 

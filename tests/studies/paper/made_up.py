@@ -111,8 +111,8 @@ FIG_13 = {
 FIG_16: dict[str, Any] = {
     "networks": {"c": "Set II: 12 Mbps"},
     "rows": [
-        {"name": name, "seed": seed, "points": 2100, "apart": apart + seed / 100, "by_chance": 0.14}
+        {"recipe": recipe, "seed": seed, "points": 2100, "apart": apart + seed / 100, "by_chance": 0.14}
         for seed in (0, 1, 2)
-        for name, apart in (("window-s", 0.3), ("window-m", 0.5), ("window-l", 0.9))
+        for recipe, apart in (("window-s", 0.3), ("window-m", 0.5), ("window-l", 0.9))
     ],
 }

@@ -77,7 +77,7 @@ def test_maps() -> None:
 
 
 def test_maps_that_hardly_differ_hold_in_the_mean_alone() -> None:
-    rows = [{**row, "apart": 0.7 + row["seed"] / 10 + 0.01 * (row["name"] == "window-l")} for row in FIG_16["rows"]]
+    rows = [{**row, "apart": 0.7 + row["seed"] / 10 + 0.01 * (row["recipe"] == "window-l")} for row in FIG_16["rows"]]
     assert [finding.holds for finding in of_figure("fig-16", {**FIG_16, "rows": rows})] == ["in the mean"]
 
 
