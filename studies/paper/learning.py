@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fig. 7: the winning rates of policies in training, over the CPU time that was spent on them.
 
-Each is judged in `heldout`, at even distances. With one process that plays, evaluations do not change what is learned.
+Each is judged in `heldout`, at even distances. So is a run whose result has a curve of its own (keep_best in
+studies/training/runs.yaml), which is not trained again.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import save
 from sagecc.collector.kernel.identity import kernel_identity
-from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
-from sagecc.leagues.candidate import OPTIONS, CandidateLeague
-from sagecc.leagues.league import lab_runner, play
 from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.runs import SCORES
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies.paper import BASE, FOLDER, RESULTS, SEEDS
 from studies.training import METER
-from studies.training.run import Meter, policy_folder, say, source_of, trained
+from studies.training import run as training
+from studies.training.judging import Judge, read_points
+from studies.training.meter import Meter
+from studies.training.run import policy_folder, read_result, say, source_of, trained
 from studies.training.runs import Plan, seed_name
 
 NAME = "fig-7"
@@ -35,37 +35,6 @@ RECIPES = (BASE, "sagecc-4")
 """Learned from the pool, and in labs."""
 POINTS = 10
 """Evaluations of a training."""
-CPU_H, POLICY = "cpu_h", "policy"
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Plays a policy in training as leagues.candidate does; called as learner.evaluation.Score.
-
-    The scores are every scheme's winning rates, `SET/SCHEME`, and the training's CPU time so far.
-    """
-
-    kernel: Path
-    raw: Path
-    """The heuristics' trajectories."""
-    out: Path
-    """Those of the last policy."""
-    jobs: int
-    meter: Meter
-    """The training's; it stands still meanwhile."""
-
-    def __call__(self, policy: Path, step: int) -> dict[str, float]:
-        """Return a policy's scores."""
-        scheme = f"{POLICY_PREFIX}{policy}"
-        with self.meter.paused():
-            cpu_h = self.meter.cpu_s / 3600
-            runner = lab_runner(self.kernel, self.jobs, options=OPTIONS)
-            league = play(profile_set(LEAGUE), (*SCHEMES, scheme), self.raw, self.out, runner, options=OPTIONS)
-        rates = {
-            f"{row['set']}/{POLICY if row['scheme'] == scheme else row['scheme']}": row["winning_rate"]
-            for row in league.standings.to_dicts()
-        }
-        return {CPU_H: cpu_h, **dict(sorted(rates.items()))}  # one order: they become a table
 
 
 def trainings() -> list[tuple[str, int, str]]:
@@ -81,7 +50,10 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
     """
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     raw = plan.leagues[LEAGUE]
-    there = kept(RESULTS / f"{NAME}.json")
+    there, own = kept(RESULTS / f"{NAME}.json"), own_curves(plan)
+    if own and any(there.get(name) != run for name, run in own.items()):
+        there |= own
+        _save(there, own)
     pools: dict[Path, CompiledPool] = {}
     failed = []
     for recipe, seed, name in trainings():
@@ -94,13 +66,11 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
             continue
         folder = FOLDER / NAME / name
         folder.mkdir(parents=True, exist_ok=True)
-        league = CandidateLeague(profile_set(LEAGUE), tuple(SCHEMES), kernel, raw, folder / "league", jobs)
-        league.prepare()
         say(f"{NAME}, {name}: training")
         try:
             with locked(folder / ".lock"), Meter(folder / METER, fingerprint) as meter:
-                judge = Judge(kernel, raw, folder / "league", jobs, meter)
-                trained(run, source, folder, Evaluation(judge, every, league.identity), kernel, jobs)
+                judge = Judge({LEAGUE: raw}, kernel, folder / "league", jobs, meter, curve=LEAGUE)
+                trained(run, source, folder, Evaluation(judge, every, judge.identity), kernel, jobs)
         except BlockingIOError:
             failed.append(f"{name} (another process is at it)")
             continue
@@ -113,12 +83,28 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
             "seed": seed,
             "fingerprint": fingerprint,
             "steps": run.config.steps,
-            "points": points(policy_folder(run, folder) / SCORES),
+            "points": read_points(policy_folder(run, folder) / SCORES),
         }
-        wanted = [there[name] for _, _, name in trainings() if name in there]
-        save(NAME, {"league": LEAGUE, "runs": wanted}, RESULTS)
+        _save(there, own)
     if failed:
         raise SageccError(f"{NAME}: {'; '.join(failed)}")
+
+
+def own_curves(plan: Plan) -> dict[str, Any]:
+    """Return by name the runs that are done and have a curve of the league themselves, as they stand in the figure."""
+    found = {}
+    for name, run in plan.runs.items():
+        if run.keep_best and run.keep_best.curve == LEAGUE:
+            result = read_result(training.RESULTS / f"{name}.json") or {}
+            if "curve" in result:
+                of_result = {field: result[field] for field in ("name", "seed", "fingerprint", "steps")}
+                found[name] = {**of_result, "recipe": name, "points": result["curve"]["points"]}
+    return found
+
+
+def _save(there: Mapping[str, Any], own: Iterable[str]) -> None:
+    wanted = [name for _, _, name in trainings()] + list(own)
+    save(NAME, {"league": LEAGUE, "runs": [there[name] for name in wanted if name in there]}, RESULTS)
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -129,22 +115,3 @@ def kept(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise SageccError(f"{path}: cannot be read ({error}); remove it and make the figure again") from None
-
-
-def points(path: Path) -> list[dict[str, Any]]:
-    """Return the evaluations of a training from the table beside its policy.
-
-    Returns:
-        One of each: `step`, `cpu_h`, and `rates`, by set and scheme.
-    """
-    with path.open(newline="") as file:
-        return [_point(row) for row in csv.DictReader(file)]
-
-
-def _point(row: Mapping[str, str]) -> dict[str, Any]:
-    rates: dict[str, dict[str, float]] = {}
-    for name, value in row.items():
-        set_name, slash, scheme = name.partition("/")
-        if slash:
-            rates.setdefault(set_name, {})[scheme] = float(value)
-    return {"step": int(row["step"]), CPU_H: float(row[CPU_H]), "rates": rates}

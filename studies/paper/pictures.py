@@ -16,7 +16,8 @@ from sagecc.leagues.plots import GREEN, HEURISTIC, POLICY, SET_TITLES, SHADE, st
 from studies.paper.findings import by_recipe
 
 BASELINE = "reno"
-COLOURS = (POLICY, GREEN)
+MARKS = ((POLICY, "o"), (GREEN, "s"), ("#9467bd", "D"))
+"""A recipe's colour and mark in Fig. 7."""
 NAMED = 3
 """So many of the best heuristics have their names at their lines; all have a line."""
 
@@ -40,7 +41,7 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
                 axes.axhspan(lines[BASELINE], 1, color=GREEN, alpha=0.08, linewidth=0)
                 axes.text(0.02, 0.97, "TCP-friendly: NewReno's rate and above", va="top", fontsize=9,
                           transform=axes.transAxes)  # fmt: skip
-            for (recipe, runs), colour, mark in zip(recipes.items(), COLOURS, "os", strict=False):
+            for (recipe, runs), (colour, mark) in zip(recipes.items(), MARKS, strict=False):
                 rates = np.array([[point["rates"][name]["policy"] for point in run["points"]] for run in runs])
                 cpu_h = np.array([[point["cpu_h"] for point in run["points"]] for run in runs]).mean(axis=0)
                 axes.fill_between(cpu_h, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)

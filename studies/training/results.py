@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from sagecc.leagues import table
-from studies.paper import variants
+from studies.paper import RESULTS, learning, variants
 from studies.training.run import BASELINE, read_json, read_result
 
 FOLDER = Path(__file__).parent
@@ -23,11 +23,11 @@ PAPERS_FOUR = {"I": ("vegas", "bbr2", "yeah", "illinois"), "II": ("cubic", "htcp
 Values = dict[str, Any]
 
 
-def context(folder: Path = FOLDER) -> Values:
+def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.json") -> Values:
     """Return what the template is filled with: the runs, and the leagues that were kept beside them.
 
     full-grid.json is league.json of the 13 heuristics over the paper's grid (`make grid-league`), repro.json that of
-    `make repro` (`make repro-league`).
+    `make repro` (`make repro-league`), `curves` the trainings of Fig. 7 (`make paper-figures`).
     """
     return {
         "grid": read_json(folder / "full-grid.json"),
@@ -36,25 +36,30 @@ def context(folder: Path = FOLDER) -> Values:
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
-        "spent": spent(folder),
+        "spent": spent(folder, curves),
         **runs(folder / "results"),
     }
 
 
-def spent(folder: Path) -> Values:
+def spent(folder: Path, curves: Path) -> Values:
     """Return how much was trained.
 
     Returns:
-        `runs` that trained a policy and have a result, their `cpu_h` and the `longest_cpu_h` of them; runs that were
-        `tried` on the way and their hours on the clock, `tried_wall_h`.
+        `runs` that trained a policy and have a result, their `cpu_h` and the `longest_cpu_h` of them; those that were
+        trained again for their `curves` and their CPU time, `curves_cpu_h`; runs that were `tried` on the way and their
+        hours on the clock, `tried_wall_h`.
     """
     results = [read_result(path) for path in sorted((folder / "results").glob("*.json"))]
     cpu_h = [result["training"]["cpu_h"] for result in results if result and "training" in result]
+    own = {result["name"] for result in results if result and "curve" in result}
+    again = [run["points"][-1]["cpu_h"] for name, run in learning.kept(curves).items() if name not in own]
     with (folder / "explored.csv").open(newline="") as file:
         tried_s = [float(row["training_wall_s"] or 0) for row in csv.DictReader(file)]
     return {
         "runs": len(cpu_h),
         "cpu_h": sum(cpu_h),
+        "curves": len(again),
+        "curves_cpu_h": sum(again),
         "longest_cpu_h": max(cpu_h, default=0.0),
         "tried": len(tried_s),
         "tried_wall_h": sum(tried_s) / 3600,

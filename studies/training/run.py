@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,13 @@ from typing import Any
 import click
 import polars as pl
 
-from benchmarks.machine import CpuTime, descendants_cpu_s, describe
+from benchmarks.machine import describe
 from sagecc.collector.kernel.identity import kernel_identity
-from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked
 from sagecc.execution.lab.giving_up import GiveUp
-from sagecc.leagues.candidate import MEAN_RATE, CandidateLeague
+from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.harm import REFERENCE, beside_reference
 from sagecc.leagues.league import PlayOptions, gather, lab_runner
 from sagecc.leagues.scores import StoredEpisode
@@ -39,6 +36,7 @@ from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.online.train import train as train_online
+from sagecc.learner.runs import SCORES
 from sagecc.learner.train import Outcome, train
 from sagecc.online import online_task
 from sagecc.options import kernel_option
@@ -48,6 +46,8 @@ from studies.kept import contest
 from studies.training import ARTEFACTS, CARRIED, LOGS, METER
 from studies.training.carry import take_up
 from studies.training.growing import grown_policy, train_grown
+from studies.training.judging import Judge, read_points
+from studies.training.meter import Meter
 from studies.training.runs import Plan, Run, networks_of, read_plan
 
 RUNS = Path("studies/training/runs.yaml")
@@ -61,69 +61,6 @@ BASELINE = "reno"
 
 PATIENCE = PlayOptions(give_up=GiveUp())
 """Where only harm counts, an episode that floods need not be played to its end."""
-
-METER_EVERY_S = 5.0
-
-
-class Meter:
-    """Adds up CPU time and the time on the clock while it is open, over all processes that had it open.
-
-    CPU time is that of this process and of those it started, whether they run or have ended. What a killed process
-    spent is kept up to METER_EVERY_S before its end. A file of another owner starts at 0.
-    """
-
-    def __init__(self, path: Path, owner: str) -> None:
-        self._path, self._owner = path, owner
-        self._closed, self._counting = threading.Event(), threading.Lock()
-        self._writer = threading.Thread(target=self._keep_writing, daemon=True)
-        try:
-            earlier = json.loads(path.read_text())
-        except (FileNotFoundError, ValueError):
-            earlier = {}
-        mine = earlier.get("owner") == owner
-        self.cpu_s: float = earlier["cpu_s"] if mine else 0.0
-        self.wall_s: float = earlier["wall_s"] if mine else 0.0
-
-    def __enter__(self) -> Meter:
-        self._begin()
-        self._writer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        self._writer.join()
-        self._write()
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave out what is spent meanwhile; `cpu_s` and `wall_s` are as of its beginning."""
-        with self._counting:
-            self._add()
-            try:
-                yield
-            finally:
-                self._begin()
-
-    def _keep_writing(self) -> None:
-        while not self._closed.wait(METER_EVERY_S):
-            self._write()
-
-    def _write(self) -> None:
-        with self._counting:
-            self._add()
-
-    def _begin(self) -> None:
-        self._cpu_s, self._wall = _spent_s(), time.monotonic()
-
-    def _add(self) -> None:
-        cpu_s, wall = _spent_s(), time.monotonic()
-        self.cpu_s, self.wall_s = self.cpu_s + cpu_s - self._cpu_s, self.wall_s + wall - self._wall
-        self._cpu_s, self._wall = cpu_s, wall
-        _write_json(self._path, {"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s})
-
-
-def _spent_s() -> float:
-    return CpuTime.now().since(CpuTime(0.0, 0.0)) + descendants_cpu_s()
 
 
 def carry_out(
@@ -154,20 +91,19 @@ def carry_out(
     if run.grow:
         result["grow"] = asdict(run.grow)
     if run.keep_best:
-        profile = run.keep_best.league
-        judge = CandidateLeague(
-            profile_set(profile), tuple(SCHEMES), kernel, plan.leagues[profile], folder / "candidates", jobs
-        )
-        judge.prepare()
-        evaluation = Evaluation(judge, run.keep_best.every, judge.identity, MEAN_RATE)
-        result["keep_best"] = asdict(run.keep_best)
+        result["keep_best"] = run.keep_best.record()
     with Meter(folder / METER, fingerprint) as meter:
+        if of := run.keep_best:
+            judge = Judge(plan.leagues, kernel, folder / "candidates", jobs, meter, of.league, of.curve)
+            evaluation = Evaluation(judge, of.every, judge.identity, MEAN_RATE)
         try:
             outcome = trained(run, source, folder, evaluation, kernel, jobs)
         except SageccError as error:
             return {**result, "failure": str(error)}
     if run.keep_best:
-        result |= {"kept_step": outcome.step, "scores": {str(step): dict(s) for step, s in outcome.scores.items()}}
+        result["kept_step"] = outcome.step
+        if run.keep_best.curve:
+            result["curve"] = {"league": run.keep_best.curve, "points": read_points(policy / SCORES)}
     scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
     for name, raw in {**plan.leagues, **plan.harm}.items():
         say(f"{run.name}: playing {name}")
@@ -313,11 +249,17 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
 
 
 def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
-    """Do the chosen runs that are not done; return the names of those whose training failed."""
+    """Do the chosen runs that are not done; return the names of those whose training failed.
+
+    Where none is chosen, all are but those with a pool of their own that is not there.
+    """
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     pools: dict[Path, CompiledPool] = {}
     failed = []
     for run in plan.chosen(names):
+        if not names and run.pool not in (None, plan.pool) and not run.pool.exists():
+            say(f"{run.name}: there is no {run.pool}; left out")
+            continue
         source = source_of(run, kernel, pools)
         fingerprint = run.fingerprint(source.identity, identity, plan)
         target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name

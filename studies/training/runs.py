@@ -39,6 +39,12 @@ class KeepBest:
 
     league: str
     every: int
+    curve: str = ""
+    """A league that it plays at the same steps, for its learning curve; none if empty."""
+
+    def record(self) -> dict[str, Any]:
+        """Return its fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Run:
             plan: where it plays.
         """
         played = {name: [e.id for e in networks_of(name).environments] for name in (*plan.leagues, *plan.harm)}
-        chosen: list[Any] = [asdict(self.keep_best)] if self.keep_best else []
+        chosen: list[Any] = [self.keep_best.record()] if self.keep_best else []
         if isinstance(self.config, OnlineConfig):
             chosen.append(self.actors)
         if self.grow:
@@ -114,6 +120,8 @@ class Plan:
     """By profile, where the heuristics' trajectories lie."""
     harm: Mapping[str, Path] = field(default_factory=dict)
     """Further profiles and sets, in which a policy is held against Cubic alone: where Cubic's trajectories lie."""
+    pool: Path | None = None
+    """What runs learn from that name no other."""
 
     def chosen(self, names: tuple[str, ...]) -> list[Run]:
         """Return the runs of these names, all if there are none; SageccError for an unknown one."""
@@ -154,9 +162,11 @@ def read_plan(path: Path) -> Plan:
             if name in runs:
                 raise SageccError(f"{where}: there are two runs '{name}'")
             runs[name] = run = _run(where, name, fields, values["base"], values["pool"])
-            if run.keep_best and run.keep_best.league not in values["leagues"]:
-                raise SageccError(f"{where}: keep_best: '{run.keep_best.league}' is none of the leagues")
-    return Plan(runs, *({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm)))
+            for league in (run.keep_best.league, run.keep_best.curve) if run.keep_best else ():
+                if league and league not in values["leagues"]:
+                    raise SageccError(f"{where}: keep_best: '{league}' is none of the leagues")
+    leagues, harm = ({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm))
+    return Plan(runs, leagues, harm, Path(values["pool"]))
 
 
 def seed_name(recipe: str, seed: int) -> str:
@@ -208,7 +218,7 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
 
 
 def _keep_best(where: str, of: object) -> KeepBest:
-    values = _fields(of, where, {"league": str, "every": int})
+    values = _fields(of, where, {"league": str, "every": int, "curve": str})
     if lacking := [name for name in ("league", "every") if not values.get(name)]:
         raise SageccError(f"{where}: '{lacking[0]}' is missing or zero")
     if values["every"] < 1:

@@ -12,6 +12,7 @@ from scripts.templates import texts
 from studies.training.results import PAPERS_FOUR, TEMPLATE, context
 from studies.training.run import RESULT_VERSION
 from tests.helpers.league_summary import LEAGUE
+from tests.studies.paper.made_up import keep, training
 
 
 def standing(rank: int, rate: float, reno: float) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def runs(folder: Path, *results: dict[str, Any]) -> str:
         path.unlink()
     for found in results:
         (folder / "results" / f"{found['name']}.json").write_text(json.dumps(found))
-    return texts(TEMPLATE, context(folder))["runs"]
+    return texts(TEMPLATE, context(folder, folder / "fig-7.json"))["runs"]
 
 
 def test_runs_best_first_with_their_goals(folder: Path) -> None:
@@ -99,8 +100,18 @@ def test_seeds_of_a_recipe_are_one_row(folder: Path) -> None:
 def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> None:
     failed = {**result("none", 0.3), "failure": "diverged"}
     del failed["training"]
-    runs(folder, result("one", 0.3), result("two", 0.4, training={"cpu_h": 2.5, "wall_h": 2.0}), failed)
-    assert context(folder)["spent"] == {"runs": 2, "cpu_h": 4.0, "longest_cpu_h": 2.5, "tried": 3, "tried_wall_h": 1.5}
+    curve = {"curve": {"league": "heldout", "points": []}}
+    runs(folder, result("one", 0.3), result("two", 0.4, training={"cpu_h": 2.5, "wall_h": 2.0}, **curve), failed)
+    keep(folder / "fig-7.json", {"runs": [training(name, 0, [(0.1, 0.1)] * 3) for name in ("one", "two")]})
+    assert context(folder, folder / "fig-7.json")["spent"] == {
+        "runs": 2,
+        "cpu_h": 4.0,
+        "curves": 1,
+        "curves_cpu_h": pytest.approx(0.3),
+        "longest_cpu_h": 2.5,
+        "tried": 3,
+        "tried_wall_h": 1.5,
+    }
 
 
 def test_harm_is_told_where_it_was_looked_at(folder: Path) -> None:

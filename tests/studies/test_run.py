@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.league import PlayOptions
+from sagecc.learner import runs as learner_runs
 from sagecc.learner.config import load
 from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Evaluation
@@ -32,7 +33,7 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from studies.training import ARTEFACTS, CARRIED, LOGS, METER
+from studies.training import ARTEFACTS, CARRIED, LOGS, METER, judging, meter
 from studies.training.growing import grown_policy
 from studies.training.runs import Grow, KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
@@ -52,6 +53,7 @@ class Machinery:
         self.collected: list[Path] = []
         self.played = 0
         self.error: Exception | None = None
+        self.scores: Mapping[int, Mapping[str, float]] = {}
 
     def train(
         self, config: Any, pool: Path, out: Path, logs: Path, cache: Path, seed: int, evaluation: Evaluation | None
@@ -61,9 +63,11 @@ class Machinery:
             raise self.error
         out.mkdir(parents=True, exist_ok=True)
         (out / "card.json").write_text(f"{config.steps} {seed}")
-        scores = {step: evaluation.score(out, step) for step in (evaluation.every, config.steps)} if evaluation else {}
-        step = evaluation.best(scores) if evaluation else config.steps
-        return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=scores)
+        steps = (evaluation.every, config.steps) if evaluation else ()
+        self.scores = {step: evaluation.score(out, step) for step in steps} if evaluation else {}
+        step = evaluation.best(self.scores) if evaluation else config.steps
+        learner_runs.write_tables(out, [{"step": 1.0}], self.scores)
+        return SimpleNamespace(parameters=1234, metrics={"critic_loss": 0.5}, step=step, scores=self.scores)
 
     def collect(self, environments: Sequence[Environment], schemes: Sequence[str], raw: Path, *_: object) -> None:
         self.collected += [raw] if raw not in self.collected else []
@@ -89,11 +93,16 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "lab_runner": found.lab_runner,
         "compile_pool": lambda path, cache: pool,
         "kernel_identity": lambda kernel, schemes: "linux",
-        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
         "networks_of": lambda name: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
     }.items():
         monkeypatch.setattr(harness, name, value)
+    for name, value in {
+        "lab_runner": found.lab_runner,
+        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
+        "SCHEMES": SCHEMES,
+    }.items():
+        monkeypatch.setattr(judging, name, value)
     monkeypatch.setattr("studies.kept.collect", found.collect)
     monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
     return found
@@ -102,7 +111,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
 def plan(*names: str, steps: int = 5) -> Plan:
     config = load("tiny", steps=steps)
     runs = {name: Run(name, "tiny", {"steps": steps}, config, seed, Path("pool")) for seed, name in enumerate(names)}
-    return Plan(runs, {"smoke": Path("raw")})
+    return Plan(runs, {"smoke": Path("raw")}, pool=Path("pool"))
 
 
 def run_all(of: Plan, *names: str) -> list[str]:
@@ -185,31 +194,39 @@ def test_harm_is_by_cubics_measure(machinery: Machinery) -> None:
     assert (harm["lossy"]["floods"], harm["lossy"]["loss_worst"]) == ([], 0)
 
 
-def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(
-    machinery: Machinery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    class Judge:
-        identity = "league"
-
-        def __init__(self, *given: object) -> None:
-            asked.append(given)
-
-        def prepare(self) -> None:
-            pass
-
-        def __call__(self, policy: Path, step: int) -> dict[str, float]:
-            return {MEAN_RATE: {2: 0.5, 5: 0.25}[step]}
-
-    monkeypatch.setattr(harness, "CandidateLeague", Judge)
+def test_the_best_policy_of_a_league_is_kept_where_a_run_asks_for_it(machinery: Machinery) -> None:
+    """All of its policies win all of Set I and nothing of Set II, so the last one is the best."""
     one = plan("one").runs["one"]
-    run_all(Plan({"one": replace(one, keep_best=KeepBest("smoke", 2))}, {"smoke": Path("raw")}))
+    run_all(replace(plan(), runs={"one": replace(one, keep_best=KeepBest("smoke", 2))}))
     found = result("one")
     assert found["keep_best"] == {"league": "smoke", "every": 2}
-    assert found["scores"] == {"2": {MEAN_RATE: 0.5}, "5": {MEAN_RATE: 0.25}}
-    assert found["kept_step"] == 2
-    assert [given[:4] for given in asked] == [(smoke(*ENVIRONMENTS), tuple(SCHEMES), Path("kernel"), Path("raw"))]
+    assert found["kept_step"] == 5
+    assert "curve" not in found
+    assert {step: scores[MEAN_RATE] for step, scores in machinery.scores.items()} == {2: 0.5, 5: 0.5}
+
+
+def test_a_run_may_play_another_league_on_the_way_for_its_curve(machinery: Machinery) -> None:
+    one = plan("one").runs["one"]
+    run_all(replace(plan(), runs={"one": replace(one, keep_best=KeepBest("smoke", 2, "smoke"))}))
+    found = result("one")
+    assert found["keep_best"] == {"league": "smoke", "every": 2, "curve": "smoke"}
+    assert found["curve"]["league"] == "smoke"
+    early, last = found["curve"]["points"]
+    assert (early["step"], last["step"]) == (2, 5)
+    assert 0 <= early["cpu_h"] <= last["cpu_h"] < 1
+    assert early["rates"] == {"I": {"policy": 1, "vegas": 0, "reno": 0}, "II": {"policy": 0, "vegas": 1, "reno": 1}}
+
+
+def test_where_none_is_chosen_a_run_is_left_out_whose_own_pool_is_not_there(
+    machinery: Machinery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = plan("one", "two")
+    far = replace(of.runs["one"], pool=Path("full/pool"))
+    run_all(replace(of, runs={**of.runs, "one": far}))
+    assert machinery.trained == [(5, 1)]
+    assert "one: there is no full/pool; left out" in capsys.readouterr().err
+    run_all(replace(of, runs={"one": far}), "one")  # its pool is looked for, here by a stand-in
+    assert machinery.trained[1:] == [(5, 0)]
 
 
 def test_what_is_done_is_not_done_again_and_what_changed_is(machinery: Machinery) -> None:
@@ -298,21 +315,21 @@ def test_the_command_fails_where_a_training_did(machinery: Machinery) -> None:
 def test_a_meter_adds_up_over_processes(tmp_path: Path) -> None:
     path = tmp_path / "meter.json"
     path.write_text(json.dumps({"owner": "run", "cpu_s": 100.0, "wall_s": 200.0}))
-    with harness.Meter(path, "run") as meter:
+    with meter.Meter(path, "run") as counting:
         for _ in range(100):
             os.urandom(10_000)
-    assert 100 < meter.cpu_s < 200
-    assert meter.wall_s > 200
-    assert json.loads(path.read_text()) == {"owner": "run", "cpu_s": meter.cpu_s, "wall_s": meter.wall_s}
-    with harness.Meter(path, "another") as other:
+    assert 100 < counting.cpu_s < 200
+    assert counting.wall_s > 200
+    assert json.loads(path.read_text()) == {"owner": "run", "cpu_s": counting.cpu_s, "wall_s": counting.wall_s}
+    with meter.Meter(path, "another") as other:
         pass
     assert other.cpu_s < 100
 
 
 def test_a_meter_keeps_what_a_killed_process_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "METER_EVERY_S", 0.01)
+    monkeypatch.setattr(meter, "METER_EVERY_S", 0.01)
     path = tmp_path / "meter.json"
-    with harness.Meter(path, "run"):
+    with meter.Meter(path, "run"):
         while not path.exists():
             pass
         assert json.loads(path.read_text())["wall_s"] > 0
@@ -320,20 +337,20 @@ def test_a_meter_keeps_what_a_killed_process_spent(tmp_path: Path, monkeypatch: 
 
 def test_a_meter_leaves_out_what_is_spent_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spent_s = iter([10.0, 13.0, 113.0, 114.0])
-    monkeypatch.setattr(harness, "_spent_s", lambda: next(spent_s))
-    with harness.Meter(tmp_path / "meter.json", "run") as meter, meter.paused():
-        assert meter.cpu_s == 3
-    assert meter.cpu_s == 4
+    monkeypatch.setattr(meter, "_spent_s", lambda: next(spent_s))
+    with meter.Meter(tmp_path / "meter.json", "run") as counting, counting.paused():
+        assert counting.cpu_s == 3
+    assert counting.cpu_s == 4
 
 
 def test_a_meter_counts_what_its_process_started_and_still_runs() -> None:
-    before = harness._spent_s()
+    before = meter._spent_s()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         try:
             deadline = time.monotonic() + 60
-            while harness._spent_s() - before < 0.2 and time.monotonic() < deadline:
+            while meter._spent_s() - before < 0.2 and time.monotonic() < deadline:
                 time.sleep(0.05)
-            assert harness._spent_s() - before >= 0.2
+            assert meter._spent_s() - before >= 0.2
         finally:
             process.kill()
 

@@ -114,8 +114,9 @@ def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Pat
         run.fingerprint("p", "k", Plan({}, {"smoke": Path("raw")}, {"lossy": Path("raw")})),
         fingerprint(plan(tmp_path).runs["kept"]),
         fingerprint(replace(run, keep_best=KeepBest("smoke", 20))),
+        fingerprint(replace(run, keep_best=KeepBest("smoke", 10, "smoke"))),
     }
-    assert len(others - {fingerprint(run)}) == 8
+    assert len(others - {fingerprint(run)}) == 9
 
 
 def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
@@ -147,6 +148,7 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
         ("league: smoke", "league: small", "'kept'.*keep_best: 'small'"),
         ("every: 10", "each: 10", "run 'kept': keep_best: unknown field 'each'"),
         (", every: 10", "", "'kept'.*keep_best: 'every'"),
+        ("every: 10", "every: 10, curve: small", "'kept'.*keep_best: 'small'"),
         ("every: 10", "every: -1", "'kept'.*keep_best: .*-1"),
         ("seed: 3", "actors: 2", "'wide': 'actors' is for what learns in labs"),
         ("config: no-gru", "pool: raw, config: orca", "'top': 'pool' is for what learns from a pool"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,9 @@ from sagecc.learner import runs as learner_runs
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from studies.paper import FOLDER, learning
+from studies.training import judging, meter
 from studies.training import run as training
-from studies.training.runs import Plan, Run
+from studies.training.runs import KeepBest, Plan, Run
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 
 ENVIRONMENTS = (set_one(12), set_two(12))
@@ -58,21 +60,24 @@ class Machinery:
 def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
     monkeypatch.chdir(tmp_path)
     found = Machinery()
-    league = SimpleNamespace(identity="league", prepare=lambda: None)
     for name, value in {
         "trained": found.train,
-        "lab_runner": found.runner,
         "source_of": lambda run, kernel, pools: SimpleNamespace(identity="pool"),
         "kernel_identity": lambda kernel, schemes: "linux",
-        "CandidateLeague": lambda *_: league,
-        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
-        "SCHEMES": SCHEMES,
         "RESULTS": tmp_path / "results",
         "POINTS": 2,
         "SEEDS": (0, 1),
         "RECIPES": ("small",),
     }.items():
         monkeypatch.setattr(learning, name, value)
+    for name, value in {
+        "lab_runner": found.runner,
+        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
+        "SCHEMES": SCHEMES,
+    }.items():
+        monkeypatch.setattr(judging, name, value)
+    monkeypatch.setattr("studies.kept.collect", lambda *_: None)
+    monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
     write(tmp_path / "raw", {(e, s): rows(e, s, *SCHEMES[s]) for e in ENVIRONMENTS for s in SCHEMES})
     return found
 
@@ -130,10 +135,25 @@ def test_a_damaged_result_is_one_line(machinery: Machinery) -> None:
 def test_evaluations_do_not_count_as_training(machinery: Machinery, monkeypatch: pytest.MonkeyPatch) -> None:
     """3,600 s of CPU time pass whenever somebody looks: a training looks on, an evaluation ends where it began."""
     spent_s = iter(range(0, 3_600_000, 3600))
-    monkeypatch.setattr(training, "_spent_s", lambda: float(next(spent_s)))
+    monkeypatch.setattr(meter, "_spent_s", lambda: float(next(spent_s)))
     monkeypatch.setattr(learning, "SEEDS", (0,))
     learning.make(plan(), KERNEL, 1)
     assert [point["cpu_h"] for point in result()[0]["points"]] == [1, 2]
+
+
+def test_a_run_with_a_curve_of_its_own_is_not_trained_again(machinery: Machinery) -> None:
+    run = replace(plan().runs["small"], name="long", keep_best=KeepBest("small", 20, curve="heldout"))
+    of = replace(plan(), runs={**plan().runs, "long": run})
+    point = {"step": 20, "cpu_h": 0.1, "rates": {"I": {"policy": 0.5}, "II": {"policy": 0.2}}}
+    curve = {"league": "heldout", "points": [point]}
+    result_of = {"version": training.RESULT_VERSION, "name": "long", "seed": 0, "fingerprint": "f", "steps": 20}
+    training.RESULTS.mkdir(parents=True)
+    learning.make(of, KERNEL, 1)
+    assert [run["name"] for run in result()] == ["small", "small-1"]
+    (training.RESULTS / "long.json").write_text(json.dumps({**result_of, "curve": curve}))
+    learning.make(of, KERNEL, 1)
+    assert len(machinery.trained) == 2
+    assert [(run["name"], run["recipe"], run["points"]) for run in result()][2:] == [("long", "long", [point])]
 
 
 def _folder() -> Path:
