@@ -51,7 +51,7 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     raw = plan.leagues[LEAGUE]
     there, own = kept(RESULTS / f"{NAME}.json"), own_curves(plan)
-    if own and any(there.get(name) != run for name, run in own.items()):
+    if any(there.get(name) != run for name, run in own.items()):
         there |= own
         _save(there, own)
     pools: dict[Path, CompiledPool] = {}

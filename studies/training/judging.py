@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import profile_set
 from sagecc.leagues.candidate import MEAN_RATE, OPTIONS
 from sagecc.leagues.league import Rules, gather, lab_runner
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
-from studies.kept import contest, deciding
+from studies.kept import contest
 from studies.training.meter import Meter
 
 CPU_H, POLICY = "cpu_h", "policy"
@@ -50,13 +51,9 @@ class Judge:
     @property
     def identity(self) -> str:
         """What decides the scores beside the policy: networks, schemes, lab, rules."""
-        decides = [
-            deciding(profile_set(name), scheme, self.kernel)
-            for name in (self.best, self.curve)
-            if name
-            for scheme in (*SCHEMES, POLICY_PREFIX)
-        ]
-        return f"best={self.best} curve={self.curve} {' '.join(decides)} {Rules()} {OPTIONS}"
+        kernel = kernel_identity(self.kernel, (*SCHEMES, POLICY_PREFIX))
+        networks = [[e.id for e in profile_set(name).environments] for name in (self.best, self.curve) if name]
+        return f"best={self.best} curve={self.curve} {kernel} {networks} {Rules()} {OPTIONS}"
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:
         """Return a policy's scores."""

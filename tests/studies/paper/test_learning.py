@@ -74,6 +74,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "lab_runner": found.runner,
         "profile_set": lambda profile: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
+        "kernel_identity": lambda kernel, schemes: "linux",
     }.items():
         monkeypatch.setattr(judging, name, value)
     monkeypatch.setattr("studies.kept.collect", lambda *_: None)
