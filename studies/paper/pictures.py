@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from sagecc.leagues.plots import GREEN, HEURISTIC, POLICY, SET_TITLES, SHADE, style
 from studies.paper.findings import by_recipe
@@ -20,6 +20,8 @@ MARKS = ((POLICY, "o"), (GREEN, "s"), ("#9467bd", "D"))
 """A recipe's colour and mark in Fig. 7."""
 NAMED = 3
 """So many of the best heuristics have their names at their lines; all have a line."""
+LABEL_HEIGHT = 0.04
+"""Of a panel's height: rates that are nearer to each other share a label."""
 
 
 def learning_figure(result: Mapping[str, Any]) -> Figure:
@@ -48,6 +50,7 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
                 seeds = f"{recipe}, {len(runs)} seed{'s' if len(runs) > 1 else ''}"
                 axes.plot(cpu_h, rates.mean(axis=0), color=colour, marker=mark, markersize=4, label=seeds)
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_ylim(0, 1)
@@ -64,9 +67,21 @@ def _heuristics(axes: Axes, lines: Mapping[str, float]) -> None:
     best = sorted(lines, key=lambda scheme: -lines[scheme])[:NAMED]
     for scheme, rate in lines.items():
         axes.axhline(rate, color=HEURISTIC, linewidth=0.9, alpha=0.7, linestyle="--" if scheme == BASELINE else "-")
-    for scheme in dict.fromkeys([*best, BASELINE]):
-        axes.annotate(scheme, (1, lines[scheme]), (3, 0), xycoords=axes.get_yaxis_transform(), fontsize=8,
+    for names in _labels({scheme: lines[scheme] for scheme in dict.fromkeys([*best, BASELINE])}):
+        height = fmean(lines[scheme] for scheme in names)
+        axes.annotate(", ".join(names), (1, height), (3, 0), xycoords=axes.get_yaxis_transform(), fontsize=8,
                       textcoords="offset points", va="center")  # fmt: skip
+
+
+def _labels(heights: Mapping[str, float]) -> list[list[str]]:
+    """Return names, highest first, in groups whose labels would otherwise lie over each other."""
+    groups: list[list[str]] = []
+    for name in sorted(heights, key=lambda each: -heights[each]):
+        if groups and fmean(heights[each] for each in groups[-1]) - heights[name] < LABEL_HEIGHT:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
 
 
 def variants_figure(rows: list[Mapping[str, Any]]) -> Figure:

@@ -33,9 +33,10 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
-from studies.training import ARTEFACTS, CARRIED, LOGS, METER, judging, meter
+from studies.training import ARTEFACTS, CARRIED, LOGS, METER, meter
 from studies.training.growing import grown_policy
 from studies.training.runs import Grow, KeepBest, Plan, Run
+from tests.helpers.judging import without_a_lab
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
@@ -97,15 +98,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "SCHEMES": SCHEMES,
     }.items():
         monkeypatch.setattr(harness, name, value)
-    for name, value in {
-        "lab_runner": found.lab_runner,
-        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
-        "SCHEMES": SCHEMES,
-        "kernel_identity": lambda kernel, schemes: "linux",
-    }.items():
-        monkeypatch.setattr(judging, name, value)
-    monkeypatch.setattr("studies.kept.collect", found.collect)
-    monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
+    without_a_lab(monkeypatch, ENVIRONMENTS, SCHEMES, found.lab_runner, found.collect)
     return found
 
 

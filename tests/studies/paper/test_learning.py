@@ -17,10 +17,11 @@ from sagecc.learner import runs as learner_runs
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
 from studies.paper import FOLDER, learning
-from studies.training import judging, meter
+from studies.training import meter
 from studies.training import run as training
 from studies.training.runs import KeepBest, Plan, Run
-from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
+from tests.helpers.judging import without_a_lab
+from tests.helpers.league_episodes import rows, set_one, set_two, write
 
 ENVIRONMENTS = (set_one(12), set_two(12))
 SCHEMES = {"vegas": ([7.0, 7.0], [12.0, 12.0]), "reno": ([5.0, 5.0], [40.0, 40.0])}
@@ -70,15 +71,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "RECIPES": ("small",),
     }.items():
         monkeypatch.setattr(learning, name, value)
-    for name, value in {
-        "lab_runner": found.runner,
-        "profile_set": lambda profile: smoke(*ENVIRONMENTS),
-        "SCHEMES": SCHEMES,
-        "kernel_identity": lambda kernel, schemes: "linux",
-    }.items():
-        monkeypatch.setattr(judging, name, value)
-    monkeypatch.setattr("studies.kept.collect", lambda *_: None)
-    monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
+    without_a_lab(monkeypatch, ENVIRONMENTS, SCHEMES, found.runner, lambda *_: None)
     write(tmp_path / "raw", {(e, s): rows(e, s, *SCHEMES[s]) for e in ENVIRONMENTS for s in SCHEMES})
     return found
 
