@@ -18,9 +18,10 @@ from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-Reward = Literal["pool", "pool-log", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
-"""Rewards: the one of the pool that the network names, the same with steps that are felt from far away, either of the
-pool's two, Orca's by its code and by its paper, Astraea's, Aurora's."""
+Reward = Literal["pool", "pool-log", "pool-fair", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
+"""Rewards: the one of the pool that the network names, the same with steps that are felt from far away, one for a share
+among those that are there, at what it costs them, either of the pool's two, Orca's by its code and by its paper,
+Astraea's, Aurora's."""
 
 OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
@@ -79,9 +80,10 @@ class LearningTask:
     """Whether each step gives Astraea's global state beside the observations, for a critic."""
     expert: bool = False
     """Whether each step gives what Indigo's expert would do beside the observations, to be imitated."""
-    networks: NetworkDistribution | tuple[str, ...] | None = None
-    """What episodes' networks are drawn from: a distribution, or all networks of profiles or sets by their names, one
-    that is in two of them twice as often; None: what the environment is given."""
+    networks: NetworkDistribution | tuple[str | NetworkDistribution, ...] | None = None
+    """What episodes' networks are drawn from: a distribution; all networks of profiles or sets by their names, one
+    that is in two of them twice as often, and distributions among them as often as they count; None: what the
+    environment is given."""
 
     def __post_init__(self) -> None:
         if self.reward not in get_args(Reward):
@@ -125,13 +127,17 @@ class LearningTask:
         )
 
 
-def _networks(choice: object) -> NetworkDistribution | tuple[str, ...] | None:
+def _networks(choice: object) -> NetworkDistribution | tuple[str | NetworkDistribution, ...] | None:
+    if choice is None:
+        return None
     if isinstance(choice, Mapping):
         return NetworkDistribution.of(choice)
-    names = (choice,) if isinstance(choice, str) else choice
-    if names is None or (isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)):
-        return None if names is None else tuple(names)
-    raise SageccError(f"task: networks must have fields, or be names of profiles or sets, not {choice!r}")
+    items = (choice,) if isinstance(choice, str) else choice
+    if isinstance(items, list | tuple) and items and all(isinstance(item, str | Mapping) for item in items):
+        return tuple(item if isinstance(item, str) else NetworkDistribution.of(item) for item in items)
+    raise SageccError(
+        f"task: networks must have fields, or be names of profiles or sets, or a list of both, not {choice!r}"
+    )
 
 
 def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:

@@ -42,7 +42,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
         raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
     found = candidates(task.networks)
-    named = found if isinstance(found, tuple) else ()
+    named = tuple(item for item in found if isinstance(item, Environment)) if isinstance(found, tuple) else ()
     beside = {cross.scheme for environment in named for cross in environment.cross}
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *beside})
     labs_code = code.identity("sagecc.execution.environments.rollouts")
@@ -54,7 +54,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
         source=task.source,
         control=task.control,
         # Beside the flow under test, the networks of a profile have flows of other schemes; drawn ones, of this policy.
-        make_labs=partial(Rollouts, task, flows=(0,) if named else None, kernel=kernel, give_up=give_up),
+        make_labs=partial(Rollouts, task, flows="own", kernel=kernel, give_up=give_up),
     )
 
 

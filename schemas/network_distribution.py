@@ -124,6 +124,8 @@ class NetworkDistribution:
     """Which of the pool's rewards the networks name."""
     loss: Quantity = fixed(0)  # noqa: RUF009
     """Probability that a packet is lost before the queue."""
+    count: int = 1
+    """As how many networks it counts where it stands in a list among others: it is drawn that much more often."""
 
     def __post_init__(self) -> None:
         counts = self.flows.values
@@ -133,6 +135,10 @@ class NetworkDistribution:
             (
                 self.flows.kind == "choice" and all(n == int(n) and 1 <= n <= MAX_FLOWS for n in counts),
                 f"flows must be a whole number from 1 to {MAX_FLOWS}, or a choice of such",
+            ),
+            (
+                isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1,
+                "count must be a whole number from 1 on",
             ),
             (self.reward in get_args(Reward), f"reward must be one of {', '.join(get_args(Reward))}"),
         )

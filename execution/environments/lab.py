@@ -53,18 +53,17 @@ class Lab:
     methods raise as collector.lab.boot.Guest does.
     """
 
-    def __init__(self, kernel: Path | str | None, drive: Drive, flows: Sequence[int] | None = (0,)) -> None:
+    def __init__(self, kernel: Path | str | None, drive: Drive) -> None:
         """Check the kernel; nothing is booted before `start`.
 
         Args:
             kernel: the lab's kernel, by default the one that common.shipped finds.
             drive: how the agents' flows are driven.
-            flows: numbers of the agents' flows; None: all of each episode's.
 
         Raises:
             SageccError: there is no such kernel.
         """
-        self._kernel, self._drive, self._chosen = Path(kernel or shipped.kernel()), drive, flows
+        self._kernel, self._drive = Path(kernel or shipped.kernel()), drive
         check_kernel(self._kernel)
         self._flows: tuple[int, ...] = ()
         self._policies = PolicyController({})  # read once for the episodes in which the same compete
@@ -75,10 +74,16 @@ class Lab:
         self._name = ""
         self._end: Callable[[], object] = lambda: None
 
-    def start(self, environment: Environment, seed: int) -> None:
-        """Boot a kernel for an episode; the running one is ended."""
+    def start(self, environment: Environment, seed: int, flows: Sequence[int]) -> None:
+        """Boot a kernel for an episode; the running one is ended.
+
+        Args:
+            environment: the network.
+            seed: the episode's.
+            flows: numbers of the agents' flows.
+        """
         self.close()
-        self._flows = tuple(range(environment.flow_count) if self._chosen is None else self._chosen)
+        self._flows = tuple(flows)
         competing = {f: name for f, name in driven_flows(environment, SCHEME).items() if f not in self._flows}
         if self._policies.scheme_of != competing:
             self._policies = PolicyController(competing)

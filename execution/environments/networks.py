@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,14 +20,18 @@ from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.network_distribution import NetworkDistribution
+from sagecc.schemas.network_distribution import DRIVEN_SCHEME, NetworkDistribution
 
 Network = Environment | str | os.PathLike[str]
-Networks = Network | Iterable[Network] | NetworkDistribution
-"""One network, several to draw from, or a distribution."""
+Networks = Network | Iterable[Network | NetworkDistribution] | NetworkDistribution
+"""One network, several to draw from, a distribution, or networks and distributions."""
 
-Candidates = tuple[Environment, ...] | NetworkDistribution
-"""What episodes' networks are drawn from."""
+Candidates = tuple[Environment | NetworkDistribution, ...] | NetworkDistribution
+"""What episodes' networks are drawn from; a distribution among others stands as often as it counts."""
+
+Agents = Sequence[int] | Literal["own"] | None
+"""Which flows of a network decide: those of these numbers; `own`, the one under test and those beside it that are of
+the learner's own kind (network_distribution.DRIVEN_SCHEME); None, all."""
 
 DEFAULT = set_one(48, 1, 40, 1)
 """The default network of an environment for reinforcement learning: 48 Mbps, 40 ms, a queue of one BDP, 34 s."""
@@ -36,14 +41,40 @@ MAX_SEED = 2**63 - 1
 
 def candidates(choice: Networks) -> Candidates:
     """Return what to draw from: a distribution itself, or the networks that a choice stands for (see `networks`)."""
-    return choice if isinstance(choice, NetworkDistribution) else networks(choice)
+    if isinstance(choice, NetworkDistribution):
+        return choice
+    if isinstance(choice, Environment | str | os.PathLike) or not isinstance(choice, Iterable):
+        return networks(choice)
+    items = list(choice)
+    drawn = [(item,) * item.count for item in items if isinstance(item, NetworkDistribution)]
+    named = [item for item in items if not isinstance(item, NetworkDistribution)]
+    return (*(networks(named) if named or not drawn else ()), *chain.from_iterable(drawn))
 
 
 def max_flows(candidates: Candidates) -> int:
     """Return the most flows that a network may have."""
     if isinstance(candidates, NetworkDistribution):
         return candidates.max_flows
-    return max(environment.flow_count for environment in candidates)
+    return max(c.max_flows if isinstance(c, NetworkDistribution) else c.flow_count for c in candidates)
+
+
+def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
+    """Return the numbers of the flows of a network that decide, ascending."""
+    if chosen is None:
+        return tuple(range(environment.flow_count))
+    if chosen == "own":
+        return (0, *(n for n, cross in enumerate(environment.cross, 1) if cross.scheme == DRIVEN_SCHEME))
+    return tuple(chosen)
+
+
+def room(candidates: Candidates, chosen: Agents) -> int:
+    """Return one more than the highest number that a flow which decides may have."""
+    if chosen is None:
+        return max_flows(candidates)
+    if chosen != "own":
+        return max(chosen) + 1
+    several = (candidates,) if isinstance(candidates, NetworkDistribution) else candidates
+    return max(c.max_flows if isinstance(c, NetworkDistribution) else agents(c, chosen)[-1] + 1 for c in several)
 
 
 def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
@@ -128,5 +159,6 @@ def draw(candidates: Candidates, seed: int | None, random: np.random.Generator) 
     if isinstance(candidates, NetworkDistribution):
         environment = candidates.draw(random)
     else:
-        environment = candidates[int(random.integers(len(candidates)))]
+        found = candidates[int(random.integers(len(candidates)))]
+        environment = found.draw(random) if isinstance(found, NetworkDistribution) else found
     return environment, int(random.integers(MAX_SEED)) if seed is None else int(seed)

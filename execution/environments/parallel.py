@@ -187,7 +187,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         """Raise SageccError where the agents are not the flows of the networks to draw from."""
         if isinstance(choice, NetworkDistribution):
             return
-        for environment in choice:
+        for environment in (item for item in choice if not isinstance(item, NetworkDistribution)):
             if self._all_flows and environment.flow_count != len(self._driven):
                 raise SageccError(
                     f"environment {environment.id} has {environment.flow_count} flows where another has "

@@ -15,8 +15,9 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
 from sagecc.policy.task import Reward
 from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import SCALE, Values, friendliness, power
+from sagecc.pool.reward import DELAY_DEAD_BAND, SCALE, Values, friendliness, power
 from sagecc.schemas.environment import Environment, Flow
+from sagecc.schemas.network_distribution import DRIVEN_SCHEME
 
 
 def orca(rate: Doubles, lost: Doubles, max_rate: Doubles, min_rtt: Doubles, srtt: Doubles) -> Doubles:
@@ -77,6 +78,34 @@ def graded(rewards: Values) -> Doubles:
     return np.asarray(np.where(positive, SCALE / (1 - np.log(share)), rewards), np.float64)
 
 
+LOSS_PRICE = 10.0
+"""A share of packets lost beside others takes this many times itself off `shared`, up to all of it."""
+
+
+def shared(
+    rate: Doubles, loss: Doubles, capacity: Doubles, rtt_rate: Doubles, flows: Doubles, own_kind: Bools
+) -> Doubles:
+    """Return the pool's R2 of a share among the flows that are up now, less what getting it costs, at most 25.
+
+    R2 knows neither loss nor delay, so a policy floods a short queue beside others for little. Here it counts less by
+    LOSS_PRICE times the share of packets lost, and among flows of the learner's own kind, which could all keep the
+    queue short, by R1's q = min RTT / sRTT where that is below 0.8.
+
+    Args:
+        rate: delivery rate over 1 s [n] (bytes/s).
+        loss: what is lost [n] (bytes/s).
+        capacity: the bottleneck's rate [n] (bytes/s).
+        rtt_rate: min RTT / sRTT [n].
+        flows: how many flows share the bottleneck now [n].
+        own_kind: whether all of them are of the learner's kind [n].
+    """
+    sent = rate + loss
+    lost = np.divide(loss, sent, out=np.zeros(len(sent)), where=sent > 0)
+    delayed = own_kind & (rtt_rate < DELAY_DEAD_BAND)
+    worth = np.maximum(1 - LOSS_PRICE * lost, 0.0) * np.where(delayed, rtt_rate, 1.0)
+    return np.asarray(worth * graded(friendliness(rate, capacity, flows)))
+
+
 class Earnings(Protocol):
     """What flows earn, one slot per flow; per tick one `update`, then `earned` of the flows that are shown."""
 
@@ -102,11 +131,12 @@ class PoolEarnings:
 
         Args:
             kind: `power`, `friendliness`, or `pool` for the one that a flow's network names; `pool-log` is that one,
-                `graded`.
+                `graded`; `pool-fair` is R1, graded, while a flow is alone, and else what is `shared`.
             source: what is observed: where it is the pool's features, these are derived once.
             slots: number of slots.
         """
         self._graded = kind == "pool-log"
+        self._company = _Company(slots) if kind == "pool-fair" else None
         self._kind: Reward = "pool" if self._graded else kind
         self._derives = not isinstance(source, PoolFeatures)
         self._tracker = source.tracker if isinstance(source, PoolFeatures) else FeatureTracker(flows=slots)
@@ -123,6 +153,8 @@ class PoolEarnings:
         self._power[slot] = (environment.reward if self._kind == "pool" else self._kind) == "power"
         self._all_power = bool(self._power.all())
         self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
+        if self._company:
+            self._company.begin(slot, environment, flow)
         self._sum[slot] = self._ticks[slot] = 0
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
@@ -131,7 +163,11 @@ class PoolEarnings:
             self._tracker.update_flows(samples, slots)
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
         rewards = power(rate, loss, capacity, rtt_rate)
-        if not self._all_power:
+        if self._company:
+            flows = self._company.flows(slots, samples["t_ns"].astype(np.int64))
+            own_kind = self._company.own_kind[slots]
+            rewards = np.where(flows == 1, graded(rewards), shared(rate, loss, capacity, rtt_rate, flows, own_kind))
+        elif not self._all_power:
             rewards = np.where(self._power[slots], rewards, friendliness(rate, capacity, self._competitors[slots]))
         self._sum[slots] += graded(rewards) if self._graded else rewards
         self._ticks[slots] += 1
@@ -143,6 +179,33 @@ class PoolEarnings:
         means = self._sum[slots] / self._ticks[slots]
         self._sum[slots] = self._ticks[slots] = 0
         return np.asarray(means)
+
+
+class _Company:
+    """When which flows share the bottlenecks of flows, one slot per flow."""
+
+    def __init__(self, slots: int) -> None:
+        self.own_kind = np.zeros(slots, np.bool_)
+        """Whether all flows there are of the learner's kind [slots]."""
+        self._starts, self._stops = np.zeros((2, slots, 1), np.int64)  # ns; of no flow: from 0 to 0
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        bottleneck = environment.narrowest(flow)
+        sharing = [other for other in environment.all_flows if bottleneck in environment.path(other)]
+        if missing := max(0, len(sharing) - self._starts.shape[1]):
+            wider = ((0, 0), (0, missing))
+            self._starts, self._stops = np.pad(self._starts, wider), np.pad(self._stops, wider)
+        self._starts[slot] = self._stops[slot] = 0
+        for number, other in enumerate(sharing):
+            self._starts[slot, number] = round(other.start_s * 1e9)
+            self._stops[slot, number] = round(environment.stop_of(other) * 1e9)
+        self.own_kind[slot] = all(cross.scheme == DRIVEN_SCHEME for cross in environment.cross)
+
+    def flows(self, slots: Ints, t_ns: Ints) -> Doubles:
+        """Return how many flows are up at the bottlenecks of flows at a time, themselves among them [n]."""
+        up = (self._starts[slots] <= t_ns[:, None]) & (t_ns[:, None] < self._stops[slots])
+        return np.asarray(np.maximum(up.sum(axis=1), 1), np.float64)
 
 
 class OrcaEarnings:

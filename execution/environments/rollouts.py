@@ -27,7 +27,7 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.execution.environments.flows import last_tick_ns
 from sagecc.execution.environments.indigo import Expert
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
-from sagecc.execution.environments.networks import DEFAULT, Candidates, Networks, candidates, draw, max_flows
+from sagecc.execution.environments.networks import DEFAULT, Agents, Candidates, Networks, agents, candidates, draw, room
 from sagecc.execution.environments.rewards import (
     AstraeaEarnings,
     AuroraEarnings,
@@ -92,7 +92,7 @@ class Rollouts:
         task: LearningTask,
         environment: Networks = DEFAULT,
         labs: int = 1,
-        flows: Sequence[int] | None = None,
+        flows: Agents = None,
         kernel: Path | str | None = None,
         latency_ms: float = 0.0,
         max_steps: int | None = None,
@@ -104,7 +104,7 @@ class Rollouts:
             task: what flows observe and do, and what they earn.
             environment: networks to draw from where the task names none; see networks.candidates.
             labs: number of episodes side by side.
-            flows: numbers of the flows that decide; None: all. The others keep the schemes that the network names.
+            flows: which flows decide; see networks.Agents. The others keep the schemes that the network names.
             kernel: path of the lab's kernel, by default the one that common.shipped finds.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_steps: end episodes after so many steps; None leaves them their networks' duration. A flow that does
@@ -119,14 +119,15 @@ class Rollouts:
         self.task = task
         """What flows observe and do, and what they earn."""
         self._candidates = candidates(environment if task.networks is None else task.networks)
-        self._chosen, self._max_steps = None if flows is None else tuple(sorted(flows)), max_steps
-        self.per_lab = max_flows(self._candidates) if flows is None else max(flows) + 1
+        self._chosen: Agents = flows if flows is None or isinstance(flows, str) else tuple(sorted(flows))
+        self._max_steps = max_steps
+        self.per_lab = room(self._candidates, self._chosen)
         """Flows that a lab has room for: flow f of lab l has the slot l * per_lab + f."""
         slots = labs * self.per_lab
         source = observation_source(task.source, task.observations, slots, WHO)
         self._decisions = Decisions(task.control, source, slots, WHO)
         driven = drive(latency_ms, task.control.underlying_scheme)
-        self._labs = [Lab(kernel, driven, self._chosen) for _ in range(labs)]
+        self._labs = [Lab(kernel, driven) for _ in range(labs)]
         self._watch = give_up and _Floods(give_up, labs, self.per_lab)
         astraea = task.reward == "astraea" or task.global_state
         self._competition = Competition(labs, self.per_lab, task.reward_weights) if astraea else None
@@ -240,7 +241,7 @@ class Rollouts:
         """Boot a kernel in each of these labs."""
         for number, given in seeds.items():
             environment, seed = draw(networks, given, self._random(number, given))
-            driven = range(environment.flow_count) if self._chosen is None else self._chosen
+            driven = agents(environment, self._chosen)
             if driven[-1] >= min(environment.flow_count, self.per_lab):
                 raise SageccError(
                     f"environment {environment.id} has flows 0 to {environment.flow_count - 1}, and this has room for"
@@ -248,7 +249,7 @@ class Rollouts:
                 )
             flows = {flow: environment.all_flows[flow] for flow in driven}
             self._running[number] = True
-            self._labs[number].start(environment, seed)
+            self._labs[number].start(environment, seed, driven)
             first = number * self.per_lab
             within = slice(first, first + self.per_lab)
             self._last_ns[within] = -1

@@ -33,7 +33,8 @@ class OnlineConfig:
     task: dict[str, Any]
     """What is learned: `observation`, `control` (action and period), `reward` (and, of Astraea's, `reward_weights`),
     `global_state` for the critics, `expert`, and `networks`, what to learn on: a distribution, or
-    names of profiles and sets (a network of two of them is drawn twice as often); see policy.task.LearningTask."""
+    names of profiles and sets (a network of two of them is drawn twice as often) and distributions among them; see
+    policy.task.LearningTask."""
     hidden: tuple[int, ...]
     """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int

@@ -45,9 +45,9 @@ def spent(folder: Path, curves: Path) -> Values:
     """Return how much was trained.
 
     Returns:
-        `runs` that trained a policy and have a result, their `cpu_h` and the `longest_cpu_h` of them; those that were
-        trained again for their `curves` and their CPU time, `curves_cpu_h`; runs that were `tried` on the way and their
-        hours on the clock, `tried_wall_h`.
+        `runs` that trained a policy and have a result, their `cpu_h` and the `longest_cpu_h` of them; `curves_cpu_h` of
+        those that were trained again for their curves; runs that were `tried` on the way and their hours on the clock,
+        `tried_wall_h`.
     """
     results = [read_result(path) for path in sorted((folder / "results").glob("*.json"))]
     cpu_h = [result["training"]["cpu_h"] for result in results if result and "training" in result]
@@ -58,7 +58,6 @@ def spent(folder: Path, curves: Path) -> Values:
     return {
         "runs": len(cpu_h),
         "cpu_h": sum(cpu_h),
-        "curves": len(again),
         "curves_cpu_h": sum(again),
         "longest_cpu_h": max(cpu_h, default=0.0),
         "tried": len(tried_s),

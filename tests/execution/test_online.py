@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from sagecc.collector.run.grid import profile_environments
-from sagecc.execution.environments.networks import networks
+from sagecc.execution.environments.networks import agents, candidates, draw, networks, room
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.actor import Actor
 from sagecc.learner.online.config import from_dict, load, shipped
@@ -23,6 +23,8 @@ from sagecc.learner.online.replay import Layout, Ring
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.task import LearningTask
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.network_distribution import NetworkDistribution
 from tests.conftest import ROOT
 
 NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
@@ -51,6 +53,7 @@ def test_shipped() -> None:
         "sagecc-2",
         "sagecc-3",
         "sagecc-4",
+        "sagecc-5",
     )
 
 
@@ -63,6 +66,9 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert four.replay * (four.window - 1) == three.replay  # and in the replay
     own = ("task", "round_steps", "steps", "window", "returns", "batch", "replay")
     assert replace(four, **{name: getattr(three, name) for name in own}) == three
+    five = load("sagecc-5")
+    assert replace(five, task=four.task, round_decisions=four.round_decisions) == four
+    assert {**five.task, "reward": "pool-log", "networks": ["full", "training-wide"]} == four.task
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
@@ -139,11 +145,37 @@ def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
 
 def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
     task = LearningTask.of({"networks": ["full", "training-wide"]})
-    assert isinstance(task.networks, tuple)
-    drawn = Counter(replace(environment, set="custom") for environment in networks(task.networks))
+    assert task.networks is not None
+    found = candidates(task.networks)
+    assert isinstance(found, tuple)
+    drawn = Counter(replace(one, set="custom") for one in found if isinstance(one, Environment))
     of_both = {replace(environment, set="custom") for environment in profile_environments("full")}
     assert {drawn[network] for network in of_both} == {2}
     assert {count for network, count in drawn.items() if network not in of_both} == {1}
+
+
+def test_a_distribution_among_networks_is_drawn_as_often_as_it_counts() -> None:
+    """sagecc-5's: 400 of its own kind beside the networks of three sets."""
+    task = LearningTask.of(load("sagecc-5").task)
+    assert task.networks is not None
+    found = candidates(task.networks)
+    assert isinstance(found, tuple)
+    drawn = [one for one in found if isinstance(one, NetworkDistribution)]
+    assert (len(drawn), len(set(drawn)), len(found)) == (400, 1, 1099 + 1666 + 224 + 400)
+    assert (room(found, "own"), room(found, None), room(found, (0, 2))) == (4, 8, 3)
+    random = np.random.default_rng(0)
+    sets = Counter(draw(found, None, random)[0].set for _ in range(3000))
+    assert sets["custom"] / 3000 == pytest.approx(400 / len(found), abs=0.02)
+    own = next(one for one, _ in (draw((drawn[0],), None, random) for _ in range(99)) if one.flow_count > 2)
+    assert agents(own, "own") == tuple(range(own.flow_count))
+
+
+def test_nobody_learns_in_the_networks_that_judge() -> None:
+    """None of `heldout`, nor of the evaluation study's rates and RTTs beside several Cubics."""
+    company = networks("training-company")
+    judged = {(e.bandwidth_mbps, e.min_rtt_ms, e.queue_bytes) for e in profile_environments("heldout")}
+    assert not judged & {(e.bandwidth_mbps, e.min_rtt_ms, e.queue_bytes) for e in company}
+    assert 100 not in {e.bandwidth_mbps for e in company}
 
 
 def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:

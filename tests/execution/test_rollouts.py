@@ -121,6 +121,20 @@ def test_flows_that_share_a_network_are_rows_of_one_policy(kernel: Path, tmp_pat
     assert last[11] == pytest.approx(0.12, rel=1e-3)  # 12 Mbps
 
 
+def test_its_own_kind_decides_and_others_keep_their_schemes(tmp_path: Path) -> None:
+    """Beside a Cubic and one of its own kind, the flow under test and the latter decide."""
+    act = acting(save(tmp_path / "policy", ORCA))
+    base = network(12, 20, duration_s=2)
+    environment = replace(base, cross=(CrossFlow("cubic", Flow(start_s=0.5)), CrossFlow("pure", Flow())))
+    steps = episode(Rollouts(ORCA, environment, flows="own"), act, 5)
+    assert {int(flow) for step in steps for flow in step.flows} == {0, 2}
+    last = steps[-1].samples[-1]
+    assert int(last["link_bytes"]) < 0.9 * int(last["link_capacity_bytes"])  # the Cubic has its part
+    both = Rollouts(ORCA, [environment, base], 2, "own")
+    assert both.per_lab == 3
+    both.close()
+
+
 @pytest.mark.parametrize("task", [ORCA, ASTRAEA], ids=["orca", "astraea"])
 def test_labs_do_not_see_each_other(tmp_path: Path, task: LearningTask) -> None:
     """Three labs side by side over several episodes: each has the rows that it has alone."""

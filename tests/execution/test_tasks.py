@@ -20,15 +20,18 @@ from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.agent.reports import Reports
 from sagecc.execution.environments import astraea
 from sagecc.execution.environments.astraea import Flows
-from sagecc.execution.environments.rewards import graded, orca, orca_paper
+from sagecc.execution.environments.rewards import PoolEarnings, graded, orca, orca_paper, shared
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
 from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
 from sagecc.policy.orca import CONTROL as ORCA
 from sagecc.policy.orca import OBSERVATIONS as ORCA_OBSERVATIONS
 from sagecc.policy.task import AstraeaWeights, LearningTask
-from sagecc.pool.reward import friendliness
+from sagecc.pool.reward import friendliness, power
 from sagecc.schemas import wire
+from sagecc.schemas.environment import CrossFlow, Environment, Flow
+from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES
+from tests.helpers.networks import network
 
 
 def row(tick: int, **changes: int) -> npt.NDArray[np.void]:
@@ -163,6 +166,63 @@ def test_the_graded_reward_is_felt_from_far_away() -> None:
     np.testing.assert_allclose(graded(np.array([-25.0, 0])), [-25, 0])  # losing more than half is as bad as it was
 
 
+@pytest.mark.parametrize(
+    ("share", "lost", "rtt_rate", "own_kind", "expected"),
+    [
+        (1.0, 0.0, 0.5, False, 25.0),  # the queue is the Cubic's
+        (1.0, 0.02, 0.5, False, 25 * 0.8),
+        (1.5, 0.0, 1.0, False, 25 / 3),
+        (0.0, 0.0, 1.0, False, 25 / 9),
+        (1.0, 0.2, 1.0, False, 0.0),
+        (1.0, 0.0, 0.5, True, 12.5),
+        (1.0, 0.01, 0.8, True, 25 * 0.9),
+    ],
+    ids=["fair", "lossy", "greedy", "starved", "flood", "own-kind-late", "own-kind-near"],
+)
+def test_a_share_counts_less_by_what_it_costs(
+    share: float, lost: float, rtt_rate: float, own_kind: bool, expected: float
+) -> None:
+    """25 / (1 + 8 (x - 1)^2), less ten times the share lost; times min RTT / sRTT among its own kind."""
+    rate = np.array([share * 0.95e6 / 2])
+    loss = rate * lost / (1 - lost)
+    found = shared(rate, loss, np.array([1e6]), np.array([rtt_rate]), np.array([2.0]), np.array([own_kind]))
+    np.testing.assert_allclose(found, [expected])
+
+
+class Measured:
+    """Observes what it is given: one slot's delivery rate, loss, capacity and min RTT / sRTT."""
+
+    measured = np.array([[0.25e6, 0.0, 1e6, 1.0]])
+
+    def reset(self, slot: int) -> None:
+        """Forget a flow."""
+
+    def update_flows(self, samples: object, slots: object) -> None:
+        """Take a row."""
+
+
+def earned_at(times_s: list[float], environment: Environment, flow: Flow) -> list[float]:
+    """What a flow with a quarter of the link earns by `pool-fair` at some times."""
+    earnings = PoolEarnings("pool-fair", cast("Any", None), 1)
+    earnings._tracker = cast("Any", Measured())
+    earnings.begin(0, environment, flow)
+    slot, found = np.zeros(1, np.int64), []
+    for t_s in times_s:
+        earnings.update(row(round(t_s * 100)), slot)
+        found.append(float(earnings.earned(np.ones(1, np.bool_))[0]))
+    return found
+
+
+def test_a_fair_share_is_one_among_the_flows_that_are_up() -> None:
+    """Alone it is R1 that counts; a flow that has gone, or is still to come, has no share."""
+    others = (CrossFlow("cubic", Flow(start_s=2, stop_s=6)), CrossFlow("cubic", Flow(start_s=4)))
+    environment = replace(network(8, 20, duration_s=10), cross=others)
+    alone = graded(power(*Measured.measured.T))[0]
+    among = [25 / (1 + 8 * (0.25 * n / 0.95 - 1) ** 2) for n in (2, 3, 2)]
+    found = earned_at([1, 3, 5, 7], environment, environment.flow)
+    np.testing.assert_allclose(found, [alone, *among])
+
+
 @given(st.lists(st.floats(-25, 25, allow_subnormal=False), min_size=2, max_size=20))
 def test_the_graded_reward_keeps_the_order(rewards: list[float]) -> None:
     values = np.sort(np.array(rewards))
@@ -253,6 +313,10 @@ def test_a_task_is_plain_data() -> None:
     assert (task.control.period_min_rtts, task.control.map, task.control.base) == (0.5, SPREAD_MAP, 1.025)
     assert LearningTask.of({"networks": "small"}).networks == ("small",)
     assert LearningTask.of({"networks": ["small", "training"]}).networks == ("small", "training")
+    among = LearningTask.of({"networks": ["small", {"rate_mbps": 12, "rtt_ms": 20, "queue_bdp": 1, "count": 7}]})
+    assert isinstance(among.networks, tuple)
+    assert isinstance(among.networks[1], NetworkDistribution)
+    assert (among.networks[0], among.networks[1].count) == ("small", 7)
     assert LearningTask.of({}) == LearningTask()
     assert LearningTask().observations == FEATURE_NAMES
     assert (CONTROL.map, ORCA.map) == (LINEAR_MAP, HUNDREDTHS_MAP)
@@ -271,7 +335,7 @@ def test_a_task_is_plain_data() -> None:
         ({"control": {"limits": 3}}, "control: "),
         (
             {"reward": "sprout"},
-            "reward must be one of pool, pool-log, power, friendliness, orca, orca-paper, astraea, aurora",
+            "reward must be one of pool, pool-log, pool-fair, power, friendliness, orca, orca-paper, astraea, aurora",
         ),
         ({"reward": "astraea", "reward_weights": {"loss": -1}}, "reward_weights.loss must be a number from 0, not -1"),
         ({"reward": "astraea", "reward_weights": {"lost": 1}}, "reward_weights has no lost; known are throughput, la"),

@@ -116,6 +116,8 @@ def test_the_same_random_numbers_give_the_same_networks_and_plain_data_come_back
         ({"flows": 2.5}, "flows must be a whole number"),
         ({"duration_s": "long"}, "duration_s must be a number, not 'long'"),
         ({"duration_s": 0.5}, "duration_s must be at least 1"),
+        ({"count": 0}, "count must be a whole number from 1"),
+        ({"count": 2.5}, "count must be a whole number from 1"),
         ({"reward": "r3"}, "reward must be one of power, friendliness"),
     ],
 )

@@ -106,7 +106,6 @@ def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> N
     assert context(folder, folder / "fig-7.json")["spent"] == {
         "runs": 2,
         "cpu_h": 4.0,
-        "curves": 1,
         "curves_cpu_h": pytest.approx(0.3),
         "longest_cpu_h": 2.5,
         "tried": 3,
