@@ -15,9 +15,8 @@ from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
 from sagecc.policy.task import Reward
 from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import DELAY_DEAD_BAND, SCALE, Values, friendliness, power
+from sagecc.pool.reward import SCALE, Values, friendliness, power
 from sagecc.schemas.environment import Environment, Flow
-from sagecc.schemas.network_distribution import DRIVEN_SCHEME
 
 
 def orca(rate: Doubles, lost: Doubles, max_rate: Doubles, min_rtt: Doubles, srtt: Doubles) -> Doubles:
@@ -78,32 +77,25 @@ def graded(rewards: Values) -> Doubles:
     return np.asarray(np.where(positive, SCALE / (1 - np.log(share)), rewards), np.float64)
 
 
-LOSS_PRICE = 10.0
+LOSS_PRICE = 5.0
 """A share of packets lost beside others takes this many times itself off `shared`, up to all of it."""
 
 
-def shared(
-    rate: Doubles, loss: Doubles, capacity: Doubles, rtt_rate: Doubles, flows: Doubles, own_kind: Bools
-) -> Doubles:
-    """Return the pool's R2 of a share among the flows that are up now, less what getting it costs, at most 25.
+def shared(rate: Doubles, loss: Doubles, capacity: Doubles, flows: Doubles) -> Doubles:
+    """Return the pool's R2, graded, of a share among the flows that are up now, less what it costs, at most 25.
 
-    R2 knows neither loss nor delay, so a policy floods a short queue beside others for little. Here it counts less by
-    LOSS_PRICE times the share of packets lost, and among flows of the learner's own kind, which could all keep the
-    queue short, by R1's q = min RTT / sRTT where that is below 0.8.
+    R2 knows no loss, so a policy floods a short queue beside others for little. Here R2 counts less by LOSS_PRICE times
+    the share of packets lost.
 
     Args:
         rate: delivery rate over 1 s [n] (bytes/s).
         loss: what is lost [n] (bytes/s).
         capacity: the bottleneck's rate [n] (bytes/s).
-        rtt_rate: min RTT / sRTT [n].
         flows: how many flows share the bottleneck now [n].
-        own_kind: whether all of them are of the learner's kind [n].
     """
     sent = rate + loss
     lost = np.divide(loss, sent, out=np.zeros(len(sent)), where=sent > 0)
-    delayed = own_kind & (rtt_rate < DELAY_DEAD_BAND)
-    worth = np.maximum(1 - LOSS_PRICE * lost, 0.0) * np.where(delayed, rtt_rate, 1.0)
-    return np.asarray(worth * graded(friendliness(rate, capacity, flows)))
+    return np.asarray(np.maximum(1 - LOSS_PRICE * lost, 0.0) * graded(friendliness(rate, capacity, flows)))
 
 
 class Earnings(Protocol):
@@ -165,8 +157,7 @@ class PoolEarnings:
         rewards = power(rate, loss, capacity, rtt_rate)
         if self._company:
             flows = self._company.flows(slots, samples["t_ns"].astype(np.int64))
-            own_kind = self._company.own_kind[slots]
-            rewards = np.where(flows == 1, graded(rewards), shared(rate, loss, capacity, rtt_rate, flows, own_kind))
+            rewards = np.where(flows == 1, graded(rewards), shared(rate, loss, capacity, flows))
         elif not self._all_power:
             rewards = np.where(self._power[slots], rewards, friendliness(rate, capacity, self._competitors[slots]))
         self._sum[slots] += graded(rewards) if self._graded else rewards
@@ -185,8 +176,6 @@ class _Company:
     """When which flows share the bottlenecks of flows, one slot per flow."""
 
     def __init__(self, slots: int) -> None:
-        self.own_kind = np.zeros(slots, np.bool_)
-        """Whether all flows there are of the learner's kind [slots]."""
         self._starts, self._stops = np.zeros((2, slots, 1), np.int64)  # ns; of no flow: from 0 to 0
 
     def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
@@ -200,7 +189,6 @@ class _Company:
         for number, other in enumerate(sharing):
             self._starts[slot, number] = round(other.start_s * 1e9)
             self._stops[slot, number] = round(environment.stop_of(other) * 1e9)
-        self.own_kind[slot] = all(cross.scheme == DRIVEN_SCHEME for cross in environment.cross)
 
     def flows(self, slots: Ints, t_ns: Ints) -> Doubles:
         """Return how many flows are up at the bottlenecks of flows at a time, themselves among them [n]."""

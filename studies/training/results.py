@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues import table
 from studies.paper import RESULTS, learning, variants
 from studies.training.run import BASELINE, read_json, read_result
@@ -36,6 +37,7 @@ def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.js
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
+        "shipped": BEST_POLICY,
         "spent": spent(folder, curves),
         **runs(folder / "results"),
     }

@@ -155,17 +155,17 @@ def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
 
 
 def test_a_distribution_among_networks_is_drawn_as_often_as_it_counts() -> None:
-    """sagecc-5's: 400 of its own kind beside the networks of three sets."""
+    """sagecc-5's: 80 of its own kind beside the networks of three sets."""
     task = LearningTask.of(load("sagecc-5").task)
     assert task.networks is not None
     found = candidates(task.networks)
     assert isinstance(found, tuple)
     drawn = [one for one in found if isinstance(one, NetworkDistribution)]
-    assert (len(drawn), len(set(drawn)), len(found)) == (400, 1, 1099 + 1666 + 224 + 400)
-    assert (room(found, "own"), room(found, None), room(found, (0, 2))) == (4, 8, 3)
+    assert (len(drawn), len(set(drawn)), len(found)) == (80, 1, 1099 + 1666 + 80 + 80)
+    assert (room(found, "own"), room(found, None), room(found, (0, 2))) == (3, 6, 3)
     random = np.random.default_rng(0)
     sets = Counter(draw(found, None, random)[0].set for _ in range(3000))
-    assert sets["custom"] / 3000 == pytest.approx(400 / len(found), abs=0.02)
+    assert sets["custom"] / 3000 == pytest.approx(80 / len(found), abs=0.01)
     own = next(one for one, _ in (draw((drawn[0],), None, random) for _ in range(99)) if one.flow_count > 2)
     assert agents(own, "own") == tuple(range(own.flow_count))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
 from studies.training.results import PAPERS_FOUR, TEMPLATE, context
 from studies.training.run import RESULT_VERSION
@@ -126,6 +127,23 @@ def test_harm_is_told_where_it_was_looked_at(folder: Path) -> None:
     assert "| run | `small` (3): floods | starves | loss | goodput | `lossy` (2): floods |" in text
     assert "| new | 1 | 0 | 20.0 % | 90.0 % | 2 | 0 |  |  |" in text
     assert "| old | 1 |" not in text
+
+
+def test_prose_is_of_the_recipe_whose_policy_comes_along(folder: Path) -> None:
+    """A later recipe stands in the table of those that learn in labs, and changes no sentence on the shipped one."""
+    harm = {"small": {"networks": 3, "floods": [], "starves": [], "loss_worst": 0.01, "goodput_share_least": 0.9}}
+    training = {"cpu_h": 1.0, "wall_h": 0.5, "metrics": {"decisions": 8e5}}
+
+    def of(base: str, seed: int, rate: float) -> dict[str, Any]:
+        sets = result("any", rate)["leagues"]["heldout"]
+        leagues = {"heldout": sets, "small": sets}
+        more = {"base": base, "seed": seed, "pool": None, "changes": {}, "harm": harm, "training": training}
+        return result(f"{base}-{seed}", rate, leagues=leagues, **more)
+
+    runs(folder, *(of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("zeal", 0.25)) for seed in (0, 1)))
+    found = texts(TEMPLATE, context(folder, folder / "fig-7.json"))
+    assert found["labs_first"].startswith("50.0 %")
+    assert "| `zeal` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
 
 
 def league() -> dict[str, Any]:
