@@ -7,7 +7,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from sagecc.common.shipped import BEST_POLICY
@@ -39,8 +39,31 @@ def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.js
         "baseline": BASELINE,
         "shipped": BEST_POLICY,
         "spent": spent(folder, curves),
+        "company": company(folder / "company.csv"),
         **runs(folder / "results"),
     }
+
+
+def company(path: Path) -> list[Values]:
+    """Return how policies share, by policy: the geometric means over RTTs and numbers of Cubics.
+
+    Args:
+        path: A line for each policy and cell of `sagecc study --quick`: of `fairness` the smaller over the larger of
+            two flows' goodputs, of `friendliness` and `many-cubics` the policy's over one Cubic's; and a line `share`,
+            its mean goodput over its fair share in Set II.
+
+    Returns:
+        `policy`, and `ratios` in the order of experiments and queues.
+    """
+    found: dict[str, dict[tuple[str, float], list[float]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            cells = found.setdefault(row["policy"], {})
+            cells.setdefault((row["experiment"], float(row["queue_bdp"] or 0)), []).append(float(row["ratio"]))
+    return [
+        {"policy": policy, "ratios": [geometric_mean(cells[cell]) for cell in sorted(cells)]}
+        for policy, cells in found.items()
+    ]
 
 
 def spent(folder: Path, curves: Path) -> Values:

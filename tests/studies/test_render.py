@@ -44,12 +44,23 @@ def result(name: str, rate: float, **more: Any) -> dict[str, Any]:
     }
 
 
+COMPANY = """policy,experiment,queue_bdp,rtt_ms,cubics,ratio
+calm,fairness,1.0,60.0,,0.5
+calm,fairness,1.0,160.0,,0.125
+calm,fairness,0.2,60.0,,0.75
+wild,many-cubics,4.0,30.0,6,9
+wild,many-cubics,4.0,30.0,16,4
+wild,share,,,,0.5
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as studies/training is, without a run."""
     (tmp_path / "results").mkdir()
     (tmp_path / "full-grid.json").write_text(json.dumps(league()))
     (tmp_path / "repro.json").write_text(json.dumps(LEAGUE))
+    (tmp_path / "company.csv").write_text(COMPANY)
     (tmp_path / "explored.csv").write_text("run,training_wall_s\na,3600\nb,\nc,1800\n")
     return tmp_path
 
@@ -175,6 +186,13 @@ def league() -> dict[str, Any]:
             for rank, scheme in enumerate(order, 1)
         ],
     }
+
+
+def test_how_policies_share_is_a_geometric_mean(folder: Path) -> None:
+    """By experiment and queue, over RTTs and numbers of Cubics."""
+    lines = texts(TEMPLATE, context(folder))["company_table"].splitlines()
+    assert "| calm | 0.75 | 0.25 |" in lines
+    assert "| wild | 6.00 | 0.50 |" in lines
 
 
 def test_the_papers_four_beside_ours(folder: Path) -> None:
