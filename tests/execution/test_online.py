@@ -171,7 +171,7 @@ def test_a_distribution_among_networks_is_drawn_as_often_as_it_counts() -> None:
 
 
 def test_nobody_learns_in_the_networks_that_judge() -> None:
-    """None of `heldout`, nor of the evaluation study's rates and RTTs beside several Cubics."""
+    """None of `heldout`, nor at the rate that the evaluation study has beside several Cubics."""
     company = networks("training-company")
     judged = {(e.bandwidth_mbps, e.min_rtt_ms, e.queue_bytes) for e in profile_environments("heldout")}
     assert not judged & {(e.bandwidth_mbps, e.min_rtt_ms, e.queue_bytes) for e in company}
