@@ -104,6 +104,8 @@ class Control:
     (execution.agent.bound). None: no such bound."""
     window_bound_loss: float | None = None
     """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
+    window_bound_drains: bool = False
+    """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
 
     def __post_init__(self) -> None:
         if self.map not in MAPS.values():
@@ -126,6 +128,9 @@ class Control:
             )
         if self.window_bound_loss is not None and not (self.window_bound and 0 < self.window_bound_loss < 1):
             raise ValueError(f"no bound on the window tightens at a loss of {self.window_bound_loss}")
+        drains = self.window_bound_drains
+        if not isinstance(drains, bool) or (drains and not self.window_bound_loss):
+            raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
         if self.map == RATE_MAP and self.underlying_scheme != "pure":
             raise ValueError(f"a rate is set on top of pure alone, not of {self.underlying_scheme}")
         if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
@@ -155,6 +160,7 @@ class Control:
             slow_start=action.get("slow_start"),
             window_bound=action.get("window_bound"),
             window_bound_loss=action.get("window_bound_loss"),
+            window_bound_drains=action.get("window_bound_drains", False),
         )
 
     def card(self) -> dict[str, Any]:
@@ -168,6 +174,7 @@ class Control:
                 "limits": list(self.limits),
                 "cwnd_packets": list(self.cwnd_packets),
                 **{name: value for name, value in optional.items() if value is not None},
+                **({"window_bound_drains": True} if self.window_bound_drains else {}),
             },
             "period_ms": self.period_ms,
             **min_rtts,

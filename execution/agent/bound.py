@@ -10,6 +10,8 @@ Where it tightens with loss, a round (an sRTT, at least 100 ms) in which more th
 makes k 0.9 and forgets the rates before it: the window drains what does not fit. Each round after it without such
 loss raises k, to 1.01 first and then by an eighth of what is above 1, up to its full value. So a flow that keeps at its
 bound probes as BBRv2 does (draft-cardwell-iccrg-bbr-congestion-control-02, 4.3.3), and loses little on average.
+Where a path takes few packets, 3 more are what 0.9 takes away, and nothing drains; a bound that drains goes without
+them in the round after a loss.
 
 Everything is a whole number, so that the kernel (execution/stock/bpf) computes the same.
 """
@@ -132,16 +134,18 @@ class WindowBound:
     What multiplies a window goes on from the kernel's, which is the bounded one: nothing winds up above the bound.
     """
 
-    def __init__(self, factor: float, flows: int = 1, loss: float | None = None) -> None:
+    def __init__(self, factor: float, flows: int = 1, loss: float | None = None, drains: bool = False) -> None:
         """Start with nothing seen.
 
         Args:
             factor: k; counts in thousandths.
             flows: number of slots.
             loss: share of a round's packets above which their loss tightens the bound, in thousandths; None: never.
+            drains: whether a round after such a loss goes without SPARE_PKTS.
         """
         self._most = round(factor * 1000)
         self._limit = None if loss is None else round(loss * 1000)
+        self._drains = drains
         self._rounds = np.zeros((flows, 4), np.int64)
         self._rounds[:] = -1, 0, 0, self._most
         self._times, self._counts = np.zeros((2, flows, _SLOTS), np.int64)
@@ -171,7 +175,12 @@ class WindowBound:
             lost = samples["lost_total_pkts"].astype(np.int64)
             _tighten(t_us, srtt, delivered, lost, slots, self._rounds, self._rates, self._most, self._limit)
         peaks = _peaks(t_us, delivered, slots, self._times, self._counts, self._rates, self._ticks)
-        self._bounding[slots] = rates = np.minimum(peaks * self._rounds[slots, _FACTOR] // 1000, MAX_RATE)
+        factors = self._rounds[slots, _FACTOR]
+        rates = np.minimum(peaks * factors // 1000, MAX_RATE)
+        if self._drains:
+            spare = SPARE_PKTS * 1_000_000_000 // np.maximum(srtt, 1)  # what `bound_of` adds, as a rate
+            rates = np.where(factors < 1000, np.maximum(rates - spare, 0), rates)
+        self._bounding[slots] = rates
         bounds = _bounds(rates, srtt)
         above = np.where(cwnd > 0, cwnd, kernel) > bounds
         cwnd = np.where(above, bounds, cwnd)

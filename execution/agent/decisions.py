@@ -96,8 +96,8 @@ class Decisions:
         """What is observed."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
-        bound = control.window_bound
-        self._bound = WindowBound(bound, flows, control.window_bound_loss) if bound else None
+        bound, loss, drains = control.window_bound, control.window_bound_loss, control.window_bound_drains
+        self._bound = WindowBound(bound, flows, loss, drains) if bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
         self._action = np.zeros(flows)

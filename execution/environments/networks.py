@@ -51,13 +51,6 @@ def candidates(choice: Networks) -> Candidates:
     return (*(networks(named) if named or not drawn else ()), *chain.from_iterable(drawn))
 
 
-def max_flows(candidates: Candidates) -> int:
-    """Return the most flows that a network may have."""
-    if isinstance(candidates, NetworkDistribution):
-        return candidates.max_flows
-    return max(c.max_flows if isinstance(c, NetworkDistribution) else c.flow_count for c in candidates)
-
-
 def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
     """Return the numbers of the flows of a network that decide, ascending."""
     if chosen is None:
@@ -69,9 +62,7 @@ def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
 
 def room(candidates: Candidates, chosen: Agents) -> int:
     """Return one more than the highest number that a flow which decides may have."""
-    if chosen is None:
-        return max_flows(candidates)
-    if chosen != "own":
+    if chosen is not None and chosen != "own":
         return max(chosen) + 1
     several = (candidates,) if isinstance(candidates, NetworkDistribution) else candidates
     return max(c.max_flows if isinstance(c, NetworkDistribution) else agents(c, chosen)[-1] + 1 for c in several)

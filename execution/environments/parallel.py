@@ -19,7 +19,7 @@ from sagecc.execution.environments import rollouts
 from sagecc.execution.environments.congestion import DEFAULT_TASK, step_info
 from sagecc.execution.environments.flows import action_space, checked_actions, observation_space
 from sagecc.execution.environments.lab import check_count
-from sagecc.execution.environments.networks import Candidates, Networks, candidates, max_flows
+from sagecc.execution.environments.networks import Candidates, Networks, candidates, room
 from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.policy.task import LearningTask
 from sagecc.schemas.environment import CrossFlow, Flow, dumbbell
@@ -81,7 +81,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         """
         check_count("max_cycles", max_cycles)
         choice = candidates(environment if task.networks is None else task.networks)
-        self._driven = tuple(dict.fromkeys(range(max_flows(choice)) if flows is None else flows))
+        self._driven = tuple(dict.fromkeys(range(room(choice, None)) if flows is None else flows))
         self._all_flows = flows is None
         if not self._driven:
             raise SageccError("flows: there is no agent")

@@ -18,7 +18,8 @@ from sagecc.common.errors import SageccError
 @click.option(
     "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."
 )
-def command(policy: Path, out: Path, window_bound: float | None, loss: float | None) -> None:
+@click.option("--drains", is_flag=True, help="Where it tightened, let the queue drain on short paths too.")
+def command(policy: Path, out: Path, window_bound: float | None, loss: float | None, drains: bool) -> None:
     """Write POLICY again to another folder, its windows bounded by K times what the path delivers in an RTT.
 
     The network stays, so that a league of both tells what the bound is worth: 'sagecc league --policy models/mine
@@ -30,8 +31,10 @@ def command(policy: Path, out: Path, window_bound: float | None, loss: float | N
     if out.exists():
         raise SageccError(f"{out} exists already: name another folder with --out")
     try:
-        control = replace(artefact.control, window_bound=window_bound, window_bound_loss=loss)
+        control = replace(
+            artefact.control, window_bound=window_bound, window_bound_loss=loss, window_bound_drains=drains
+        )
     except ValueError as error:
-        raise SageccError(f"--window-bound and --loss: {error}") from None
+        raise SageccError(f"--window-bound, --loss and --drains: {error}") from None
     write_with_control(artefact, out, control)
     click.echo(f"{out}  the network of {artefact.path}")

@@ -123,6 +123,27 @@ def test_it_tightens_with_loss_by_hand() -> None:
     assert [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records[:2]] == [10, 83]
 
 
+def test_one_that_drains_goes_without_the_spare_packets_for_a_round() -> None:
+    """The same flow, 40 packets a round trip: 36 after the loss in place of 39, then as before."""
+    records = ticks([10] * 200)
+    records["lost_total_pkts"][38:] = 2
+    spared, drained = (
+        [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records]
+        for of_flow in (WindowBound(2, loss=0.01), WindowBound(2, loss=0.01, drains=True))
+    )
+    assert spared[40:50] == [39] * 10 and drained[40:50] == [36] * 10
+    assert drained[:40] == spared[:40] and drained[50:] == spared[50:]
+
+
+def test_draining_leaves_the_smallest_window_and_bounds_in_the_kernel() -> None:
+    """Where 3 packets are more than a round trip takes, what is told the kernel bounds still: 10 packets."""
+    records = ticks([1] * 40, srtt_us=10_000)
+    records["lost_total_pkts"][15:] = 1
+    of_flow = WindowBound(2, loss=0.01, drains=True)
+    seen = [int(of_flow.apply(row[None], SLOT, LOOSE, LOOSE)[0][0]) for row in records]
+    assert seen[25] == 10 and of_flow.rates(SLOT)[0] >= 0
+
+
 def test_it_forgets_rates_from_before_a_loss() -> None:
     """A link falls to a quarter and loses as much as it takes: the bound follows after a round, not after 2 s."""
     records = ticks([20] * 50 + [5] * 50)

@@ -54,6 +54,7 @@ def test_shipped() -> None:
         "sagecc-3",
         "sagecc-4",
         "sagecc-5",
+        "sagecc-6",
     )
 
 
@@ -69,6 +70,10 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     five = load("sagecc-5")
     assert replace(five, task=four.task, round_decisions=four.round_decisions) == four
     assert {**five.task, "reward": "pool-log", "networks": ["full", "training-wide"]} == four.task
+    six = load("sagecc-6")
+    assert replace(six, task=five.task, steps=five.steps) == five
+    del six.task["control"]["window_bound_drains"]
+    assert six.task == five.task
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])

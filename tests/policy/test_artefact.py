@@ -163,7 +163,7 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
     loaded = PolicyArtefact.load(tmp_path)
     assert (loaded.control, loaded.observations, loaded.source) == (control, names, ("orca", "1"))
     choices: dict[str, Any] = {"map": artefact.LINEAR_MAP, "period_min_rtts": 0.5, "slow_start": 1.1}
-    choices |= {"window_bound": 2, "window_bound_loss": 0.01}
+    choices |= {"window_bound": 2, "window_bound_loss": 0.01, "window_bound_drains": True}
     control = dataclasses.replace(control, **choices)
     artefact.write(tmp_path, weights, sizes, SCALING, names, {}, control=control, source=("orca", "1"))
     assert PolicyArtefact.load(tmp_path).control == control

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,11 @@ def test_a_policy_under_another_bound(tmp_path: Path) -> None:
     first = PolicyArtefact.load(save_still_policy(tmp_path / "free", 0.5))
     bound(first.path, "--out", tmp_path / "a", "--window-bound", 2, "--loss", 0.01)
     bound(tmp_path / "a", "--out", tmp_path / "b")
+    bound(first.path, "--out", tmp_path / "c", "--window-bound", 2, "--loss", 0.01, "--drains")
     bounded, free = PolicyArtefact.load(tmp_path / "a"), PolicyArtefact.load(tmp_path / "b")
     assert (bounded.control.window_bound, bounded.control.window_bound_loss) == (2, 0.01)
+    drains = PolicyArtefact.load(tmp_path / "c").control
+    assert drains == dataclasses.replace(bounded.control, window_bound_drains=True) != bounded.control
     assert bounded.control != first.control == free.control
     for name, weights in first.weights.items():
         assert np.array_equal(weights, bounded.weights[name]) and np.array_equal(weights, free.weights[name])
@@ -42,8 +46,9 @@ def test_the_other_formats_come_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--window-bound", "0.5"], "--window-bound and --loss: a window's bound is 1 to 100 times what is delivered"),
-        (["--loss", "0.01"], "--window-bound and --loss: no bound on the window tightens at a loss of 0.01"),
+        (["--window-bound", "0.5"], "--window-bound, --loss and --drains: a window's bound is 1 to 100 times"),
+        (["--loss", "0.01"], "--window-bound, --loss and --drains: no bound on the window tightens at a loss of 0.01"),
+        (["--window-bound", "2", "--drains"], "no bound on the window drains as True where it does not tighten"),
         (["--out", "."], ". exists already: name another folder with --out"),
     ],
 )
