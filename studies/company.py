@@ -130,5 +130,5 @@ def command(names: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    with errors_in_one_line("studies"):
+    with errors_in_one_line("studies.company"):
         command(prog_name="python -m studies.company")
