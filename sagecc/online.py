@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
+# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """What an online run learns, from its configuration: labs for a learner that knows none."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
+# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """The configuration of online training: a frozen value, read from YAML."""
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ class OnlineConfig:
     """First transitions of a record that only warm up recurrent networks' memory, without loss."""
     tau: float = 0.005
     """Share of the weights that a target network takes over at each of its updates."""
+    average: float = 0.0
+    """Decay per update of the actor of the moving average of its weights, which is the policy that comes out; 0 takes
+    the last weights. What plays to learn has the last weights."""
     policy_delay: int = 2
     """Updates of the critics per update of the actor and of its target."""
     target_noise: float = 0.2
@@ -135,6 +138,8 @@ class OnlineConfig:
             (self.tau <= 1, "tau must be at most 1"),
             (0 <= self.final_rate <= 1, "final_rate must be from 0 to 1"),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
+            (0 <= self.average < 1, "average must be from 0 to below 1"),
+            (td3 or not self.average, "dagger has no average"),
             (0 <= self.slope < 1, "slope must be from 0 to below 1"),
             (0 <= self.give_up_share < 1, "give_up_share must be from 0 to below 1"),
             (self.give_up_time_s > 0, "give_up_time_s must be above 0"),

@@ -76,6 +76,10 @@ class Dagger:
         named = {f"actor/{name}": variable for name, variable in weights.items()}
         return {**named, **adam_state("actor", weights, self.optimizer), "steps": self.steps}
 
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy that plays to learn: those to use."""
+        return self.exported()
+
     def exported(self) -> dict[str, Any]:
         """Return the weights of the policy to use."""
         return self.chooser.weights()

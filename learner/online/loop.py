@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def run(
     if candidates and candidates.evaluation.best_by:
         step, weights = candidates.best(journal.scores)
     else:
-        step, weights = config.steps, {name: variable.numpy() for name, variable in learner.exported().items()}
+        step, weights = config.steps, _arrays(learner.exported())
     return Result(
         weights=weights,
         step=step,
@@ -145,9 +145,6 @@ class _Loop:
         """Whether there is one actor process, which plays a round at a time."""
         return len(self.replay.rings) == 1
 
-    def weights(self) -> dict[str, Floats]:
-        return {name: variable.numpy() for name, variable in self.learner.exported().items()}
-
     def run(self, step: int) -> None:
         last, size = self.config.steps, self.config.round_steps
         held, saved = HeldSignals(), time.monotonic()
@@ -175,7 +172,7 @@ class _Loop:
     def _begin(self, held: HeldSignals) -> None:
         """Start the actors where the checkpoint says, or play the warm-up."""
         extra = self.journal.extra
-        self.actors.weights.write(self.weights())
+        self.actors.weights.write(_arrays(self.learner.acting()))
         if extra:
             written: Ints = extra[_WRITTEN]
             self.actors.durable(written)
@@ -211,7 +208,7 @@ class _Loop:
 
     def _round(self) -> npt.NDArray[np.float64]:
         """Learn and let the actors play; return the metrics of the updates and REWARD_METRIC."""
-        self.actors.weights.write(self.weights())
+        self.actors.weights.write(_arrays(self.learner.acting()))
         if self.alone:
             self.actors.start(self.config.round_decisions)
         batches = self.replay.sample(self.config.round_steps, self.config.batch)
@@ -284,5 +281,9 @@ class _Loop:
         """Evaluate the policy if that is due; the checkpoint of this step is written, so a kill loses nothing."""
         if self.candidates is None or not self._evaluation_due(step):
             return
-        self.evaluating_s += evaluate(self.candidates, step, self.weights(), self.journal, held)
+        self.evaluating_s += evaluate(self.candidates, step, _arrays(self.learner.exported()), self.journal, held)
         bar.unpause()
+
+
+def _arrays(weights: Mapping[str, Any]) -> dict[str, Floats]:
+    return {name: variable.numpy() for name, variable in weights.items()}

@@ -87,12 +87,15 @@ class Td3:
         self.critics, self.target_critics = (
             [make_critic(config, observations + states) for _ in range(CRITICS)] for _ in range(2)
         )
+        self.average_actor = make_actor(config, observations) if config.average else self.actor
         self.actor_optimizer = Adam(list(self.actor.weights().values()), config.actor_rate)
         self.critic_optimizers = [Adam(list(c.weights().values()), config.critic_rate) for c in self.critics]
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self._of_actor = tf.Variable(tf.zeros([len(_OF_ACTOR)]), trainable=False, name="actor_metrics")
         for source, target in self._pairs():
             move(source, target, 1.0)
+        if config.average:
+            move(self.actor, self.average_actor, 1.0)
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
     def learn(self, batches: ReplayBatch) -> Any:
@@ -192,6 +195,7 @@ class Td3:
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
         networks: dict[str, ActorNetwork | Critic] = {"actor": self.actor, "target_actor": self.target_actor}
+        networks |= {"average_actor": self.average_actor} if self.config.average else {}
         networks |= {f"critic{i}": critic for i, critic in enumerate(self.critics)}
         networks |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
         named = {f"{name}/{key}": v for name, network in networks.items() for key, v in network.weights().items()}
@@ -201,16 +205,28 @@ class Td3:
             named |= adam_state(name, networks[name].weights(), optimizer)
         return {**named, "steps": self.steps, "actor_metrics": self._of_actor}
 
-    def exported(self) -> dict[str, Any]:
-        """Return the weights of the policy to use."""
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy that plays to learn."""
         return self.actor.weights()
+
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average over its last updates (OnlineConfig.average)."""
+        return self.average_actor.weights()
 
     def _update_actor(self, batch: ReplayBatch) -> None:
         """Move the actor and its target."""
         found = self.actor_loss(batch)
         limited, norm = limit_norm(found.gradients, self.config.gradient_clip)
-        self.actor_optimizer.apply(limited, self.steps // self.config.policy_delay + 1, self._rate_share())
+        updates = self.steps // self.config.policy_delay + 1
+        self.actor_optimizer.apply(limited, updates, self._rate_share())
         move(self.actor, self.target_actor, self.config.tau)
+        if self.config.average:
+            # Over all updates so far until they outnumber those that the decay spans.
+            move(
+                self.actor,
+                self.average_actor,
+                tf.maximum(1 - self.config.average, 1 / (tf.cast(updates, tf.float32) + 1)),
+            )
         of_actor = {
             "policy_loss": found.loss,
             "action_mean": tf.reduce_mean(found.actions),
@@ -287,10 +303,10 @@ def error_loss(error: Any, huber: float) -> Any:
     return 0.5 * tf.square(inner) + huber * (size - inner)
 
 
-def move(source: ActorNetwork | Critic, target: ActorNetwork | Critic, share: float) -> None:
+def move(source: ActorNetwork | Critic, target: ActorNetwork | Critic, share: Any) -> None:
     """Move a target network's weights towards the network's by a share of the way."""
     for variable, moved in zip(source.weights().values(), target.weights().values(), strict=True):
-        moved.assign(variable if share == 1 else moved * (1 - share) + variable * share)
+        moved.assign(variable if isinstance(share, float) and share == 1 else moved * (1 - share) + variable * share)
 
 
 def _empty(rows: Any, size: int) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which no stage gives.
+# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """An online training run: from a task and a configuration to a policy artefact, whatever happens on the way.
 
 The run's folder is an offline run's (learner.train) and has, beside the rest, `replay/`: the replay rings and what the

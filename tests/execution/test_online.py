@@ -47,6 +47,8 @@ def test_shipped() -> None:
         "astraea",
         "aurora",
         "indigo",
+        "labs-small",
+        "labs-tiny",
         "onlinerl",
         "orca",
         "orcav2",
@@ -55,6 +57,7 @@ def test_shipped() -> None:
         "sagecc-4",
         "sagecc-5",
         "sagecc-6",
+        "sagecc-7",
     )
 
 
@@ -72,6 +75,12 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert {**five.task, "reward": "pool-log", "networks": ["full", "training-wide"]} == four.task
     six = load("sagecc-6")
     assert replace(six, task=five.task, steps=five.steps) == five
+    seven, small = load("sagecc-7"), load("labs-small")
+    shorter = ("steps", "uniform_decisions", "give_up_share", "average")
+    assert replace(small, **{name: getattr(six, name) for name in shorter}) == six
+    assert {**load("labs-tiny").task, "networks": six.task["networks"]} == six.task
+    assert replace(seven, task=four.task, give_up_share=four.give_up_share, average=0) == four
+    assert seven.task == {**four.task, "control": six.task["control"]}
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 

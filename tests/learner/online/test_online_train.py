@@ -39,6 +39,7 @@ CONFIG: dict[str, Any] = {
     "replay": 2000,
     "warm_up": 200,
     "noise": 0.2,
+    "average": 0.9,
 }
 
 CALL = """

@@ -72,7 +72,7 @@ def learner(config: OnlineConfig, seed: int = 3) -> Td3:
         weights = network.weights()
         for name in ("answer.w", "answer.b"):
             weights[name].assign(random.normal(size=weights[name].shape) * 0.5)
-    for source, target in td3._pairs():
+    for source, target in (*td3._pairs(), (td3.actor, td3.average_actor)):
         for a, b in zip(source.weights().values(), target.weights().values(), strict=True):
             b.assign(a)
     return td3
@@ -227,6 +227,27 @@ def test_learning_rates_fall_to_their_share(eagerly: None) -> None:
         assert all(first) == (step == 0)
 
 
+@pytest.mark.parametrize(
+    ("decay", "share"), [(0.0, (0.0, 0.0, 1.0)), (0.9, (1 / 3, 1 / 3, 1 / 3)), (0.5, (0.25, 0.25, 0.5))]
+)
+def test_what_comes_out_is_the_average_of_the_actors_updates(
+    eagerly: None, decay: float, share: tuple[float, ...]
+) -> None:
+    """Update n leaves min(decay, n / (n + 1)) of the average before it; what plays has the last weights."""
+    config = replace(CONFIG, average=decay)
+    td3 = learner(config)
+    seen = [params(td3.actor)]
+    for step in range(4):  # of which the actor takes two
+        td3.learn(batches(config, 1, step))
+        if step % config.policy_delay == 0:
+            seen.append(params(td3.actor))
+    for index, exported in enumerate(td3.exported().values()):
+        expected = sum(part * list(weights.values())[index] for part, weights in zip(share, seen, strict=True))
+        np.testing.assert_allclose(exported, expected, atol=1e-6)
+    for acting, last in zip(td3.acting().values(), seen[-1].values(), strict=True):
+        np.testing.assert_array_equal(acting, last)
+
+
 def test_a_recurrent_actor_is_its_artefacts_network() -> None:
     actor = RecurrentActor(RECURRENT, SEEN)
     weights = {name: variable.numpy() for name, variable in actor.weights().items()}
@@ -284,6 +305,7 @@ def test_burn_in_only_warms_up() -> None:
     "config",
     [
         CONFIG,
+        replace(CONFIG, average=0.9),
         replace(CONFIG, window=4, returns="window"),
         replace(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0),
     ],
