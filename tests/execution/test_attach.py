@@ -267,27 +267,27 @@ def test_a_policy_that_cannot_run_changes_nothing(damage: object, tmp_path: Path
     assert callable(damage)
     policy = save_still_policy(tmp_path / "policy")
     words = damage(policy)
-    before = list(libbpf.map_ids())
+    before = set(libbpf.map_ids())  # those of a test before may still be going
     command = [*SAGECC, "attach", "--policy", str(policy), "--pins", str(pins)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert words in done.stderr and done.stderr.count("\n") == 1
-    assert list(libbpf.map_ids()) == before and not pins.exists() and not scheme_in_use()
+    assert set(libbpf.map_ids()) <= before and not pins.exists() and not scheme_in_use()
 
 
 @on_stock_kernel
 def test_a_scheme_that_cannot_be_pinned_changes_nothing(tmp_path: Path) -> None:
     """The agent is ready by then: it ends at once."""
     policy = save_still_policy(tmp_path / "policy")
-    before = list(libbpf.map_ids())
+    before = set(libbpf.map_ids())  # those of a test before may still be going
     command = [*SAGECC, "attach", "--policy", str(policy), "--flows", "8", "--pins", str(tmp_path / "pins")]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"sagecc: {tmp_path} is no BPF file system: mount one with" in done.stderr.splitlines()[-1]
     until = time.monotonic() + 10
-    while list(libbpf.map_ids()) != before and time.monotonic() < until:
+    while set(libbpf.map_ids()) - before and time.monotonic() < until:
         time.sleep(0.05)
-    assert list(libbpf.map_ids()) == before and not (tmp_path / "pins").exists()
+    assert set(libbpf.map_ids()) <= before and not (tmp_path / "pins").exists()
 
 
 class Counting:
