@@ -79,6 +79,19 @@ def _in_a_line(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(values, default_flow_style=True, sort_keys=False, width=10**6).strip()[1:-1]
 
 
+def _changes(own: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields that a variant has, of its task those that differ from the base's."""
+    found = {name: value for name, value in own.items() if name not in ("base", "task")}
+    if base and "task" in own:
+        for name, value in own["task"].items():
+            before = base["task"][name]
+            if isinstance(value, dict):
+                value = {key: part for key, part in value.items() if before.get(key) != part}
+            if value not in ({}, before):
+                found[f"task.{name}"] = value
+    return found
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -86,6 +99,7 @@ def _cell(text: str) -> str:
 def page() -> str:
     """Return the page."""
     others = {name: config.CONFIGURATIONS.read(name) for name in config.shipped() if name not in WHOLE}
+    in_labs = {name: online.CONFIGURATIONS.read(name) for name in online.shipped()}
     parts = [
         HEAD,
         "## Fields\n",
@@ -93,9 +107,14 @@ def page() -> str:
         "## Fields of `data`\n",
         *table(Selection, {}),
         "## Fields of online training\n",
-        *table(online.OnlineConfig, {name: online.values_of(name) for name in online.shipped()}),
+        *table(online.OnlineConfig, {name: own for name, own in in_labs.items() if "base" not in own}),
         "## Variants\n",
         "| name | base | what it changes |\n|---|---|---|",
-        *(f"| `{name}` | `{own.pop('base')}` | `{_in_a_line(own)}` |" for name, own in others.items()),
+        *(f"| `{name}` | `{own['base']}` | `{_in_a_line(_changes(own))}` |" for name, own in others.items()),
+        *(
+            f"| `{name}` | `{own['base']}` | `{_in_a_line(_changes(own, online.values_of(own['base'])))}` |"
+            for name, own in in_labs.items()
+            if "base" in own
+        ),
     ]
     return "\n".join([*parts, ""])
