@@ -31,6 +31,9 @@ LOCKS = (Path("dvc.lock"), Path("datasets/full/dvc.lock"))
 OUT = Path("build/code")
 STAGE = "code"
 
+LABS: Mapping[str, str] = MappingProxyType({"labs": "sagecc.online"})
+"""The stage of `sagecc train` that learns in labs, and the module that says what."""
+
 GROWING: Mapping[str, str] = MappingProxyType(
     {
         "grow-train": "sagecc.growth.training",
@@ -51,6 +54,14 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sagecc.schemas.schemes",
         ),
         "train": ("learner/configs/*.yaml",),
+        "labs": (
+            "docs/examples/sets/*.yaml",
+            "learner/online/configs/*.yaml",
+            "sagecc.collector.run.grid",
+            "sagecc.collector.run.set_file",
+            "sagecc.learner.online.config",
+            "sagecc.learner.online.train",
+        ),
         "study": ("leagues/report/report.css",),
         "grow-train": ("learner/configs/*.yaml",),
         "grow-play": ("sagecc.collector.run.grid", "sagecc.collector.run.set_file"),
@@ -62,10 +73,10 @@ bytes."""
 
 
 def stages(root: Path) -> dict[str, str]:
-    """Return the stages' names, those of their commands or of GROWING, and the module of each."""
+    """Return the stages' names, those of their commands, of LABS or of GROWING, and the module of each."""
     found = [yaml.safe_load((root / path).read_text())["stages"] for path in PIPELINES]
     commands = [stage["cmd"].split()[1] for stages in found for name, stage in stages.items() if name != STAGE]
-    return {**{command: f"sagecc.commands.{command}" for command in commands}, **GROWING}
+    return {**{command: f"sagecc.commands.{command}" for command in commands}, **LABS, **GROWING}
 
 
 def listings(root: Path) -> dict[str, str]:

@@ -24,8 +24,11 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
-"""The configuration that each profile trains."""
+CONFIGS = {
+    name: {"config": of, "labs": f"labs-{of}"}
+    for name, of in (("smoke", "tiny"), ("small", "small"), ("full", "small"))
+}
+"""The configurations that each profile trains, by the names of params.yaml's `train`."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
@@ -144,10 +147,11 @@ def is_whole(lock: Path) -> bool:
 
 
 def choose_profile(params: Path, profile: str) -> None:
-    """Set `profile` and `train.config` in params.yaml, comments kept."""
+    """Set `profile` and the configurations of `train` in params.yaml, comments kept."""
     before = params.read_text()
     after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
-    after = re.sub(r"(?m)^(  config: )\S+", rf"\g<1>{CONFIGS[profile]}", after)
+    for name, config in CONFIGS[profile].items():
+        after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:
         with write_atomically(params) as beside:
             beside.write_text(after)

@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 from sagecc.common.code import ASIDE, Code, Module
-from scripts.code import BESIDE, GROWING, listings, stages
+from scripts.code import BESIDE, GROWING, LABS, listings, stages
 from tests.conftest import PACKAGES, ROOT
 
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 POLICY_AT_WORK = {"league", "distance", "similarity", "tsne", "report"}
 LAB = {"collect", *POLICY_AT_WORK}
 EVERY = {"kernel", "pool", "compile", "train", *LAB}
-BESIDE_THE_CHAIN = {"study", *GROWING}
+BESIDE_THE_CHAIN = {"study", *LABS, *GROWING}
 
 
 def without_outputs(folder: str, names: list[str]) -> set[str]:
@@ -35,6 +35,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     root = tmp_path_factory.mktemp("code")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=without_outputs)
+    shutil.copytree(ROOT / "docs" / "examples" / "sets", root / "docs" / "examples" / "sets")
     shutil.copy2(ROOT / "dvc.yaml", root)
     return root, listings(root)
 
@@ -50,7 +51,7 @@ def copy(pristine: tuple[Path, dict[str, str]]) -> Iterator[Path]:
 
 
 def changed(root: Path, before: dict[str, str]) -> set[str]:
-    """The stages whose files differ; those of a growing pool have a test of their own."""
+    """The stages whose files differ; what learns in labs and a growing pool have tests of their own."""
     after = listings(root)
     assert after.keys() == before.keys()
     return {stage for stage, text in after.items() if text != before[stage]} - BESIDE_THE_CHAIN
@@ -149,6 +150,31 @@ def test_a_round_s_stages_hang_on_what_they_do(
 
 
 @pytest.mark.parametrize(
+    ("file", "reached"),
+    [
+        ("learner/online/td3.py", True),
+        ("learner/online/config.py", True),
+        ("execution/environments/rollouts.py", True),
+        ("execution/agent/window.py", True),
+        ("collector/run/set_file.py", True),
+        ("collector/lab/boot.py", True),
+        ("policy/task.py", True),
+        ("pool/features.py", True),
+        ("learner/train.py", True),  # what a run's folder has
+        ("leagues/league.py", False),
+        ("growth/playing.py", False),
+        ("collector/run/engines.py", False),
+    ],
+)
+def test_what_learns_in_labs_hangs_on_the_labs_and_on_its_learner(
+    pristine: tuple[Path, dict[str, str]], file: str, reached: bool
+) -> None:
+    assert (pristine[0] / file).exists()
+    line = f"  sagecc.{'.'.join(Path(file).with_suffix('').parts)}\n"
+    assert (line in pristine[1]["labs"]) == reached
+
+
+@pytest.mark.parametrize(
     ("file", "added", "expected"),
     [
         ("learner/crr.py", "_MORE = 1", {"train"}),
@@ -179,7 +205,7 @@ def test_a_new_import_in_a_function_is_followed(copy: Path, pristine: tuple[Path
     with (copy / "pool" / "reward.py").open("a") as text:
         text.write("\n\ndef later() -> int:\n    from sagecc.schemas import fresh\n\n    return fresh.X\n")
     found = listings(copy)
-    assert {stage for stage, text in found.items() if "sagecc.schemas.fresh\n" in text} == {"pool", "grow-pool"}
+    assert {stage for stage, text in found.items() if "sagecc.schemas.fresh\n" in text} == {"pool", "labs", "grow-pool"}
     (copy / "schemas" / "fresh.py").write_text("X = 2\n")
     assert changed(copy, found) == {"pool"}
     (copy / "schemas" / "fresh.py").write_text(f"{ASIDE}it is a test's.\nX = 2\n")
@@ -221,8 +247,8 @@ def test_stages_call_their_commands(name: str) -> None:
     for stage, of in pipeline(name).items():
         if stage == "code":
             continue
-        assert of["cmd"].split()[:2] == ["sagecc", stage]
-        assert stages(ROOT)[stage] == f"sagecc.commands.{stage}"
+        assert of["cmd"].split()[:2] == ["sagecc", "train" if stage in LABS else stage]
+        assert stages(ROOT)[stage] == LABS.get(stage, f"sagecc.commands.{stage}")
         assert not re.search("--(evaluate|preset)| (check|export)", of["cmd"])
         assert stage != "league" or of["cmd"].endswith("--no-report")
 
@@ -241,6 +267,6 @@ def test_what_stands_aside_is_imported_by_what_a_stage_reaches() -> None:
     imported = {other for name in reached & modules.keys() for other in modules[name].imports}
     behind = {other for name in aside for other in modules[name].imports}
     assert aside == aside & (imported | behind)
-    assert not aside & reached
-    of_commands = [names for stage, names in BESIDE.items() if stage not in GROWING]
+    assert aside & reached == set(LABS.values())
+    of_commands = [names for stage, names in BESIDE.items() if stage not in {*LABS, *GROWING}]
     assert {name for names in of_commands for name in names if name.startswith("sagecc.")} <= aside

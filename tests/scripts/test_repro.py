@@ -84,8 +84,8 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     assert done.returncode == 0, output
     league = read_summary(clone / "leagues/results")
     assert league["profile"] == "smoke"
-    assert "policy:models/repro" in {row["scheme"] for row in league["ranking"]}
-    assert len(league["ranking"]) >= 13
+    assert {"policy:models/repro", "policy:models/repro-labs"} <= {row["scheme"] for row in league["ranking"]}
+    assert len(league["ranking"]) == 15
     assert output.rstrip().endswith(f"{table.text(league)}\nreport: leagues/report.html")
     assert (clone / "leagues/report.html").stat().st_size > 10_000
 
@@ -93,7 +93,7 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     again = start(clone)
     output, _ = again.communicate()
     assert again.returncode == 0, output
-    assert output.count("didn't change, skipping") == 9 + 26
+    assert output.count("didn't change, skipping") == 10 + 26
     assert output.rstrip().endswith(f"{table.text(league)}\nreport: leagues/report.html")
     assert (clone / "dvc.lock").read_text() == lock
 
@@ -197,8 +197,13 @@ def test_choosing_a_profile_changes_two_words(tmp_path: Path) -> None:
     repro.choose_profile(params, "smoke")
     after = params.read_text().splitlines()
     differing = [(a, b) for a, b in zip(before.splitlines(), after, strict=True) if a != b]
-    assert [b for _, b in differing] == ["profile: smoke", "  config: tiny"]
+    assert [b for _, b in differing] == ["profile: smoke", "  config: tiny", "  labs: labs-tiny"]
     repro.choose_profile(params, "small")
     assert params.read_text().splitlines() == [
-        {"profile: smoke": "profile: small", "  config: tiny": "  config: small"}.get(line, line) for line in after
+        {
+            "profile: smoke": "profile: small",
+            "  config: tiny": "  config: small",
+            "  labs: labs-tiny": "  labs: labs-small",
+        }.get(line, line)
+        for line in after
     ]

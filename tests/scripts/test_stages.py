@@ -47,7 +47,7 @@ class Project:
             f"{folder}/{name}" for folder in rounds for name in ("policy/a", "state.safetensors", "raw/a", "pool/a")
         ]
         outs += [f"leagues/analysis/{name}/a" for name in ("distance", "similarity", "tsne")]
-        for out in ("build/sagecc-linux", "models/repro/metrics.json", *outs):
+        for out in ("build/sagecc-linux", "models/repro/metrics.json", "models/repro-labs/metrics.json", *outs):
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
             (folder / out).write_text(out)
         write_identities(folder / "build" / "sagecc-linux")
@@ -97,19 +97,29 @@ def test_code_runs_the_stages_that_can_reach_it_and_comments_none(project: Proje
     file.write_text(f"# Said otherwise.\n{before}")
     assert not project.changed()
     file.write_text(f"{before}MINE = 1\n")
-    assert project.changed() == {"train"}
+    assert project.changed() == {"train", "labs"}
     assert not project.changed("datasets/full/dvc.yaml")
     file.write_text(before)
+
+
+@pytest.mark.parametrize("of_labs", ["learner/online/td3.py", "learner/online/configs/labs-small.yaml"])
+def test_what_learns_in_labs_is_a_stage_of_its_own(project: Project, of_labs: str) -> None:
+    file = project.folder / of_labs
+    before = file.read_text()
+    file.write_text(f"{before}MINE = 1\n" if of_labs.endswith("py") else f"{before}batch: 8\n")
+    assert project.changed() == {"labs"}
+    file.write_text(before)
+    assert not project.changed()
 
 
 def test_bytes_that_are_known_to_be_the_same_can_be_accepted(project: Project) -> None:
     file = project.folder / "collector" / "lab" / "boot.py"
     file.write_text(f"{file.read_text()}MINE = 1\n")
     collect = {f"collect@{name}-{scheme}" for name in ("I", "II") for scheme in SCHEMES}
-    assert project.changed() == {"pool", "league", "distance", "similarity", "tsne", "report", *collect}
+    assert project.changed() == {"pool", "labs", "league", "distance", "similarity", "tsne", "report", *collect}
     assert project.changed("datasets/full/dvc.yaml") == {"pool", *collect}
     assert code.accept(project.folder, "collect") == 2 * len(collect)
-    assert project.changed() == {"pool", "league", "distance", "similarity", "tsne", "report"}
+    assert project.changed() == {"pool", "labs", "league", "distance", "similarity", "tsne", "report"}
     assert project.changed("datasets/full/dvc.yaml") == {"pool"}
     project.dvc("commit", "--force")
     with pytest.raises(SageccError, match=r"'colect'.*kernel, collect"):
