@@ -306,7 +306,7 @@ def error_loss(error: Any, huber: float) -> Any:
 def move(source: ActorNetwork | Critic, target: ActorNetwork | Critic, share: Any) -> None:
     """Move a target network's weights towards the network's by a share of the way."""
     for variable, moved in zip(source.weights().values(), target.weights().values(), strict=True):
-        moved.assign(variable if isinstance(share, float) and share == 1 else moved * (1 - share) + variable * share)
+        moved.assign(moved * (1 - share) + variable * share)
 
 
 def _empty(rows: Any, size: int) -> Any:

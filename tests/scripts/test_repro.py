@@ -190,7 +190,7 @@ def test_a_lock_file_that_was_cut_short_is_removed(tmp_path: Path, content: str,
     assert lock.exists() == kept
 
 
-def test_choosing_a_profile_changes_two_words(tmp_path: Path) -> None:
+def test_choosing_a_profile_changes_three_words(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     before = (ROOT / "params.yaml").read_text()
     params.write_text(before)
