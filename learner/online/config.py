@@ -117,6 +117,11 @@ class OnlineConfig:
     """Decisions over which it falls."""
     uniform_hold: int = 1
     """Decisions for which an agent holds such an action, so that what it does to a window adds up."""
+    drop_every: int = 0
+    """Decisions of an agent from the end of a drop to the next, on average: it holds the lowest action then, and the
+    policy goes on from few packets; 0 for never."""
+    drop_hold: int = 1
+    """Most decisions for which a drop holds that action; each number from 1 on is as likely."""
     give_up_share: float = 0.2
     """An episode ends early where its links drop more than this share of its agents' packets over
     `give_up_time_s`; 0 plays all to their end."""
@@ -124,12 +129,15 @@ class OnlineConfig:
     """The time over which that share is taken."""
 
     def __post_init__(self) -> None:
-        counts = ("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay", "uniform_hold")
+        counts = (
+            *("batch", "steps", "round_steps", "round_decisions", "labs", "policy_delay", "uniform_hold"),
+            "drop_hold",
+        )
         td3 = self.algorithm == "td3"
         positive = ("actor_rate", "tau", "reward_scale", *(("critic_rate",) if td3 else ()))
         at_least_0 = (
             *("warm_up", "target_noise", "target_noise_clip", "huber", "gradient_clip", "noise", "input_limit"),
-            "reward_limit",
+            *("reward_limit", "drop_every"),
         )
         checks = [
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
@@ -195,6 +203,8 @@ class OnlineConfig:
             self.uniform_decisions,
             self.uniform_hold,
             warm_up=self.warm_up,
+            drop_every=self.drop_every,
+            drop_hold=self.drop_hold,
         )
 
 

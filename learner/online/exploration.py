@@ -47,7 +47,11 @@ class ExpertFirst:
 
 @dataclass(frozen=True)
 class ActionNoise:
-    """Gaussian noise on every action, and now and then an action that is uniform over all."""
+    """Gaussian noise on every action, now and then an action that is uniform over all, and now and then a drop.
+
+    A drop holds the lowest action for many decisions, so that the policy goes on from few packets: exploring starts
+    (Sutton & Barto, Reinforcement Learning, section 5.3) within an episode.
+    """
 
     noise: float
     """Standard deviation of the noise; actions reach from -1 to 1. 0 for none."""
@@ -61,6 +65,10 @@ class ActionNoise:
     """Decisions for which an agent holds a uniform action; the probability is that of a decision to be one of them."""
     warm_up: int
     """First decisions, of all actors together, that are all uniform."""
+    drop_every: int = 0
+    """Decisions of an agent from the end of a drop to the next, on average; 0 for never."""
+    drop_hold: int = 1
+    """Most decisions for which a drop holds the lowest action; each number from 1 on is as likely."""
 
     def probability(self, decisions: int) -> float:
         """Return the probability of a uniform action after so many decisions."""
@@ -76,6 +84,9 @@ class ActionNoise:
         count, probability = len(actions), self.probability(decisions)
         if self.noise:
             actions = actions + self.noise * random.standard_normal(count, np.float32)
+        if self.drop_every:
+            begins = (random.random(count) < 1 / self.drop_every) & (held[:, 0] == 0)
+            held[begins, 0], held[begins, 1] = random.integers(1, self.drop_hold + 1, count)[begins], -1
         if probability or held.any():
             uniform = random.uniform(-1, 1, count)
             begins = (random.random(count) < self._beginning(probability)) & (held[:, 0] == 0)
