@@ -58,6 +58,7 @@ def test_shipped() -> None:
         "sagecc-5",
         "sagecc-6",
         "sagecc-7",
+        "sagecc-8",
     )
 
 
@@ -81,6 +82,7 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert {**load("labs-tiny").task, "networks": six.task["networks"]} == six.task
     assert replace(seven, task=four.task, give_up_share=four.give_up_share, average=0) == four
     assert seven.task == {**four.task, "control": six.task["control"]}
+    assert replace(load("sagecc-8"), drop_every=0, drop_hold=1) == seven
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 

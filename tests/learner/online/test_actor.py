@@ -208,3 +208,16 @@ def test_uniform_actions_are_held_and_as_many_decisions_as_told_are() -> None:
     runs = [len(list(run)) for agent in taken.T for value, run in groupby(agent.tolist()) if abs(value - 0.123) > 1e-6]
     assert set(runs) <= {1, 2, 3, 4, 5}
     assert runs.count(5) > 0.9 * len(runs)  # but for those that the end cuts
+
+
+def test_drops_hold_the_lowest_action_and_come_as_often_as_told() -> None:
+    exploring, random = noise(drop_every=40, drop_hold=6), np.random.default_rng(0)
+    held, policys = nothing_held(2_000), np.full(2_000, 0.123, np.float32)
+    taken = np.array([exploring.explore(policys, 10**6, random, NOTHING, held) for _ in range(400)])
+    assert set(np.unique(taken).tolist()) == {-1.0, policys[0].item()}
+    dropping = (taken == -1).mean()
+    assert abs(dropping - 3.5 / (3.5 + 39)) < 0.003  # a drop of 3.5 on average, 39 others before the next begins
+    runs = [len(list(run)) for agent in taken.T for value, run in groupby(agent.tolist()) if value == -1]
+    shares = np.bincount(runs, minlength=7)[1:7] / len(runs)
+    assert abs(shares - 1 / 6).max() < 0.02
+    assert sum(length > 6 for length in runs) < 0.04 * len(runs)  # one may follow another at once
