@@ -59,6 +59,7 @@ def test_shipped() -> None:
         "sagecc-6",
         "sagecc-7",
         "sagecc-8",
+        "sagecc-9",
     )
 
 
@@ -82,7 +83,9 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert {**load("labs-tiny").task, "networks": six.task["networks"]} == six.task
     assert replace(seven, task=four.task, give_up_share=four.give_up_share, average=0) == four
     assert seven.task == {**four.task, "control": six.task["control"]}
-    assert replace(load("sagecc-8"), drop_every=0, drop_hold=1) == seven
+    eight, nine = load("sagecc-8"), load("sagecc-9")
+    assert replace(eight, drop_every=0, drop_hold=1) == seven
+    assert replace(nine, task={**nine.task, "control": {**nine.task["control"], "window_bound": 2}}) == eight
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 
