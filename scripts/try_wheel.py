@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagecc.common.files import sha256_file
+from sagecc.common.shipped import BEST_POLICY
 
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534
@@ -97,7 +98,7 @@ STEPS = (
     sagecc("environments --profile full --count"),
     sagecc("environments parking-lot.yaml"),
     sagecc("run --scheme cubic --bandwidth 48 --rtt 40 --duration 5 --plot cubic.png --out cubic.parquet"),
-    sagecc("run --scheme policy:sagecc-4 --bandwidth 24 --rtt 20 --duration 5 --cross cubic"),
+    sagecc(f"run --scheme policy:{BEST_POLICY} --bandwidth 24 --rtt 20 --duration 5 --cross cubic"),
     sagecc("run --scheme vegas --environment codel.yaml"),
     sagecc("collect --profile smoke --schemes vegas,cubic"),
     sagecc("pool"),

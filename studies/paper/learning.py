@@ -17,6 +17,7 @@ from benchmarks.machine import save
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.runs import SCORES
@@ -31,7 +32,7 @@ from studies.training.runs import Plan, seed_name
 
 NAME = "fig-7"
 LEAGUE = "heldout"
-RECIPES = (BASE, "sagecc-4")
+RECIPES = (BASE, BEST_POLICY)
 """Learned from the pool, and in labs."""
 POINTS = 10
 """Evaluations of a training."""

@@ -14,6 +14,7 @@ from benchmarks.machine import save
 from sagecc.collector.run.grid import profile_environments
 from sagecc.commands import distance, similarity, tsne
 from sagecc.common.files import write_atomically
+from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.scores import find_episodes, read_rows
 from sagecc.leagues.trajectories import choose, step_up
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -22,7 +23,7 @@ from studies.training.run import policies_of
 from studies.training.runs import Plan, seed_name
 
 PROFILE = "small"
-SHIPPED = ("sagecc-1", "sagecc-4")
+SHIPPED = (POOL_POLICY, BEST_POLICY)
 """Learned from the pool, and in labs."""
 REFERENCE = "vegas"
 EVERY = 4

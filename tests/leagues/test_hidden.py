@@ -16,6 +16,7 @@ import sagecc.sets
 from sagecc.collector.lab.episode import run_episode
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.lab.controllers import policy_controller
 from sagecc.leagues.hidden import HEADS, MAP_SCHEMA, HiddenLayer, _samples, draw_map, last_hidden
@@ -79,7 +80,7 @@ def test_it_is_what_the_head_turns_into_the_answer() -> None:
         np.testing.assert_allclose(by_hand, [answer[i][0] for answer in answers], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["sagecc-4", "indigo-1"])
+@pytest.mark.parametrize("name", [BEST_POLICY, "indigo-1"])
 def test_other_kinds_of_networks_have_one_too(kernel: Path, name: str) -> None:
     """A network that learned in labs decides again what it decided; its layer tells one window from another."""
     path = ROOT / "models" / name

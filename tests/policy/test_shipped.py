@@ -8,12 +8,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.learner.online.config import load
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.task import LearningTask
 
 
-@pytest.mark.parametrize("name", ["orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1", "sagecc-4"])
+@pytest.mark.parametrize("name", ["orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1", BEST_POLICY])
 def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     policy, config = PolicyArtefact.load(f"models/{name}"), load(name.removesuffix("-1"))
     task = LearningTask.of(config.task)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.study.collect import lab_identity
 from sagecc.leagues.study.experiments import STUDY, StudyRun
 from scripts.templates import ROOT, texts
@@ -126,6 +127,6 @@ def test_the_page(lab: Lab) -> None:
     assert "### Fig. 1: " in page["evaluation_figures"]
     assert f"| {NAMES['cubic']} | 0.7" in page["evaluation_figures"]
     assert "cubic first" in page["evaluation_figures"]
-    assert "(`sagecc-4`)" in page["evaluation_statements"]
+    assert f"(`{BEST_POLICY}`)" in page["evaluation_statements"]
     assert "hold" in page["evaluation_counts"]
     assert "1 of Cubic's: fairness, net, repeat 0: the flow never got through" in page["evaluation_failed"]

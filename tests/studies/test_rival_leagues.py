@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -81,8 +82,8 @@ def test_the_papers_own_numbers_bear_out_its_claims() -> None:
 
 
 def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
-    one = {"models/sagecc-1": 0.4, "models/sagecc-4": 0.9, "vegas": 0.3, "cdg": 0.1}
-    two = {"models/sagecc-1": 0.1, "models/sagecc-4": 0.1, "vegas": 0.0, "cdg": 0.2}
+    one = {"models/sagecc-1": 0.4, f"models/{BEST_POLICY}": 0.9, "vegas": 0.3, "cdg": 0.1}
+    two = {"models/sagecc-1": 0.1, f"models/{BEST_POLICY}": 0.1, "vegas": 0.0, "cdg": 0.2}
     judgements = {claim["says"]: claim["verdicts"] for claim in judged(DELAY, league(one, two))}
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set I"]] == [True, True]
     assert [verdict["holds"] for verdict in judgements["Sage is first in Set II too"]] == [False, False]
@@ -91,10 +92,10 @@ def test_the_first_is_ahead_of_all_but_the_other_of_ours() -> None:
 
 @pytest.mark.parametrize(
     ("ahead", "holds"),
-    [({"models/sagecc-4": 0.9}, True), ({}, False), ({"models/sagecc-4": 0.9, "vivace": 0.8}, False)],
+    [({f"models/{BEST_POLICY}": 0.9}, True), ({}, False), ({f"models/{BEST_POLICY}": 0.9, "vivace": 0.8}, False)],
 )
 def test_orca_is_second_behind_one_of_ours_alone(ahead: Rates, holds: bool) -> None:
-    rest = {"models/sagecc-1": 0.1, "models/sagecc-4": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
+    rest = {"models/sagecc-1": 0.1, f"models/{BEST_POLICY}": 0.1, "vivace": 0.1, "models/astraea-1": 0.95}
     rates = {"orca": 0.6, "models/orca-1": 0.7, **rest, **ahead}
     assert verdicts(LEARNED, "Orca is second", rates, rates) == {"orca": holds, "models/orca-1": holds}
 
@@ -132,7 +133,7 @@ def test_a_ranking_is_alike_where_nine_pairs_of_ten_keep_their_order() -> None:
 
 
 def test_nothing_is_said_of_who_does_not_play() -> None:
-    rates = {"models/sagecc-1": 0.5, "models/sagecc-4": 0.4, "vivace": 0.3}
+    rates = {"models/sagecc-1": 0.5, f"models/{BEST_POLICY}": 0.4, "vivace": 0.3}
     named = {c["says"]: [verdict["who"] for verdict in c["verdicts"]] for c in judged(LEARNED, league(rates, rates))}
     assert [says for says, who in named.items() if not who] == [
         says for says in named if any(name in says for name in ("BC", "Orca", "OnlineRL", "Indigo"))

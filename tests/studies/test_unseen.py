@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from sagecc.collector.run.grid import PROFILES, profile_environments
+from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import ROOT, texts
 from studies.training.results import standing_over_seeds
 from studies.unseen import drawn, identity_of, known
@@ -37,10 +38,10 @@ def test_the_page() -> None:
     harm = {"networks": 36, "floods": ["a"], "starves": [], "loss_worst": 0.1, "goodput_share_least": 0.6}
     runs = [
         {"name": name, "sets": {"I": place(rate), "II": place(0.2)}, "harm": harm}
-        for name, rate in (("sagecc-4", 0.8), ("sagecc-4-1", 0.9))
+        for name, rate in ((BEST_POLICY, 0.8), (f"{BEST_POLICY}-1", 0.9))
     ]
     result = {
-        "recipe": "sagecc-4",
+        "recipe": BEST_POLICY,
         "seed": 7,
         "networks": {"I": 24, "II": 12},
         "ranges": {name: [1.0, 2.5] for name in ("rate_mbps", "rtt_ms", "queue_bdp", "step", "deep_bdp")},
@@ -50,7 +51,7 @@ def test_the_page() -> None:
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(Path(ROOT / "studies" / "unseen.md.j2"), {"result": result, "machine": machine})
     assert (
-        "| sagecc-4 | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
+        f"| {BEST_POLICY} | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
         " | 50.0 % | 1 | 0 |"
     ) in found["unseen"]
     assert "Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II" in found["unseen"]
@@ -61,7 +62,7 @@ def test_a_seed_is_played_again_where_policy_kernel_or_networks_are_others(tmp_p
     networks, path = drawn(1), tmp_path / "unseen.json"
     identity = identity_of(networks, "a kernel")
     assert known(path, identity) == {}
-    run = {"name": "sagecc-4", "policy_sha256": "ab"}
+    run = {"name": BEST_POLICY, "policy_sha256": "ab"}
     path.write_text(json.dumps({"result": {"identity": identity, "runs": [run]}}))
     assert known(path, identity) == {"ab": run}
     assert known(path, identity_of(networks, "another kernel")) == {}

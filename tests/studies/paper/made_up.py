@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sagecc.common.shipped import BEST_POLICY
 from studies.training.run import RESULT_VERSION
 from studies.training.runs import seed_name
 
@@ -62,7 +63,7 @@ FIG_7 = {
     "runs": [
         training("small", 0, [(0.1, 0.05), (0.3, 0.2), (0.5, 0.0), (0.7, 0.2)]),
         training("small", 1, [(0.1, 0.05), (0.3, 0.2), (0.5, 0.0), (0.7, 0.2)]),
-        training("sagecc-4", 0, [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.2, 0.05)]),
+        training(BEST_POLICY, 0, [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.2, 0.05)]),
     ],
 }
 
@@ -88,7 +89,7 @@ FIG_11 = {
     "every": 4,
     "rows": [
         trajectory("sagecc-1", 0.03, 30.0, 50.0),
-        trajectory("sagecc-4", 0.01, 60.0, 40.0),
+        trajectory(BEST_POLICY, 0.01, 60.0, 40.0),
         trajectory("bc", 0.02, 10.0, 30.0),
         trajectory("vegas", 0.001, 36.0, 45.0),
     ],
@@ -104,7 +105,7 @@ FIG_13 = {
     "networks": {"a": "Set I: 12 Mbps", "b": "Set I: 24 Mbps", "c": "Set II: 12 Mbps"},
     "policies": {
         "sagecc-1": [*alike("a", vegas=0.9, cubic=0.1), *alike("b", vegas=0.75), *alike("c", vegas=0.85)],
-        "sagecc-4": [*alike("a", vegas=0.9, cubic=0.1), *alike("b", vegas=0.1, cubic=0.2), *alike("c", bic=0.3)],
+        BEST_POLICY: [*alike("a", vegas=0.9, cubic=0.1), *alike("b", vegas=0.1, cubic=0.2), *alike("c", bic=0.3)],
     },
 }
 

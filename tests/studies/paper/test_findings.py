@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.intervals import Interval
 from studies.paper.findings import difference, of_figure, verdict, weakest
 from studies.paper.variants import compared
@@ -51,20 +52,20 @@ def test_learning() -> None:
     assert "from 75% of the steps on, 0.30 CPU-hours" in ahead.here
     assert "+20.0 [+20.0, +20.0] points in Set I over the last 29%" in gap.here
     assert [finding.holds for finding in others] == ["not in the mean"] * 3
-    assert others[0].here == "`sagecc-4`: -5.0 points from NewReno at the end; never"
+    assert others[0].here == f"`{BEST_POLICY}`: -5.0 points from NewReno at the end; never"
 
 
 def test_distances() -> None:
     found = of_figure("fig-11", FIG_11)
     assert [finding.holds for finding in found] == ["yes", "yes", "no", "yes", "no", "yes"]
-    assert found[-1].here == "sagecc-4 60.0 Mbps, 40.0 ms; vegas 36.0 Mbps, 45.0 ms"
+    assert found[-1].here == f"{BEST_POLICY} 60.0 Mbps, 40.0 ms; vegas 36.0 Mbps, 45.0 ms"
 
 
 def test_likeness() -> None:
     found = of_figure("fig-13", FIG_13)
     assert [finding.holds for finding in found] == ["no", "yes", "yes", "yes"]
     assert found[0].here == "`sagecc-1`: most alike, of 3 networks: vegas 3"
-    assert found[3].here == "`sagecc-4`: from 0.20 to 0.90"
+    assert found[3].here == f"`{BEST_POLICY}`: from 0.20 to 0.90"
 
 
 def test_maps() -> None:
