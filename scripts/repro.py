@@ -24,8 +24,8 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": "tiny", "small": "small", "full": "small"}
-"""The configuration that each profile trains from the pool; in labs it is the one named labs- and this."""
+CONFIGS = {"smoke": ("tiny", "labs-tiny"), "small": ("small", "sagecc-9"), "full": ("small", "sagecc-9")}
+"""The configurations by which each profile learns: from the pool, and in labs."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
@@ -147,7 +147,7 @@ def choose_profile(params: Path, profile: str) -> None:
     """Set `profile` and the configurations of `train` in params.yaml, comments kept."""
     before = params.read_text()
     after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
-    for name, config in (("config", CONFIGS[profile]), ("labs", f"labs-{CONFIGS[profile]}")):
+    for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
         after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:
         with write_atomically(params) as beside:

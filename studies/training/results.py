@@ -112,7 +112,7 @@ def recipes(played: Sequence[Values]) -> list[Values]:
     """
     alike: dict[str, list[Values]] = {}
     for run in played:
-        kept = {key: run[key] for key in ("base", "changes", "grow", "keep_best", "pool") if key in run}
+        kept = {key: run[key] for key in ("actors", "base", "changes", "grow", "keep_best", "pool") if key in run}
         alike.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
     return [
         {

@@ -88,6 +88,8 @@ def carry_out(
         },
     }
     policy, evaluation = policy_folder(run, folder), None
+    if isinstance(run.config, OnlineConfig):
+        result["actors"] = run.actors
     if run.grow:
         result["grow"] = asdict(run.grow)
     if run.keep_best:

@@ -151,10 +151,13 @@ def test_prose_is_of_the_recipe_whose_policy_comes_along(folder: Path) -> None:
         more = {"base": base, "seed": seed, "pool": None, "changes": {}, "harm": harm, "training": training}
         return result(f"{base}-{seed}", rate, leagues=leagues, **more)
 
-    runs(folder, *(of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("zeal", 0.25)) for seed in (0, 1)))
+    seeds = [of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("zeal", 0.25)) for seed in (0, 1)]
+    alone = {**of(BEST_POLICY, 0, 0.75), "name": "alone", "actors": 1}
+    runs(folder, *seeds, alone)
     found = texts(TEMPLATE, context(folder, folder / "fig-7.json"))
     assert found["labs_first"].startswith("50.0 %")
     assert "| `zeal` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
+    assert f"| alone | `{BEST_POLICY}`, one process that plays | 0 |" in found["runs"]
 
 
 def league() -> dict[str, Any]:

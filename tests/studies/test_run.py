@@ -175,6 +175,7 @@ def test_a_run_in_labs_is_trained_by_its_task_and_judged_alike(
     assert trained == [(40, task, 3, {"actors": 2, "evaluation": None})]
     found = result("labs")
     assert found["pool"] is None
+    assert found["actors"] == 2
     assert found["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
 
 
