@@ -107,7 +107,8 @@ def main() -> None:
                 "harm": harm_of(league.episodes, scheme),
             }
         )
-    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
+    seeds = [run for run in runs if plan.runs[run["name"]].actors > 1]
+    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in seeds]) for name in NETWORKS}
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
     save(
         "unseen",

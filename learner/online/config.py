@@ -13,6 +13,7 @@ import numpy as np
 from sagecc.common.errors import SageccError
 from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
 from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploring
+from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.choice import Chooser
 from sagecc.policy.indigo import ACTIONS
 from sagecc.policy.inference import Architecture
@@ -97,6 +98,8 @@ class OnlineConfig:
     average: float = 0.0
     """Decay per update of the actor of the moving average of its weights, which is the policy that comes out; 0 takes
     the last weights. What plays to learn has the last weights."""
+    final_window_bound: float = 0.0
+    """The bound on windows (`window_bound`) of the policy that comes out; 0 takes the task's, within which it learns."""
     policy_delay: int = 2
     """Updates of the critics per update of the actor and of its target."""
     target_noise: float = 0.2
@@ -148,6 +151,10 @@ class OnlineConfig:
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
             (0 <= self.average < 1, "average must be from 0 to below 1"),
             (td3 or not self.average, "dagger has no average"),
+            (
+                not self.final_window_bound or 1 <= self.final_window_bound <= MAX_WINDOW_BOUND,
+                f"final_window_bound must be 0 or from 1 to {MAX_WINDOW_BOUND}",
+            ),
             (0 <= self.slope < 1, "slope must be from 0 to below 1"),
             (0 <= self.give_up_share < 1, "give_up_share must be from 0 to below 1"),
             (self.give_up_time_s > 0, "give_up_time_s must be above 0"),

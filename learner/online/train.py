@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sagecc.common.arrays import Floats
@@ -92,12 +92,12 @@ def train(
     if not (logs / CHECKPOINT).exists():
         shutil.rmtree(folder, ignore_errors=True)
     provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
+    bound = config.final_window_bound
+    control = replace(task.control, window_bound=bound) if bound else task.control
 
     def write_candidate(place: Path, weights: dict[str, Floats], step: int) -> None:
         about = {**provenance, "step": step}
-        artefact.write(
-            place, weights, sizes, scaling, task.observations, about, control=task.control, source=task.source
-        )
+        artefact.write(place, weights, sizes, scaling, task.observations, about, control=control, source=task.source)
 
     result = run(
         config,
@@ -117,7 +117,7 @@ def train(
         task.observations,
         {**provenance, "metrics": result.metrics, **kept},
         exported=export(sizes, result.weights, int8),
-        control=task.control,
+        control=control,
         source=task.source,
     )
     shutil.rmtree(folder, ignore_errors=True)

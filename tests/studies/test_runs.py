@@ -170,5 +170,7 @@ def test_no_plan(tmp_path: Path) -> None:
 def test_the_projects_own_plan_is_sound() -> None:
     found = read_plan(ROOT / RUNS)
     assert next(iter(found.leagues)) == "heldout"
-    configurations = [(run.config, run.seed, run.pool, run.actors, run.keep_best, run.grow) for run in found.runs.values()]
+    configurations = [
+        (run.config, run.seed, run.pool, run.actors, run.keep_best, run.grow) for run in found.runs.values()
+    ]
     assert all(configurations.count(one) == 1 for one in configurations), "two runs are the same"
