@@ -99,7 +99,7 @@ class OnlineConfig:
     """Decay per update of the actor of the moving average of its weights, which is the policy that comes out; 0 takes
     the last weights. What plays to learn has the last weights."""
     final_window_bound: float = 0.0
-    """The bound on windows (`window_bound`) of the policy that comes out; 0 takes the task's, within which it learns."""
+    """The bound on windows (`window_bound`) of what comes out; 0 takes the task's, within which it learns."""
     policy_delay: int = 2
     """Updates of the critics per update of the actor and of its target."""
     target_noise: float = 0.2
