@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ CONFIG: dict[str, Any] = {
     "warm_up": 200,
     "noise": 0.2,
     "average": 0.9,
+    "final_window_bound": 1.5,
 }
 
 CALL = """
@@ -103,6 +105,9 @@ def test_learns_what_is_best(whole: Path) -> None:
     seen = np.array([[x, 0.0, 1.0] for x in (-0.6, -0.2, 0.2, 0.6)], np.float32)
     _, actions, _, _ = policy.step(seen, policy.initial_state(4))
     np.testing.assert_allclose(actions[:, 0], -seen[:, 0], atol=0.25)
+    learned_within = fake_task().control
+    assert learned_within.window_bound is None
+    assert policy.control == replace(learned_within, window_bound=1.5)
     curve = [json.loads(line) for line in (whole / "logs" / "metrics.jsonl").read_text().splitlines()]
     assert curve[-1]["reward_mean"] > curve[0]["reward_mean"]
     assert curve[-1]["decisions"] >= 200 + 600 / 20 * 40
@@ -176,6 +181,7 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
         ({"steps": 601}, {}, "a multiple of round_steps, 20"),
         ({"give_up_share": 1}, {}, "give_up_share must be from 0 to below 1"),
         ({"give_up_time_s": 0}, {}, "give_up_time_s must be above 0"),
+        ({"final_window_bound": 0.5}, {}, "final_window_bound must be 0 or from 1 to 100"),
         ({"window": 4}, {}, "window is for recurrent networks and for returns over it"),
         ({"tau": "much"}, {}, "tau must be of type float"),
         ({"hidden": "many"}, {}, "hidden must be a list of whole numbers"),
