@@ -40,6 +40,7 @@ def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.js
         "shipped": BEST_POLICY,
         "spent": spent(folder, curves),
         "company": company(folder / "company.csv"),
+        "looser": looser(folder / "bounds.csv"),
         **runs(folder / "results"),
     }
 
@@ -64,6 +65,13 @@ def company(path: Path) -> list[Values]:
         {"policy": policy, "ratios": [geometric_mean(cells[cell]) for cell in sorted(cells)]}
         for policy, cells in found.items()
     ]
+
+
+def looser(path: Path) -> list[Values]:
+    """Return what seeds of a `recipe` win and harm within the bound that they learned within, not the final one."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{"recipe": row.pop("recipe"), **{name: float(value) for name, value in row.items()}} for row in rows]
 
 
 def spent(folder: Path, curves: Path) -> Values:

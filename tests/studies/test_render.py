@@ -53,6 +53,10 @@ wild,many-cubics,4.0,30.0,16,4
 wild,share,,,,0.5
 """
 
+BOUNDS = """recipe,seed,window_bound,heldout_I,heldout_II,small_I,small_II,floods,starves,goodput_share_least
+zeal,1,2,0.9,0.8,0.7,0.6,3,2,0.4
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -61,6 +65,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "full-grid.json").write_text(json.dumps(league()))
     (tmp_path / "repro.json").write_text(json.dumps(LEAGUE))
     (tmp_path / "company.csv").write_text(COMPANY)
+    (tmp_path / "bounds.csv").write_text(BOUNDS)
     (tmp_path / "explored.csv").write_text("run,training_wall_s\na,3600\nb,\nc,1800\n")
     return tmp_path
 
@@ -157,6 +162,9 @@ def test_prose_is_of_the_recipe_whose_policy_comes_along(folder: Path) -> None:
     found = texts(TEMPLATE, context(folder, folder / "fig-7.json"))
     assert found["labs_first"].startswith("50.0 %")
     assert "| `zeal` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
+    within = found["bounds_table"].splitlines()
+    at = within.index("| 1 | 2 | 90.0 % | 80.0 % | 70.0 % | 60.0 % | 3 | 2 | 40% |")
+    assert within[at + 1].startswith("|  | 1.5 | 25.0 % | ")
     assert f"| alone | `{BEST_POLICY}`, one process that plays | 0 |" in found["runs"]
 
 
