@@ -24,7 +24,6 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
-from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.league import gather, lab_runner
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -38,7 +37,7 @@ from studies.training.run import RUNS, harm_of, policies_of, read_json, read_res
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPE = BEST_POLICY
+RECIPE = "sagecc-8"
 SEED = 20261123
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
