@@ -38,6 +38,7 @@ from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
 RECIPE = "sagecc-8"
+"""What `make repro` learns by."""
 SEED = 20261123
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
