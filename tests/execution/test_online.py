@@ -52,6 +52,7 @@ def test_shipped() -> None:
         "onlinerl",
         "orca",
         "orcav2",
+        "sagecc-10",
         "sagecc-2",
         "sagecc-3",
         "sagecc-4",
@@ -82,10 +83,11 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert replace(small, **{name: getattr(six, name) for name in shorter}) == six
     assert replace(seven, task=four.task, give_up_share=four.give_up_share, average=0) == four
     assert seven.task == {**four.task, "control": six.task["control"]}
-    eight, nine = load("sagecc-8"), load("sagecc-9")
+    eight, nine, ten = load("sagecc-8"), load("sagecc-9"), load("sagecc-10")
     assert {**load("labs-tiny").task, "networks": eight.task["networks"]} == eight.task
     assert replace(eight, drop_every=0, drop_hold=1, final_window_bound=0) == seven
     assert replace(nine, task={**nine.task, "control": {**nine.task["control"], "window_bound": 2}}) == eight
+    assert replace(ten, drop_every=eight.drop_every) == eight
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 
