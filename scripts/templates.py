@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 
 from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -99,7 +100,7 @@ def rules(columns: Sized | int) -> str:
 
 
 def environment(root: Path) -> jinja2.Environment:
-    """Return Jinja2 with our filters, its templates named from `root`."""
+    """Return Jinja2 with our filters, its templates named from `root`; `shipped` is the policy that comes along."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -113,6 +114,7 @@ def environment(root: Path) -> jinja2.Environment:
         "described": described,
         "rules": rules,
     }
+    made.globals["shipped"] = BEST_POLICY
     return made
 
 

@@ -24,6 +24,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
 from sagecc.common.limits import usable_cores
+from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.league import gather, lab_runner
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -37,8 +38,7 @@ from studies.training.run import RUNS, harm_of, policies_of, read_json, read_res
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPE = "sagecc-8"
-"""What `make repro` learns by."""
+RECIPE = BEST_POLICY
 SEED = 20261123
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
@@ -107,8 +107,7 @@ def main() -> None:
                 "harm": harm_of(league.episodes, scheme),
             }
         )
-    seeds = [run for run in runs if plan.runs[run["name"]].actors > 1]
-    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in seeds]) for name in NETWORKS}
+    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
     save(
         "unseen",

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
 
-from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues import table
 from studies.paper import RESULTS, learning, variants
 from studies.training.run import BASELINE, read_json, read_result
@@ -37,7 +36,6 @@ def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.js
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
-        "shipped": BEST_POLICY,
         "spent": spent(folder, curves),
         "company": company(folder / "company.csv"),
         "looser": looser(folder / "bounds.csv"),
