@@ -87,7 +87,7 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert {**load("labs-tiny").task, "networks": eight.task["networks"]} == eight.task
     assert replace(eight, drop_every=0, drop_hold=1, final_window_bound=0) == seven
     assert replace(nine, task={**nine.task, "control": {**nine.task["control"], "window_bound": 2}}) == eight
-    assert replace(ten, drop_every=eight.drop_every) == eight
+    assert replace(ten, drop_every=eight.drop_every, final_window_bound=eight.final_window_bound) == eight
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 
