@@ -24,7 +24,7 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": ("tiny", "labs-tiny"), "small": ("small", "sagecc-8"), "full": ("small", "sagecc-8")}
+CONFIGS = {"smoke": ("tiny", "labs-tiny"), "small": ("small", "sagecc-10"), "full": ("small", "sagecc-10")}
 """The configurations by which each profile learns: from the pool, and in labs."""
 
 LEAGUE = "leagues/results"

@@ -203,7 +203,7 @@ def test_choosing_a_profile_changes_three_words(tmp_path: Path) -> None:
         {
             "profile: smoke": "profile: small",
             "  config: tiny": "  config: small",
-            "  labs: labs-tiny": "  labs: sagecc-8",
+            "  labs: labs-tiny": "  labs: sagecc-10",
         }.get(line, line)
         for line in after
     ]

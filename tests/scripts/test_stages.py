@@ -102,7 +102,7 @@ def test_code_runs_the_stages_that_can_reach_it_and_comments_none(project: Proje
     file.write_text(before)
 
 
-@pytest.mark.parametrize("of_labs", ["learner/online/td3.py", "learner/online/configs/sagecc-8.yaml"])
+@pytest.mark.parametrize("of_labs", ["learner/online/td3.py", "learner/online/configs/sagecc-10.yaml"])
 def test_what_learns_in_labs_is_a_stage_of_its_own(project: Project, of_labs: str) -> None:
     file = project.folder / of_labs
     before = file.read_text()
