@@ -18,7 +18,7 @@ INSTALLED = FOLDER.is_dir()
 
 KERNEL = FOLDER / "sagecc-linux" if INSTALLED else _PACKAGE / "build" / "sagecc-linux"
 POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
-BEST_POLICY, POOL_POLICY = "sagecc-4", "sagecc-1"
+BEST_POLICY, POOL_POLICY = "sagecc-10", "sagecc-1"
 """Names of the two that come along: the one that won most, and the one that learned from the pool alone."""
 A_POLICY = f"a policy's folder, or {BEST_POLICY} or {POOL_POLICY}, which come with sagecc"
 """What names a policy, for the help of what takes one."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from sagecc.leagues.scores import SCORE_SCHEMA, StoredEpisode, score
 from sagecc.leagues.standings import mark_winners, standings
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import SCHEMES, is_driven
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, is_driven
 
 KEPT = Path("studies/kept")
 PLAYED = Path(".cache/kept")
@@ -76,14 +77,15 @@ class Contest:
 
 
 def contest(
-    name: str, networks: EnvironmentSet, contestants: Mapping[str, str], raw: Path, kernel: Path, jobs: int
+    name: str, networks: EnvironmentSet, contestants: Mapping[str, str | None], raw: Path, kernel: Path, jobs: int
 ) -> Contest:
     """Return what contestants did in some networks: as it is kept, or played now and kept from now on.
 
     Args:
         name: of the networks, a folder of KEPT.
         networks: where they play.
-        contestants: by name what the lab calls them: kernel schemes, `policy:PATH`, schemes in user space.
+        contestants: by name what the lab calls them: kernel schemes, `policy:PATH`, schemes in user space; None for a
+            policy that is taken as it is kept (`is_kept`).
         raw: where trajectories of the pool's schemes are collected; others' go to PLAYED.
         kernel: the lab's kernel.
         jobs: episodes at a time.
@@ -95,6 +97,8 @@ def contest(
     PLAYED.mkdir(parents=True, exist_ok=True)
     with locked(PLAYED / f".lock-{name}", wait_s=math.inf):
         for who, scheme in contestants.items():
+            if scheme is None:
+                continue
             decides = deciding(networks, scheme, kernel)
             if decided_by(files[who]) != decides:
                 place = raw if scheme in SCHEMES else PLAYED / name / who  # a pool's folder has its own schemes alone
@@ -107,9 +111,20 @@ def contest(
 
 def deciding(networks: EnvironmentSet, scheme: str, kernel: Path) -> str:
     """Return what decides a contestant's numbers: the kernel, what drives its flows, the networks, how it scores."""
+    return _deciding(networks, scheme, kernel, driver_sha256(scheme) if is_driven(scheme) else "")
+
+
+def is_kept(name: str, networks: EnvironmentSet, who: str, kernel: Path) -> bool:
+    """Tell whether there are a policy's numbers for this kernel and these networks, whatever its files were."""
+    decides = decided_by(KEPT / name / f"{who}.parquet") or ""
+    driver = re.search(r" driver=(\S+)", decides)
+    return driver is not None and decides == _deciding(networks, POLICY_PREFIX, kernel, driver[1])
+
+
+def _deciding(networks: EnvironmentSet, scheme: str, kernel: Path, driver: str) -> str:
     ids = hashlib.sha256(json.dumps([environment.id for environment in networks.environments]).encode()).hexdigest()
-    driver = f" driver={driver_sha256(scheme)}" if is_driven(scheme) else ""
-    return f"{_VERSION} {kernel_identity(kernel, [scheme])}{driver} alpha={RULES.alpha} networks={ids}"
+    driven = f" driver={driver}" if driver else ""
+    return f"{_VERSION} {kernel_identity(kernel, [scheme])}{driven} alpha={RULES.alpha} networks={ids}"
 
 
 def decided_by(path: Path) -> str | None:

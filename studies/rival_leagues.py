@@ -3,7 +3,7 @@
 
 `python -m studies.rival_leagues [PROFILE ...]`; of profiles not named the last figures stay. A learned rival plays
 where its folder is there, and Orca's published actor where SAGECC_ORCA names the folder of its checkpoint. What clones
-the pool (`make repro` makes it) is trained first.
+the pool (`make repro` makes it) is trained first, unless it is kept: another processor would not make the same policy.
 
 Virtual time: the figures hang on the kernel's bytes and the policies' files, not on the machine. What was played is
 kept in Git (studies/kept.py): a new rival costs its own episodes alone; a killed run goes on.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from sagecc.leagues.standings import robustness
 from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
 from studies import RESULTS
-from studies.kept import contest
+from studies.kept import contest, is_kept
 from studies.orca import CACHE, OURS, PUBLISHED, RAW, UNSEEN
 from studies.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from studies.training.run import RUNS, policies_of
@@ -57,15 +57,21 @@ PICTURES = {DELAY: Path("docs/img/league-delay.png"), LEARNED: Path("docs/img/le
 COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
 
 
-def players() -> dict[str, str]:
-    """Return by name how the lab calls those of LEAGUES that there are; clones are trained where they are not yet."""
-    clones, found = policies_of(read_plan(RUNS), CLONES, KERNEL), {}
+def players(profiles: Iterable[str]) -> dict[str, str | None]:
+    """Return by name how the lab calls those of LEAGUES that there are; None for clones that are kept of all profiles.
+
+    Other clones are trained where they are not yet.
+    """
+    networks = {profile: profile_set(profile) for profile in profiles}
+    new = [name for name in CLONES if not all(is_kept(of, networks[of], name, KERNEL) for of in networks)]
+    clones = policies_of(read_plan(RUNS), new, KERNEL) if new else {}
+    found: dict[str, str | None] = {}
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
         if name == PUBLISHED:
             if checkpoint := os.environ.get("SAGECC_ORCA"):
                 found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
-        elif name in clones:
-            found[name] = f"{POLICY_PREFIX}{clones[name]}"
+        elif name in CLONES:
+            found[name] = f"{POLICY_PREFIX}{clones[name]}" if name in clones else None
         elif not name.startswith("models/"):
             found[name] = name
         elif Path(name).is_dir():
@@ -133,11 +139,11 @@ def main() -> None:
         parser.error(f"no profile {', '.join(sorted(unknown))} here: use {', '.join(RAW)}")
     saved = RESULTS / "rival_leagues.json"
     kept = json.loads(saved.read_text())["result"]["profiles"] if saved.exists() else {}
-    here, jobs = players(), usable_cores()
-    for profile in RAW:
-        if not chosen or profile in chosen:
-            kept[profile] = result(contest(profile, profile_set(profile), here, RAW[profile], KERNEL, jobs).scores)
-            save("rival_leagues", told(kept), RESULTS)
+    profiles = [profile for profile in RAW if not chosen or profile in chosen]
+    here, jobs = players(profiles), usable_cores()
+    for profile in profiles:
+        kept[profile] = result(contest(profile, profile_set(profile), here, RAW[profile], KERNEL, jobs).scores)
+        save("rival_leagues", told(kept), RESULTS)
     if UNSEEN in kept:
         for league, picture in PICTURES.items():
             draw(kept[UNSEEN][league]["standings"], picture)

@@ -39,7 +39,7 @@ from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
 RECIPE = BEST_POLICY
-SEED = 20261123
+SEED = 20261126
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
 RATE_MBPS = Quantity("log_uniform", (min(STEPS), max(STEPS)))

@@ -11,6 +11,7 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 from sagecc.leagues import table
+from sagecc.learner.online import config as online_config
 from studies.paper import RESULTS, learning, variants
 from studies.training.run import BASELINE, read_json, read_result
 
@@ -66,10 +67,17 @@ def company(path: Path) -> list[Values]:
 
 
 def looser(path: Path) -> list[Values]:
-    """Return what seeds of a `recipe` win and harm within the bound that they learned within, not the final one."""
+    """Return what seeds of a `recipe` win and harm within a looser bound than its own, which is `final_bound`."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return [{"recipe": row.pop("recipe"), **{name: float(value) for name, value in row.items()}} for row in rows]
+    return [
+        {
+            "recipe": (recipe := row.pop("recipe")),
+            "final_bound": online_config.load(recipe).final_window_bound,
+            **{name: float(value) for name, value in row.items()},
+        }
+        for row in rows
+    ]
 
 
 def spent(folder: Path, curves: Path) -> Values:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -18,7 +18,9 @@ from sagecc.policy.task import LearningTask
 def test_a_policy_is_of_the_configuration_that_is_named_so(name: str) -> None:
     policy, config = PolicyArtefact.load(f"models/{name}"), load(name.removesuffix("-1"))
     task = LearningTask.of(config.task)
-    assert (policy.control, policy.source, policy.observations) == (task.control, task.source, task.observations)
+    bound = config.final_window_bound or task.control.window_bound
+    assert policy.control == replace(task.control, window_bound=bound)
+    assert (policy.source, policy.observations) == (task.source, task.observations)
     trained, now = policy.card["training"], asdict(config)
     assert all(np.array_equal(now[name], value) for name, value in trained.items() if name != "task")
     assert len(policy.intact_files()) == 3

@@ -18,7 +18,7 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, is_driven
 from studies import kept
-from studies.kept import Contest, contest
+from studies.kept import Contest, contest, is_kept
 from studies.orca import PUBLISHED, RAW
 from studies.rival_leagues import CLONES, LEAGUES, RIVALS
 from studies.training.run import RUNS
@@ -108,6 +108,21 @@ def test_only_who_changed_plays_anew(lab: Lab, changed: str) -> None:
     assert after.episodes.keys() == before.episodes.keys()
     assert met("reno").scores.equals(after.scores.filter(scheme="reno"))
     assert len(lab.played) == 1
+
+
+def test_a_policy_that_is_gone_is_taken_as_it_is_kept(lab: Lab) -> None:
+    networks, name = smoke(*ENVIRONMENTS), "models/own"
+    assert not is_kept("smoke", networks, name, Path("kernel"))
+    before = met("vegas", name)
+    lab.driver, lab.kernels[POLICY_PREFIX] = "5678", "linux"
+    assert is_kept("smoke", networks, name, Path("kernel"))
+    after = contest("smoke", networks, {"vegas": "vegas", name: None}, Path("raw"), Path("kernel"), 1)
+    assert after.scores.equals(before.scores)
+    assert len(lab.played) == 2
+    assert not is_kept("smoke", smoke(*ENVIRONMENTS[:2]), name, Path("kernel"))
+    assert not is_kept("smoke", networks, "vegas", Path("kernel"))
+    lab.kernels[POLICY_PREFIX] = "another"
+    assert not is_kept("smoke", networks, name, Path("kernel"))
 
 
 def test_what_was_played_elsewhere_is_not_taken(lab: Lab) -> None:

@@ -54,7 +54,7 @@ wild,share,,,,0.5
 """
 
 BOUNDS = """recipe,seed,window_bound,heldout_I,heldout_II,small_I,small_II,floods,starves,goodput_share_least
-zeal,1,2,0.9,0.8,0.7,0.6,3,2,0.4
+sagecc-8,1,2,0.9,0.8,0.7,0.6,3,2,0.4
 """
 
 
@@ -156,15 +156,15 @@ def test_prose_is_of_the_recipe_whose_policy_comes_along(folder: Path) -> None:
         more = {"base": base, "seed": seed, "pool": None, "changes": {}, "harm": harm, "training": training}
         return result(f"{base}-{seed}", rate, leagues=leagues, **more)
 
-    seeds = [of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("zeal", 0.25)) for seed in (0, 1)]
+    seeds = [of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("sagecc-8", 0.25)) for seed in (0, 1)]
     alone = {**of(BEST_POLICY, 0, 0.75), "name": "alone", "actors": 1}
     runs(folder, *seeds, alone)
     found = texts(TEMPLATE, context(folder, folder / "fig-7.json"))
     assert found["labs_first"].startswith("50.0 %")
-    assert "| `zeal` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
+    assert "| `sagecc-8` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
     within = found["bounds_table"].splitlines()
-    at = within.index("| 1 | 2 | 90.0 % | 80.0 % | 70.0 % | 60.0 % | 3 | 2 | 40% |")
-    assert within[at + 1].startswith("|  | 1.5 | 25.0 % | ")
+    at = within.index("| `sagecc-8` | 1 | 2 | 90.0 % | 80.0 % | 70.0 % | 60.0 % | 3 | 2 | 40% |")
+    assert within[at + 1].startswith("|  |  | 1.5 | 25.0 % | ")
     assert f"| alone | `{BEST_POLICY}`, one process that plays | 0 |" in found["runs"]
 
 

@@ -171,15 +171,18 @@ def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest
     for name in (*OURS, "models/indigo-1"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setattr(
-        rival_leagues, "policies_of", lambda _, names, __: {name: Path("kept") / name for name in names}
+        rival_leagues, "policies_of", lambda _, names, __: {name: Path("trained") / name for name in names}
     )
+    monkeypatch.setattr(rival_leagues, "is_kept", lambda profile, _, name, __: name != "bc" or profile == "small")
     monkeypatch.setattr(rival_leagues, "RUNS", RUNS.resolve())
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SAGECC_ORCA", raising=False)
-    found = players()
+    assert players(["small"])["bc"] is None
+    found = players(["small", "heldout"])
     assert {name for name in found if name.startswith("models/")} == {*OURS, "models/indigo-1"}
     assert found["models/indigo-1"] == f"{POLICY_PREFIX}models/indigo-1"
-    assert found["bc"] == f"{POLICY_PREFIX}kept/bc"
+    assert found["bc"] == f"{POLICY_PREFIX}trained/bc"
+    assert found["bcv2"] is None
     assert found["copa"] == "copa" and "orca" not in found
     assert {found[name] for name in OURS} == set(POLICIES)
 
@@ -196,7 +199,7 @@ def test_a_profile_is_played_alone_and_the_others_stay(
     here = dict.fromkeys([*LEAGUES[DELAY], "vivace"], 1.0)
     monkeypatch.setattr(rival_leagues, "RESULTS", tmp_path)
     monkeypatch.setattr(rival_leagues, "PICTURES", {name: tmp_path / f"{name}.png" for name in LEAGUES})
-    monkeypatch.setattr(rival_leagues, "players", lambda: {name: name for name in here})
+    monkeypatch.setattr(rival_leagues, "players", lambda _: {name: name for name in here})
     monkeypatch.setattr(rival_leagues, "contest", lambda *_: SimpleNamespace(scores=scores(here)))
     assert list(run("heldout")["profiles"]) == ["heldout"]
     assert (tmp_path / f"{LEARNED}.png").exists()

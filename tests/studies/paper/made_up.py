@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sagecc.common.shipped import BEST_POLICY
+from studies.paper.learning import IN_LABS
 from studies.training.run import RESULT_VERSION
 from studies.training.runs import seed_name
 
@@ -63,7 +64,7 @@ FIG_7 = {
     "runs": [
         training("small", 0, [(0.1, 0.05), (0.3, 0.2), (0.5, 0.0), (0.7, 0.2)]),
         training("small", 1, [(0.1, 0.05), (0.3, 0.2), (0.5, 0.0), (0.7, 0.2)]),
-        training(BEST_POLICY, 0, [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.2, 0.05)]),
+        training(IN_LABS, 0, [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.2, 0.05)]),
     ],
 }
 

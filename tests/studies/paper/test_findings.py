@@ -8,6 +8,7 @@ import pytest
 from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.intervals import Interval
 from studies.paper.findings import difference, of_figure, verdict, weakest
+from studies.paper.learning import IN_LABS
 from studies.paper.variants import compared
 from tests.studies.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep_runs
 
@@ -52,7 +53,7 @@ def test_learning() -> None:
     assert "from 75% of the steps on, 0.30 CPU-hours" in ahead.here
     assert "+20.0 [+20.0, +20.0] points in Set I over the last 29%" in gap.here
     assert [finding.holds for finding in others] == ["not in the mean"] * 3
-    assert others[0].here == f"`{BEST_POLICY}`: -5.0 points from NewReno at the end; never"
+    assert others[0].here == f"`{IN_LABS}`: -5.0 points from NewReno at the end; never"
 
 
 def test_distances() -> None:

@@ -10,6 +10,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
 from studies.paper import ORDER, VARIANTS, picture
+from studies.paper.learning import IN_LABS
 from studies.paper.page import TEMPLATE, context
 from studies.paper.variants import own_runs, run_names
 from studies.training.run import RESULT_VERSION, RUNS
@@ -58,7 +59,7 @@ def test_whole_figures(tmp_path: Path) -> None:
         (tmp_path / picture(name)).touch()
     found = filled(tmp_path)
     assert "| `small`, seed 1 | 400 | 0.40 | 70.0 % | vegas 40.0 % | 20.0 % | reno 10.0 % | 10.0 % |" in found["fig_7"]
-    assert f"Not there yet: small-2, {BEST_POLICY}-1, {BEST_POLICY}-2 (" in found["fig_7"]
+    assert f"Not there yet: small-2, {IN_LABS}-1, {IN_LABS}-2 (" in found["fig_7"]
     assert f"| {BEST_POLICY} | 0.005 | 0.01 | 0.02 | 60.0 | 40.0 |" in found["fig_11"]
     assert "| Sage, the paper's |  | 0.45 |  | 54.8 | 69.5 |" in found["fig_11"]
     assert "| Set I: 24 Mbps | vegas | 0.75 | cubic | 0.20 |" in found["fig_13"]
