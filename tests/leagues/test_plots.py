@@ -12,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import (
@@ -102,6 +103,8 @@ def test_plot_episode_writes_a_png(tmp_path: Path) -> None:
     path = tmp_path / "episode.png"
     plot_episode(rows(set_two(), "cubic", [6, 3], [20, 40]), path)
     assert matplotlib.image.imread(path).shape[:2] == (990, 1350)
+    with Image.open(path) as image:
+        assert image.mode == "P"
     assert list(tmp_path.iterdir()) == [path]
 
 
