@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe's seeds among the 13 heuristics, on networks that no file names: drawn for this, by a number given here.
+"""Recipes' seeds among the 13 heuristics, on networks that no file names: drawn for this, by a number given here.
 
 `python -m studies.unseen [--seed N]`; the ranges are those of the paper's grid (appendix C), whose networks, and those
 of `heldout`, are points of it. Policies that are not trained yet are trained first. Virtual time: the figures hang on
@@ -38,7 +38,8 @@ from studies.training.run import RUNS, harm_of, policies_of, read_json, read_res
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPE = BEST_POLICY
+RECIPES = (BEST_POLICY, "sagecc-11")
+"""That of the policy that comes along, and the one that wins most."""
 SEED = 20261126
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
@@ -78,47 +79,50 @@ def identity_of(networks: EnvironmentSet, kernel: str) -> str:
 def known(path: Path, identity: str) -> Mapping[str, dict[str, Any]]:
     """Return the runs of an earlier result that had this identity, by their policies; none where there is none."""
     result = read_json(path)["result"] if path.exists() else {}
-    return {run["policy_sha256"]: run for run in result["runs"]} if result.get("identity") == identity else {}
+    if result.get("identity") != identity:
+        return {}
+    return {run["policy_sha256"]: run for of in result["recipes"] for run in of["runs"]}
 
 
 def main() -> None:
-    """Play and save, a seed of the recipe at a time."""
-    parser = argparse.ArgumentParser(description="Play a recipe's seeds on networks drawn for this.")
+    """Play and save, a seed of a recipe at a time."""
+    parser = argparse.ArgumentParser(description="Play recipes' seeds on networks drawn for this.")
     parser.add_argument("--seed", type=int, default=SEED, help="draws the networks (default: %(default)s)")
     seed = parser.parse_args().seed
     plan, networks, jobs = read_plan(RUNS), drawn(seed), usable_cores()
     identity = identity_of(networks, kernel_identity(KERNEL, (*SCHEMES, POLICY_PREFIX)))
     earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
-    runs: list[dict[str, Any]] = []
-    for name in (name for name, run in plan.runs.items() if run.base == RECIPE):
-        training = read_result(TRAININGS / f"{name}.json") or {}
-        if there := earlier.get(training.get("policy_sha256", "")):
-            runs.append(there)
-            continue
-        scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
-        played = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
-        league = heuristics.joined_by(scheme, played.episodes)
-        runs.append(
-            {
-                "name": name,
-                "policy_sha256": played.policies[scheme],
-                "sets": standing(league.standings(), league.environments, scheme),
-                "harm": harm_of(league.episodes, scheme),
-            }
-        )
-    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
+    recipes: list[dict[str, Any]] = []
+    for recipe in RECIPES:
+        runs: list[dict[str, Any]] = []
+        for name in (name for name, run in plan.runs.items() if run.base == recipe):
+            training = read_result(TRAININGS / f"{name}.json") or {}
+            if there := earlier.get(training.get("policy_sha256", "")):
+                runs.append(there)
+                continue
+            scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
+            played = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
+            league = heuristics.joined_by(scheme, played.episodes)
+            runs.append(
+                {
+                    "name": name,
+                    "policy_sha256": played.policies[scheme],
+                    "sets": standing(league.standings(), league.environments, scheme),
+                    "harm": harm_of(league.episodes, scheme),
+                }
+            )
+        over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
+        recipes.append({"recipe": recipe, "runs": runs, "over_seeds": over_seeds})
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
     save(
         "unseen",
         {
-            "recipe": RECIPE,
             "seed": seed,
             "identity": identity,
             "networks": NETWORKS,
             "ranges": {name: of.values for name, of in ranges.items()},
-            "runs": runs,
-            "over_seeds": over_seeds,
+            "recipes": recipes,
         },
         RESULTS,
     )

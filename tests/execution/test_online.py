@@ -53,6 +53,7 @@ def test_shipped() -> None:
         "orca",
         "orcav2",
         "sagecc-10",
+        "sagecc-11",
         "sagecc-2",
         "sagecc-3",
         "sagecc-4",
@@ -88,6 +89,7 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert replace(eight, drop_every=0, drop_hold=1, final_window_bound=0) == seven
     assert replace(nine, task={**nine.task, "control": {**nine.task["control"], "window_bound": 2}}) == eight
     assert replace(ten, drop_every=eight.drop_every, final_window_bound=eight.final_window_bound) == eight
+    assert replace(load("sagecc-11"), steps=ten.steps) == ten
     del six.task["control"]["window_bound_drains"]
     assert six.task == five.task
 

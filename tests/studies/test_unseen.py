@@ -40,13 +40,15 @@ def test_the_page() -> None:
         {"name": name, "sets": {"I": place(rate), "II": place(0.2)}, "harm": harm}
         for name, rate in ((BEST_POLICY, 0.8), (f"{BEST_POLICY}-1", 0.9))
     ]
+    over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in ("I", "II")}  # type: ignore[index]
     result = {
-        "recipe": BEST_POLICY,
         "seed": 7,
         "networks": {"I": 24, "II": 12},
         "ranges": {name: [1.0, 2.5] for name in ("rate_mbps", "rtt_ms", "queue_bdp", "step", "deep_bdp")},
-        "runs": runs,
-        "over_seeds": {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in ("I", "II")},  # type: ignore[index]
+        "recipes": [
+            {"recipe": BEST_POLICY, "runs": runs, "over_seeds": over_seeds},
+            {"recipe": "other", "runs": [runs[0] | {"name": "other"}], "over_seeds": over_seeds},
+        ],
     }
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(Path(ROOT / "studies" / "unseen.md.j2"), {"result": result, "machine": machine})
@@ -54,7 +56,11 @@ def test_the_page() -> None:
         f"| {BEST_POLICY} | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
         " | 50.0 % | 1 | 0 |"
     ) in found["unseen"]
-    assert "Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II" in found["unseen"]
+    assert f"Each seed of\n`{BEST_POLICY}` and `other` plays" in found["unseen"]
+    assert "\n| other | 80.0 % [70.0, 90.0] |" in found["unseen"]
+    assert (
+        f"- `{BEST_POLICY}` over its seeds: Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II"
+    ) in found["unseen"]
     assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
 
 
@@ -63,7 +69,7 @@ def test_a_seed_is_played_again_where_policy_kernel_or_networks_are_others(tmp_p
     identity = identity_of(networks, "a kernel")
     assert known(path, identity) == {}
     run = {"name": BEST_POLICY, "policy_sha256": "ab"}
-    path.write_text(json.dumps({"result": {"identity": identity, "runs": [run]}}))
+    path.write_text(json.dumps({"result": {"identity": identity, "recipes": [{"runs": [run]}]}}))
     assert known(path, identity) == {"ab": run}
     assert known(path, identity_of(networks, "another kernel")) == {}
     assert known(path, identity_of(drawn(2), "a kernel")) == {}
