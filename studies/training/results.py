@@ -90,7 +90,8 @@ def spent(folder: Path, curves: Path) -> Values:
     """
     results = [read_result(path) for path in sorted((folder / "results").glob("*.json"))]
     cpu_h = [result["training"]["cpu_h"] for result in results if result and "training" in result]
-    own = {result["name"] for result in results if result and "curve" in result}
+    # A run with one process comes to the same bytes each time: what its curve took is that run's.
+    own = {result["name"] for result in results if result and ("curve" in result or result.get("actors") == 1)}
     again = [run["points"][-1]["cpu_h"] for name, run in learning.kept(curves).items() if name not in own]
     with (folder / "explored.csv").open(newline="") as file:
         tried_s = [float(row["training_wall_s"] or 0) for row in csv.DictReader(file)]

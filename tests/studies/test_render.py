@@ -118,11 +118,13 @@ def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> N
     failed = {**result("none", 0.3), "failure": "diverged"}
     del failed["training"]
     curve = {"curve": {"league": "heldout", "points": []}}
-    runs(folder, result("one", 0.3), result("two", 0.4, training={"cpu_h": 2.5, "wall_h": 2.0}, **curve), failed)
-    keep(folder / "fig-7.json", {"runs": [training(name, 0, [(0.1, 0.1)] * 3) for name in ("one", "two")]})
+    two = result("two", 0.4, training={"cpu_h": 2.5, "wall_h": 2.0}, **curve)
+    runs(folder, result("one", 0.3), two, result("one process", 0.3, actors=1), failed)
+    names = ("one", "two", "one process")
+    keep(folder / "fig-7.json", {"runs": [training(name, 0, [(0.1, 0.1)] * 3) for name in names]})
     assert context(folder, folder / "fig-7.json")["spent"] == {
-        "runs": 2,
-        "cpu_h": 4.0,
+        "runs": 3,
+        "cpu_h": 5.5,
         "curves_cpu_h": pytest.approx(0.3),
         "longest_cpu_h": 2.5,
         "tried": 3,
