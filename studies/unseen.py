@@ -32,13 +32,14 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
 from studies.kept import RULES, contest
+from studies.paper.learning import IN_LABS
 from studies.training.results import standing_over_seeds
 from studies.training.run import RESULTS as TRAININGS
 from studies.training.run import RUNS, harm_of, policies_of, read_json, read_result, standing
 from studies.training.runs import read_plan
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = (BEST_POLICY, "sagecc-11")
+RECIPES = (BEST_POLICY, IN_LABS)
 """That of the policy that comes along, and the one that wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
