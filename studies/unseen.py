@@ -31,12 +31,12 @@ from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 from studies import RESULTS
-from studies.kept import RULES, contest
+from studies.kept import RULES, Contest, contest
 from studies.paper.learning import IN_LABS
 from studies.training.results import standing_over_seeds
 from studies.training.run import RESULTS as TRAININGS
 from studies.training.run import RUNS, harm_of, policies_of, read_json, read_result, standing
-from studies.training.runs import read_plan
+from studies.training.runs import Plan, read_plan
 
 CACHE = Path(".cache/bench-unseen")
 RECIPES = (BEST_POLICY, IN_LABS)
@@ -85,6 +85,21 @@ def known(path: Path, identity: str) -> Mapping[str, dict[str, Any]]:
     return {run["policy_sha256"]: run for of in result["recipes"] for run in of["runs"]}
 
 
+def played(
+    name: str, plan: Plan, networks: EnvironmentSet, heuristics: Contest, folder: Path, jobs: int
+) -> dict[str, Any]:
+    """Let a run's policy play, which is trained first where it is not yet, and return how it stands."""
+    scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
+    found = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
+    league = heuristics.joined_by(scheme, found.episodes)
+    return {
+        "name": name,
+        "policy_sha256": found.policies[scheme],
+        "sets": standing(league.standings(), league.environments, scheme),
+        "harm": harm_of(league.episodes, scheme),
+    }
+
+
 def main() -> None:
     """Play and save, a seed of a recipe at a time."""
     parser = argparse.ArgumentParser(description="Play recipes' seeds on networks drawn for this.")
@@ -94,25 +109,14 @@ def main() -> None:
     identity = identity_of(networks, kernel_identity(KERNEL, (*SCHEMES, POLICY_PREFIX)))
     earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
-    recipes: list[dict[str, Any]] = []
+    recipes = []
     for recipe in RECIPES:
-        runs: list[dict[str, Any]] = []
-        for name in (name for name, run in plan.runs.items() if run.base == recipe):
-            training = read_result(TRAININGS / f"{name}.json") or {}
-            if there := earlier.get(training.get("policy_sha256", "")):
-                runs.append(there)
-                continue
-            scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
-            played = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
-            league = heuristics.joined_by(scheme, played.episodes)
-            runs.append(
-                {
-                    "name": name,
-                    "policy_sha256": played.policies[scheme],
-                    "sets": standing(league.standings(), league.environments, scheme),
-                    "harm": harm_of(league.episodes, scheme),
-                }
-            )
+        names = [name for name, run in plan.runs.items() if run.base == recipe]
+        trainings = [read_result(TRAININGS / f"{name}.json") or {} for name in names]
+        runs = [
+            earlier.get(training.get("policy_sha256", "")) or played(name, plan, networks, heuristics, folder, jobs)
+            for name, training in zip(names, trainings, strict=True)
+        ]
         over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in NETWORKS}
         recipes.append({"recipe": recipe, "runs": runs, "over_seeds": over_seeds})
     ranges = {"rate_mbps": RATE_MBPS, "rtt_ms": RTT_MS, "queue_bdp": QUEUE_BDP, "step": STEP, "deep_bdp": DEEP_BDP}
