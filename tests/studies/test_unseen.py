@@ -41,13 +41,14 @@ def test_the_page() -> None:
         for name, rate in ((BEST_POLICY, 0.8), (f"{BEST_POLICY}-1", 0.9))
     ]
     over_seeds = {name: standing_over_seeds([run["sets"][name] for run in runs]) for name in ("I", "II")}  # type: ignore[index]
+    most = standing_over_seeds([place(0.9), place(0.9)])
     result = {
         "seed": 7,
         "networks": {"I": 24, "II": 12},
         "ranges": {name: [1.0, 2.5] for name in ("rate_mbps", "rtt_ms", "queue_bdp", "step", "deep_bdp")},
         "recipes": [
             {"recipe": BEST_POLICY, "runs": runs, "over_seeds": over_seeds},
-            {"recipe": "other", "runs": [runs[0] | {"name": "other"}], "over_seeds": over_seeds},
+            {"recipe": "other", "runs": [runs[0] | {"name": "other"}], "over_seeds": over_seeds | {"I": most}},
         ],
     }
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
@@ -62,6 +63,7 @@ def test_the_page() -> None:
         f"- `{BEST_POLICY}` over its seeds: Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II"
     ) in found["unseen"]
     assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
+    assert (found["unseen_first"], found["unseen_first_best"]) == ("90.0 % [90.0, 90.0]", "50.0 %")
 
 
 def test_a_seed_is_played_again_where_policy_kernel_or_networks_are_others(tmp_path: Path) -> None:
