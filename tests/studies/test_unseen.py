@@ -63,6 +63,7 @@ def test_the_page() -> None:
         f"- `{BEST_POLICY}` over its seeds: Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II"
     ) in found["unseen"]
     assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
+    assert (found["unseen_recipe"], found["unseen_seeds"]) == ("`other`", "1")
     assert (found["unseen_first"], found["unseen_first_best"]) == ("90.0 % [90.0, 90.0]", "50.0 %")
 
 
