@@ -22,6 +22,8 @@ NAMED = 3
 """So many of the best heuristics have their names at their lines; all have a line."""
 LABEL_HEIGHT = 0.04
 """Of a panel's height: rates that are nearer to each other share a label."""
+WIDE = 1000
+"""An axis that goes over so many times its least value has room for two numbers a decade, not three."""
 
 
 def learning_figure(result: Mapping[str, Any]) -> Figure:
@@ -50,7 +52,8 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
                 seeds = f"{recipe}, {len(runs)} seed{'s' if len(runs) > 1 else ''}"
                 axes.plot(cpu_h, rates.mean(axis=0), color=colour, marker=mark, markersize=4, label=seeds)
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            low, high = axes.get_xlim()
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high > WIDE * low else (1, 2, 5)))
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_ylim(0, 1)
@@ -58,7 +61,7 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
             axes.set_title(SET_TITLES[name])
             axes.set_xlabel("CPU-hours of training")
         figure.axes[0].set_ylabel("winning rate")
-        figure.axes[0].legend(loc="upper left")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(recipes))
     return figure
 
 

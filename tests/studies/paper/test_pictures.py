@@ -18,3 +18,12 @@ def test_a_short_axis_of_cpu_time_has_numbers() -> None:
     (axes, _) = learning_figure({"runs": [training("small", 0, [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)])]}).axes
     low, high = axes.get_xlim()
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [0.1, 0.2]
+
+
+def test_an_axis_over_decades_of_cpu_time_has_two_numbers_in_each() -> None:
+    run = training("small", 0, [(0.1, 0.0), (0.2, 0.0)])
+    run["points"][0]["cpu_h"], run["points"][1]["cpu_h"] = 0.01, 12.0
+    (axes, _) = learning_figure({"runs": [run]}).axes
+    low, high = axes.get_xlim()
+    ticks = [round(tick, 9) for tick in axes.get_xticks() if low <= tick <= high]
+    assert ticks == [0.01, 0.03, 0.1, 0.3, 1, 3, 10]
