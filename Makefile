@@ -126,6 +126,11 @@ bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_O
 	python -m studies.rival_leagues
 	$(PAGES)
 
+.PHONY: bench-rival-seeds
+bench-rival-seeds: kernel ## Play the league of learned schemes with each seed of the best recipes (trains them: hours)
+	python -m studies.rival_seeds
+	$(PAGES)
+
 .PHONY: bench-testbed bench-study
 bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
 	python -m studies.testbed
