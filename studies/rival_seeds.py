@@ -91,7 +91,7 @@ def main() -> None:
     plan, beside = read_plan(RUNS), {profile: rivals(profile) for profile in RAW}
     recipes = []
     for recipe in RECIPES:
-        runs = [played(name, plan, beside) for name, run in plan.runs.items() if run.base == recipe]
+        runs = [played(name, plan, beside) for name in plan.of_configuration(recipe)]
         recipes.append({"recipe": recipe, "runs": runs, "over_seeds": together(runs)})
     save("rival_seeds", {"recipes": recipes}, RESULTS)
 

@@ -111,7 +111,7 @@ def main() -> None:
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
     recipes = []
     for recipe in RECIPES:
-        names = [name for name, run in plan.runs.items() if run.base == recipe]
+        names = plan.of_configuration(recipe)
         trainings = [read_result(TRAININGS / f"{name}.json") or {} for name in names]
         runs = [
             earlier.get(training.get("policy_sha256", "")) or played(name, plan, networks, heuristics, folder, jobs)

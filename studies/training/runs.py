@@ -129,6 +129,10 @@ class Plan:
             raise SageccError(f"no run '{unknown[0]}': the runs are {', '.join(self.runs)}")
         return [self.runs[name] for name in names or self.runs]
 
+    def of_configuration(self, name: str) -> list[str]:
+        """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
+        return [each for each, run in self.runs.items() if run.base == name]
+
 
 def networks_of(name: str) -> EnvironmentSet:
     """Return the networks of a profile, or of a set that comes with sagecc; SageccError for any other name."""

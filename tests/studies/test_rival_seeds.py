@@ -10,12 +10,10 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from scripts.templates import ROOT, texts
-from studies import kept
+from studies import RESULTS, kept
 from studies.rival_seeds import OWN, RIVALS, places, rivals, together
 from studies.sage_claims import LEARNED
 from tests.studies.test_rival_leagues import scores
-
-SAVED = ROOT / "studies" / "results"
 
 
 def test_a_place_is_among_the_rivals_without_the_policy_that_comes_along() -> None:
@@ -46,9 +44,9 @@ def test_the_mean_over_seeds_has_an_interval() -> None:
 
 def test_the_seed_that_comes_along_stands_as_in_the_rivals_own_league() -> None:
     """Its file is that of the recipe's first seed, so two studies that play it say the same."""
-    saved = json.loads((SAVED / "rival_seeds.json").read_text())
+    saved = json.loads((RESULTS / "rival_seeds.json").read_text())
     first = saved["result"]["recipes"][0]["runs"][0]
-    leagues = json.loads((SAVED / "rival_leagues.json").read_text())["result"]["profiles"]
+    leagues = json.loads((RESULTS / "rival_leagues.json").read_text())["result"]["profiles"]
     for profile, sets in first["profiles"].items():
         rows = leagues[profile][LEARNED]["standings"]
         for name, of in sets.items():

@@ -174,3 +174,9 @@ def test_the_projects_own_plan_is_sound() -> None:
         (run.config, run.seed, run.pool, run.actors, run.keep_best, run.grow) for run in found.runs.values()
     ]
     assert all(configurations.count(one) == 1 for one in configurations), "two runs are the same"
+
+
+def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
+    found = read_plan(ROOT / RUNS)
+    assert found.of_configuration("sagecc-11") == ["sagecc-11", *(f"sagecc-11-{seed}" for seed in range(1, 5))]
+    assert found.of_configuration("none") == []
