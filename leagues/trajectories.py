@@ -136,5 +136,5 @@ def describe(environment: Environment) -> str:
     step = "" if environment.step == 1 else f" x {environment.step:g}"
     return (
         f"Set {environment.set}: {environment.bandwidth_mbps:g}{step} Mbps, {environment.min_rtt_ms:g} ms, "
-        f"{round(environment.queue_bdp, 2):g} BDP"
+        f"{environment.queue_text.removeprefix('queue ')}"
     )

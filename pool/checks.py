@@ -49,7 +49,6 @@ from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
     EFFECTIVE_KEY,
-    EPISODE_COLUMNS,
     KERNEL_KEY,
     PLAYER_KEY,
     POOL_EPISODE_SCHEMA,
@@ -60,6 +59,9 @@ from sagecc.schemas.pool import (
     Column,
     check_version,
     dictionary,
+    episode_columns,
+    episode_schema,
+    has_unlimited,
     pool_columns,
     pool_schema,
 )
@@ -305,7 +307,9 @@ def _value_faults(log: _FaultLog, columns: Sequence[Column], table: pa.Table, lo
     """
     for column in columns:
         values = table[column.name]
-        if values.null_count:
+        if column.nullable:
+            values = values.fill_null(0)  # within the bounds of every such column
+        elif values.null_count:
             row = int(np.argmax(values.is_null().to_numpy()))
             log.add("missing values", f"'{column.name}' is missing {locate(row)}")
             continue
@@ -338,7 +342,11 @@ Listing = dict[str, list[dict[str, Any]]]
 def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     """Return the rows of episodes.parquet by their partition's folder, and what is wrong with it and the dictionary."""
     path = pool / EPISODES_FILE
-    faults = _dictionary_faults(pool, contract)
+    try:
+        unlimited = has_unlimited(pq.read_schema(path))
+    except UNREADABLE:
+        unlimited = False  # reported below
+    faults = _dictionary_faults(pool, contract, unlimited)
     if not path.exists():
         reason = (
             [] if contract.manifest and EPISODES_FILE in contract.manifest.files else [Fault(EPISODES_FILE, "missing")]
@@ -347,7 +355,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     faults += _file_faults(pool, path, contract)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            faults += _schema_faults(EPISODES_FILE, file.schema_arrow, POOL_EPISODE_SCHEMA, contract)
+            faults += _schema_faults(EPISODES_FILE, file.schema_arrow, episode_schema(unlimited), contract)
             if column_fault(file.schema_arrow, POOL_EPISODE_SCHEMA):
                 return {}, faults  # reported already
             table = file.read(columns=POOL_EPISODE_SCHEMA.names)
@@ -355,26 +363,30 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
         return {}, [*faults, _reading_failed(EPISODES_FILE, error)]
     log = _FaultLog(EPISODES_FILE)
     ids = table["episode_id"]
-    _value_faults(log, EPISODE_COLUMNS, table, lambda row: f"in episode {ids[row]}")
+    columns = episode_columns(unlimited)
+    _value_faults(log, columns, table, lambda row: f"in episode {ids[row]}")
+    needed = [column.name for column in columns if not column.nullable]
     listing: Listing = {}
     seen: set[str] = set()
-    environments: dict[str, str] = {}
+    environments: dict[str, Environment | None] = {}
     for row in table.to_pylist():
-        if None in row.values():
+        if None in (row[name] for name in needed):
             continue  # reported already
         _check_episode(log, row, seen, environments)
         listing.setdefault(partition(str(row["set"]), str(row["scheme"])), []).append(row)
     return listing, [*faults, *log.faults()]
 
 
-def _check_episode(log: _FaultLog, row: Mapping[str, Any], seen: set[str], environments: dict[str, str]) -> None:
+def _check_episode(
+    log: _FaultLog, row: Mapping[str, Any], seen: set[str], environments: dict[str, Environment | None]
+) -> None:
     """Check that one row of episodes.parquet agrees with itself.
 
     Args:
         log: Where faults are recorded.
         row: The row.
         seen: Ids of the rows before; this one's is added.
-        environments: Environment ids by their JSON, of the rows before; this one's is added.
+        environments: Environments by their JSON, None for what is none, of the rows before; this one's is added.
     """
     name, text = row["episode_id"], row["environment"]
     if name in seen:
@@ -384,18 +396,21 @@ def _check_episode(log: _FaultLog, row: Mapping[str, Any], seen: set[str], envir
         log.add("episodes whose ids are others", f"episode {name} is not named after its environment, scheme and seed")
     if text not in environments:
         try:
-            environments[text] = Environment.from_json(text).id
+            environments[text] = Environment.from_json(text)
         except SageccError:
-            environments[text] = ""
-    if environments[text] != row["environment_id"] or not row["environment_id"].startswith(f"{row['set']}-"):
+            environments[text] = None
+    environment = environments[text]
+    if environment is None or environment.id != row["environment_id"] or environment.set != row["set"]:
         log.add("episodes of other environments", f"episode {name}: its environment is not {row['environment_id']}")
+    elif row["queue_bytes"] != environment.queue_bytes or (row["queue_bdp"] is None) != (row["queue_bytes"] is None):
+        log.add("other queue limits", f"episode {name}: its queue limit is not its environment's")
     if row["lost_packets"] > row["sent_packets"]:
         log.add("episodes with more packets lost than sent", f"episode {name} lost more packets than it sent")
     if not np.isclose(row["reward_mean"] * row["rows"], row["return"], rtol=RETURN_TOLERANCE, atol=1e-9):
         log.add("returns that are not rows x mean", f"episode {name}: return is not rows x reward_mean")
 
 
-def _dictionary_faults(pool: Path, contract: _Contract) -> list[Fault]:
+def _dictionary_faults(pool: Path, contract: _Contract, unlimited: bool) -> list[Fault]:
     path = pool / COLUMNS_FILE
     if not path.exists():
         return [] if contract.manifest and COLUMNS_FILE in contract.manifest.files else [Fault(COLUMNS_FILE, "missing")]
@@ -406,7 +421,7 @@ def _dictionary_faults(pool: Path, contract: _Contract) -> list[Fault]:
     except UNREADABLE as error:
         return [*faults, _reading_failed(COLUMNS_FILE, error)]
     if contract.metadata.get(VERSION_KEY) == POOL_VERSION.encode() and not table.equals(
-        dictionary(contract.windows.ticks, contract.effective)
+        dictionary(contract.windows.ticks, contract.effective, unlimited)
     ):
         faults.append(Fault(COLUMNS_FILE, "is not the dictionary of schemas/pool.py"))
     return faults

@@ -47,13 +47,13 @@ from sagecc.schemas.pool import (
     INPUT_KEY,
     KERNEL_KEY,
     PLAYER_KEY,
-    POOL_EPISODE_SCHEMA,
     POOL_SCHEMA,
     POOL_VERSION,
     REWARD_ALIGNMENTS,
     VERSION_KEY,
     WINDOWS_KEY,
     dictionary,
+    episode_schema,
     pool_schema,
 )
 from sagecc.schemas.raw import RAW_SCHEMA
@@ -494,9 +494,10 @@ def _write_episodes(
         for row in partition.episodes
     ]
     meta = options.metadata() | {INPUT_KEY: identity.encode()}
+    unlimited = any(row["queue_bytes"] is None for row in rows)
     tables = {
-        columns: dictionary(options.windows.ticks, options.effective).replace_schema_metadata(meta),
-        listing: pa.Table.from_pylist(rows, schema=POOL_EPISODE_SCHEMA.with_metadata(meta)),
+        columns: dictionary(options.windows.ticks, options.effective, unlimited).replace_schema_metadata(meta),
+        listing: pa.Table.from_pylist(rows, schema=episode_schema(unlimited).with_metadata(meta)),
     }
     for path, table in tables.items():
         with write_atomically(path) as beside:
@@ -532,7 +533,7 @@ def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float)
         "bandwidth_mbps": environment.bandwidth_mbps,
         "step": environment.step,
         "rtt_ms": environment.min_rtt_ms,
-        "queue_bdp": environment.queue_bdp,
+        "queue_bdp": None if environment.queue_bytes is None else environment.queue_bdp,
         "queue_bytes": environment.queue_bytes,
         "flows": environment.competitors,
         "start_s": environment.start_s,

@@ -24,7 +24,7 @@ from sagecc.common.files import sync, write_atomically
 from sagecc.common.manifest import FileEntry, Manifest
 from sagecc.common.tables import UNREADABLE, first_line
 from sagecc.schemas.partitions import EPISODES_FILE, partition
-from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY
+from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, has_unlimited
 
 _TABLES = (EPISODES_FILE, COLUMNS_FILE)
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
@@ -92,14 +92,15 @@ def _link(source: Path, target: Path, entry: FileEntry) -> None:
 
 
 def _write_tables(pools: Sequence[Path], out: Path, identity: str) -> dict[str, FileEntry]:
-    """Write the episodes of all pools and the first one's data dictionary; return their entries."""
+    """Write the episodes of all pools and a data dictionary of theirs; return their entries."""
     listings = [_read(pool / EPISODES_FILE) for pool in pools]
+    widest = next((index for index, each in enumerate(listings) if has_unlimited(each.schema)), 0)
     rows: list[dict[str, Any]] = [row for listing in listings for row in listing.to_pylist()]
     rows.sort(key=lambda row: (Path(partition(row["set"], row["scheme"])), row["episode_id"]))
     meta = {**(listings[0].schema.metadata or {}), INPUT_KEY: identity.encode()}
     tables = {
-        COLUMNS_FILE: _read(pools[0] / COLUMNS_FILE).replace_schema_metadata(meta),
-        EPISODES_FILE: pa.Table.from_pylist(rows, schema=listings[0].schema.with_metadata(meta)),
+        COLUMNS_FILE: _read(pools[widest] / COLUMNS_FILE).replace_schema_metadata(meta),
+        EPISODES_FILE: pa.Table.from_pylist(rows, schema=listings[widest].schema.with_metadata(meta)),
     }
     for name, table in tables.items():
         with write_atomically(out / name) as beside:

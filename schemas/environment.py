@@ -400,6 +400,11 @@ class Environment:
         return float("inf") if self.queue_bytes is None else self.queue_bytes / self.bdp_bytes
 
     @property
+    def queue_text(self) -> str:
+        """Queue limit in words: `queue 2 BDP`, or `no queue limit`."""
+        return "no queue limit" if self.queue_bytes is None else f"queue {round(self.queue_bdp, 2):g} BDP"
+
+    @property
     def flow_count(self) -> int:
         """Number of flows in the network, the one under test included."""
         return 1 + len(self.cross)

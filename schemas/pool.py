@@ -67,6 +67,9 @@ class Column:
     high: float | None = None
     """Greatest value, or None without a bound."""
 
+    nullable: bool = False
+    """Whether a value may be null."""
+
 
 def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
     groups = (
@@ -176,7 +179,10 @@ def _field_metadata(column: Column) -> dict[str, str]:
 
 def _schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema(
-        [pa.field(column.name, column.dtype, nullable=False, metadata=_field_metadata(column)) for column in columns]
+        [
+            pa.field(column.name, column.dtype, nullable=column.nullable, metadata=_field_metadata(column))
+            for column in columns
+        ]
     )
 
 
@@ -184,7 +190,36 @@ POOL_SCHEMA = _schema(POOL_COLUMNS)
 """One row per tick."""
 
 POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
-"""One row per episode (`episodes.parquet`)."""
+"""One row per episode (`episodes.parquet`) of a pool in which every queue has a limit."""
+
+OF_QUEUE_LIMIT = ("queue_bdp", "queue_bytes")
+"""The columns of EPISODE_COLUMNS that are null where a queue has no limit; they are nullable only in a pool of such."""
+
+
+def episode_columns(unlimited: bool = False) -> tuple[Column, ...]:
+    """Return EPISODE_COLUMNS as a pool has them.
+
+    Args:
+        unlimited: whether a queue of the pool has no limit.
+    """
+    if not unlimited:
+        return EPISODE_COLUMNS
+    return tuple(
+        replace(column, formula=f"{column.formula}; null without one", nullable=True)
+        if column.name in OF_QUEUE_LIMIT
+        else column
+        for column in EPISODE_COLUMNS
+    )
+
+
+def episode_schema(unlimited: bool = False) -> pa.Schema:
+    """Return the schema of `episodes.parquet`; see episode_columns."""
+    return _schema(episode_columns(unlimited))
+
+
+def has_unlimited(schema: pa.Schema) -> bool:
+    """Tell from the schema of its `episodes.parquet` whether a queue of a pool has no limit."""
+    return all(name in schema.names and schema.field(name).nullable for name in OF_QUEUE_LIMIT)
 
 
 def pool_columns(windows: tuple[int, int, int], effective: str = "") -> tuple[Column, ...]:
@@ -215,19 +250,26 @@ def raw_columns() -> tuple[Column, ...]:
     )
 
 
-def dictionary(windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "") -> pa.Table:
+def dictionary(
+    windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "", unlimited: bool = False
+) -> pa.Table:
     """Return the data dictionary, the pool's columns first.
 
     Args:
         windows: lengths of the small, medium and large observation windows (ticks).
         effective: the schemes whose windows are effective ones.
+        unlimited: whether a queue of the pool has no limit.
 
     Returns:
         One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
         (null without a bound).
     """
     types = {pa.float32(): "float32", pa.float64(): "float64"}
-    tables = {"transitions": pool_columns(windows, effective), "episodes": EPISODE_COLUMNS, "raw": raw_columns()}
+    tables = {
+        "transitions": pool_columns(windows, effective),
+        "episodes": episode_columns(unlimited),
+        "raw": raw_columns(),
+    }
     rows = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(
         {

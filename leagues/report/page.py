@@ -274,8 +274,7 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
 def _option(environment: Mapping[str, Any], tags: Mapping[str, str]) -> str:
     step = "" if environment["step"] == 1 else f" x {environment['step']:g}"
     return (
-        f"{environment['bandwidth_mbps']:g}{step} Mbps, {environment['min_rtt_ms']:g} ms, "
-        f"queue {environment['queue_bdp']:g} BDP"
+        f"{environment['bandwidth_mbps']:g}{step} Mbps, {environment['min_rtt_ms']:g} ms, {environment['queue']}"
     ) + "".join(f", {escape(name)} {escape(value)}" for name, value in tags.items())
 
 

@@ -225,7 +225,4 @@ def competing(wins: pl.DataFrame) -> list[str]:
 def _describe(environment: Environment) -> str:
     step = "" if environment.step == 1 else f", rate x {environment.step:g} every other 7 s"
     cross = "" if not environment.cross else f", beside {', '.join(c.scheme for c in environment.cross)}"
-    return (
-        f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms,"
-        f" queue {round(environment.queue_bdp, 2):g} BDP{cross}"
-    )
+    return f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms, {environment.queue_text}{cross}"

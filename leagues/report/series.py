@@ -184,7 +184,7 @@ def payload(
             "bandwidth_mbps": environment.bandwidth_mbps,
             "step": environment.step,
             "min_rtt_ms": environment.min_rtt_ms,
-            "queue_bdp": round(environment.queue_bdp, 2),
+            "queue": environment.queue_text,
             "first": first,
             "width": width,
             "count": count,

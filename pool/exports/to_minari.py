@@ -4,7 +4,7 @@
 A Minari step holds the observation after its action, and the pool has none after an episode's last action. So an
 episode of n rows becomes n observations and n - 1 steps; the last row's action and reward are in the episode's
 metadata, `last_action` and `last_reward`. Networks are in the dataset's metadata by id: an attribute of HDF5 is too
-small for a long trace.
+small for a long trace. Where a queue has no limit, an episode's metadata lack `queue_bdp` and `queue_bytes`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
 
 
 def _metadata(episode: PoolEpisode) -> dict[str, Any]:
-    listed = {name: value for name, value in episode.about.items() if name not in ("environment", "seed")}
+    left_out = {"environment", "seed"} | {name for name, value in episode.about.items() if value is None}
+    listed = {name: value for name, value in episode.about.items() if name not in left_out}
     return listed | {"last_action": float(episode.actions[-1]), "last_reward": float(episode.rewards[-1])}
 
 

@@ -3,13 +3,15 @@
 
 An example is an episode: `steps`, a nested dataset of n steps for n rows, and `episode_metadata`. In RLDS only the
 observation of the step with is_last counts, unless it is terminal; here its action and reward are nevertheless those of
-the pool's last row. is_terminal is never set and discount is 1: an episode ends by its clock.
+the pool's last row. is_terminal is never set and discount is 1: an episode ends by its clock. TFRecords have no null;
+NO_LIMIT stands for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,9 @@ from sagecc.pool.exports.episodes import PoolEpisode, PoolSource
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 SPLIT = "train"
+NO_LIMIT: Mapping[str, float] = MappingProxyType({"queue_bdp": float("inf"), "queue_bytes": -1})
+"""What stands in `episode_metadata` for the limit of a queue that has none."""
+
 SHARD_BYTES = 200_000_000
 """Size at which a file is closed and the next begun, as TensorFlow Datasets advises."""
 
@@ -98,7 +103,10 @@ def _example(episode: PoolEpisode) -> dict[str, Any]:
             "is_last": step == rows - 1,
             "is_terminal": np.zeros(rows, np.bool_),
         },
-        "episode_metadata": {column.name: episode.about[column.name] for column in EPISODE_COLUMNS},
+        "episode_metadata": {
+            column.name: NO_LIMIT[column.name] if (value := episode.about[column.name]) is None else value
+            for column in EPISODE_COLUMNS
+        },
     }
 
 
