@@ -18,7 +18,7 @@ from sagecc.collector.run.grid import bottleneck
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX, check_scheme
+from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
 from sagecc.schemas.trace_file import read_trace
 
 
@@ -96,6 +96,7 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def environment_from(
+    trusted: TrustedCode = NO_CODE,
     *,
     file: Path | None,
     bandwidth: float,
@@ -113,14 +114,18 @@ def environment_from(
     cross: tuple[str, ...],
     start: float,
 ) -> Environment:
-    """Return the Environment that the running command's options describe; the arguments are those of network_options.
+    """Return the Environment that the running command's options describe.
+
+    Args:
+        trusted: the code that the file may name; all other arguments are those of network_options.
 
     Raises:
         SageccError: options exclude each other, or no network can have a value.
     """
     if file is not None:
-        _exclude("--environment", *(name for name in inspect.signature(environment_from).parameters if name != "file"))
-        environment = load_environment(file)
+        names = inspect.signature(environment_from).parameters
+        _exclude("--environment", *(name for name in names if name not in ("trusted", "file")))
+        environment = load_environment(file, trusted)
         _check_competitors(environment, f"{file}: cross")
         return environment
     if not step > 0:

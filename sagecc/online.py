@@ -19,7 +19,7 @@ from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
 from sagecc.policy.task import LearningTask
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.schemes import POLICY_PREFIX
+from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, TrustedCode
 
 
 def observed(config: OnlineConfig) -> tuple[str, ...]:
@@ -27,21 +27,22 @@ def observed(config: OnlineConfig) -> tuple[str, ...]:
     return LearningTask.of(config.task).observations
 
 
-def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
+def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CODE) -> OnlineTask:
     """Return what a configuration says is to be learned.
 
     Args:
         config: The configuration.
         kernel: The lab's kernel.
+        trusted: The code that its networks may name.
 
     Raises:
-        SageccError: The task is none, names no networks, or there is no kernel.
+        SageccError: The task is none, names no networks or code that is not trusted, or there is no kernel.
     """
     task = LearningTask.of(config.task)
     if task.networks is None:
         raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
-    found = candidates(task.networks)
+    found = candidates(task.networks, trusted)
     named = tuple(item for item in found if isinstance(item, Environment)) if isinstance(found, tuple) else ()
     beside = {cross.scheme for environment in named for cross in environment.cross}
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *beside})
@@ -54,7 +55,7 @@ def online_task(config: OnlineConfig, kernel: Path) -> OnlineTask:
         source=task.source,
         control=task.control,
         # Beside the flow under test, the networks of a profile have flows of other schemes; drawn ones, of this policy.
-        make_labs=partial(Rollouts, task, flows="own", kernel=kernel, give_up=give_up),
+        make_labs=partial(Rollouts, task, flows="own", kernel=kernel, give_up=give_up, trusted=trusted),
     )
 
 

@@ -125,6 +125,13 @@ class _Duration(click.ParamType[float]):
         return float(match[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[match[2]]
 
 
+allow_python_option = click.option(
+    "--allow-python",
+    is_flag=True,
+    help="Let a file of networks name any Python code as a scheme (python:PATH.py:CLASS), not only what is named here.",
+)
+
+
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --decision-latency (ms, as a float) and --sample: how a policy plays in the lab."""
     command = click.option(

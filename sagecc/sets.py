@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of commands that run in a profile's networks or in a set of one's own."""
+"""The options of commands about a profile's networks or a set of one's own."""
 
 from __future__ import annotations
 
@@ -10,27 +10,54 @@ from typing import Any
 import click
 
 from sagecc.collector.run.grid import PROFILES, profile_set
-from sagecc.options import environments_option, refuse_both
+from sagecc.options import allow_python_option, environments_option, parse_schemes, refuse_both
 from sagecc.schemas.environment_set import EnvironmentSet, repeated
+from sagecc.schemas.schemes import ANY_CODE, TrustedCode
 
 
 def networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --profile and --environments; the command gets what they ask for as the argument `networks`."""
+    """Add --profile, --environments and --allow-python to a command that runs schemes in what they ask for.
 
-    @click.option(
-        "--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments."
-    )
-    @environments_option()
+    The command gets that as the argument `networks`. What it runs by --scheme and --schemes may stand in the file too.
+    """
+
+    @_choice
+    @allow_python_option
     @wraps(command)
-    def run(profile: str, environments: str | None, **arguments: Any) -> Any:
-        refuse_both("profile", environments)
-        if environments is None:
-            return command(networks=profile_set(profile), **arguments)
-        from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
-
-        return command(networks=load_set(environments), **arguments)
+    def run(profile: str, environments: str | None, allow_python: bool, **arguments: Any) -> Any:
+        named = (arguments.get("scheme") or "", *parse_schemes(arguments.get("schemes") or ""))
+        trusted = TrustedCode.named_by(named, allow_python)
+        return command(networks=_networks(profile, environments, trusted), **arguments)
 
     return run
+
+
+def listed_networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --profile and --environments to a command that runs nothing; see `networks_options`."""
+
+    @_choice
+    @wraps(command)
+    def run(profile: str, environments: str | None, **arguments: Any) -> Any:
+        return command(networks=_networks(profile, environments, ANY_CODE), **arguments)
+
+    return run
+
+
+def _choice(command: Callable[..., Any]) -> Callable[..., Any]:
+    profile = click.option(
+        "--profile", type=click.Choice(PROFILES), default="small", show_default=True, help="Which environments."
+    )
+    return profile(environments_option()(command))
+
+
+def _networks(profile: str, environments: str | None, trusted: TrustedCode) -> EnvironmentSet:
+    """Return the networks that the running command's options ask for."""
+    refuse_both("profile", environments)
+    if environments is None:
+        return profile_set(profile)
+    from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
+
+    return load_set(environments, trusted)
 
 
 def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,6 +36,7 @@ from sagecc.schemas.environment import (
     Trace,
     queue_bytes,
 )
+from sagecc.schemas.schemes import NO_CODE, TrustedCode
 from sagecc.schemas.trace_file import read_trace
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -166,17 +167,18 @@ class EnvironmentPart(Part):
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 
-def load_environment(path: Path) -> Environment:
+def load_environment(path: Path, trusted: TrustedCode = NO_CODE) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
     Args:
         path: the file, or the mere name of one that is shipped with sagecc (docs/reference/formats.md).
+        trusted: the code that it may name.
 
     Raises:
         SageccError: the file does not describe an environment; the message names the file and the place in it.
     """
     path = shipped.environment(path)
-    return build(read(EnvironmentPart, path, FIELDS), str(path), path.parent)
+    return build(read(EnvironmentPart, path, FIELDS), str(path), path.parent, trusted)
 
 
 def read(model: type[AnyPart], path: Path, fields: Mapping[str, tuple[str, ...]]) -> AnyPart:
@@ -197,18 +199,19 @@ def read(model: type[AnyPart], path: Path, fields: Mapping[str, tuple[str, ...]]
         raise SageccError(f"{path}: {_explain(error, document, fields)}") from None
 
 
-def build(part: EnvironmentPart, place: str, folder: Path) -> Environment:
+def build(part: EnvironmentPart, place: str, folder: Path, trusted: TrustedCode = NO_CODE) -> Environment:
     """Return the environment that a part describes.
 
     Args:
         part: the fields.
         place: where they stand, for errors.
         folder: what a trace's path is relative to.
+        trusted: the code that it may name.
 
     Raises:
-        SageccError: no network can have these values.
+        SageccError: no network can have these values, or a competitor is code that is not trusted.
     """
-    environment = _build(part, place, folder)
+    environment = _build(part, place, folder, trusted)
     if part.id not in (None, environment.id):
         raise SageccError(
             f"{place}: id: says {part.id}, but its fields make {environment.id}; remove the line or mend them"
@@ -221,7 +224,7 @@ def json_schema() -> str:
     return json.dumps(EnvironmentPart.model_json_schema(), indent=2) + "\n"
 
 
-def _build(part: EnvironmentPart, place: str, folder: Path) -> Environment:
+def _build(part: EnvironmentPart, place: str, folder: Path, trusted: TrustedCode) -> Environment:
     forward, backward = _directions(place, part)
     flow = part.flow.build()
     crossed = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
@@ -245,6 +248,7 @@ def _build(part: EnvironmentPart, place: str, folder: Path) -> Environment:
     cross: list[CrossFlow] = []
     for index, entry in enumerate(part.cross):
         with _errors_at(f"{place}: cross[{index}]"):
+            trusted.check(entry.scheme)
             competitor = _competitor(entry)
             replace(single_flow, cross=(competitor,))  # an error names this competitor
             cross += [competitor] * entry.count

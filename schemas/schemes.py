@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
@@ -81,7 +83,7 @@ def python_class(scheme: str) -> tuple[str, str]:
     Raises:
         SageccError: it names none.
     """
-    named = re.fullmatch(rf"{PYTHON_PREFIX}(.+\.py):([^\W\d]\w*)", scheme)
+    named = re.fullmatch(rf"{PYTHON_PREFIX}([^\0-\x1f\x7f\ud800-\udc7f\udd00-\udfff]+\.py):([^\W\d]\w*)", scheme)
     if named is None:
         raise SageccError(f"'{scheme}': name a file and a class in it, such as {PYTHON_PREFIX}mine.py:Mine")
     return named[1], named[2]
@@ -99,3 +101,36 @@ def check_scheme(name: str) -> str:
         return name
     known = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
     raise SageccError(f"unknown scheme '{name}': use one of {known}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")
+
+
+@dataclass(frozen=True)
+class TrustedCode:
+    """Which Python files may run where a file names them as schemes; by default none.
+
+    A scheme `python:PATH.py:CLASS` is code. Whoever runs sagecc may name any; a file that describes networks may come
+    from a stranger, so its readers ask here before the code is looked at.
+    """
+
+    files: frozenset[str] = frozenset()
+    """Those that whoever runs sagecc has named too; resolved paths."""
+    everything: bool = False
+    """Whether any file may run."""
+
+    @classmethod
+    def named_by(cls, schemes: Iterable[str], everything: bool = False) -> TrustedCode:
+        """Trust the files of those schemes that are Python classes."""
+        classes = (python_class(scheme) for scheme in schemes if scheme.startswith(PYTHON_PREFIX))
+        return cls(frozenset(os.path.realpath(path) for path, _ in classes), everything)
+
+    def check(self, scheme: str) -> None:
+        """Raise SageccError where a scheme that a file names would run code that is not trusted."""
+        if self.everything or not scheme.startswith(PYTHON_PREFIX):
+            return
+        path, _ = python_class(scheme)
+        if os.path.realpath(path) not in self.files:
+            raise SageccError(
+                f"{scheme} would run {path}, which the command line does not name; if you trust it, give --allow-python"
+            )
+
+
+NO_CODE, ANY_CODE = TrustedCode(), TrustedCode(everything=True)

@@ -35,7 +35,7 @@ from sagecc.schemas.environment_file import (
     read,
 )
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import check_scheme
+from sagecc.schemas.schemes import NO_CODE, TrustedCode, check_scheme
 
 MAX_NETWORKS = 10_000
 """Of a set file, so that a slip in a range is an error and no day of work."""
@@ -43,12 +43,13 @@ MAX_NETWORKS = 10_000
 Tags = dict[Name, Text]
 
 
-def load_set(choice: str) -> EnvironmentSet:
+def load_set(choice: str, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
     """Read a set file.
 
     Args:
         choice: the file, or the name of one that is shipped with sagecc; then, after a colon, the folder in which the
             patterns of its traces are looked up.
+        trusted: the code that it may name.
 
     Raises:
         SageccError: the file does not describe a set; the message names the file and the place in it.
@@ -59,7 +60,7 @@ def load_set(choice: str) -> EnvironmentSet:
         raise SageccError(f"{path}: name: {part.name} is one of the paper's sets; choose another")
     places: dict[str, str] = {}
     environments, tags = [], {}
-    for place, environment, given in (*_listed(part, path), *_crossed(part, path, folder)):
+    for place, environment, given in (*_listed(part, path, trusted), *_crossed(part, path, folder, trusted)):
         environment = replace(environment, set=part.name)
         _check(environment, place)
         if environment.id in places:
@@ -73,9 +74,9 @@ def load_set(choice: str) -> EnvironmentSet:
     return EnvironmentSet(part.name, option, tuple(environments), {key: value for key, value in tags.items() if value})
 
 
-def chosen_set(profile: str | None, choice: str | None) -> EnvironmentSet:
+def chosen_set(profile: str | None, choice: str | None, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
     """Return the set of a file where one is chosen, else a profile; errors are those of `load_set`."""
-    return profile_set(profile or "") if choice is None else load_set(choice)
+    return profile_set(profile or "") if choice is None else load_set(choice, trusted)
 
 
 class NetworkPart(EnvironmentPart):
@@ -175,7 +176,7 @@ def _file(choice: str) -> tuple[Path, Path | None]:
     return path, folder
 
 
-def _listed(part: SetPart, path: Path) -> Iterator[Found]:
+def _listed(part: SetPart, path: Path, trusted: TrustedCode) -> Iterator[Found]:
     for index, entry in enumerate(part.environments):
         place, given, folder = f"{path}: environments[{index}]", entry, path.parent
         if isinstance(entry, FilePart):
@@ -186,10 +187,10 @@ def _listed(part: SetPart, path: Path) -> Iterator[Found]:
             network, folder, source = read(EnvironmentPart, file, FIELDS), file.parent, str(file)
         else:
             network, source = entry, place
-        yield place, _with_reward(build(network, source, folder), network), given.tags
+        yield place, _with_reward(build(network, source, folder, trusted), network), given.tags
 
 
-def _crossed(part: SetPart, path: Path, folder: Path | None) -> Iterator[Found]:
+def _crossed(part: SetPart, path: Path, folder: Path | None, trusted: TrustedCode) -> Iterator[Found]:
     for index, grid in enumerate(part.grids):
         place = f"{path}: grids[{index}]"
         ranges = {name: tuple(getattr(grid, name)) for name in _CROSSED}
@@ -212,7 +213,7 @@ def _crossed(part: SetPart, path: Path, folder: Path | None) -> Iterator[Found]:
             varied = (f"{name} {_text(value)}" for name, value in cell.items() if len(ranges[name]) > 1)
             where = f"{place} ({', '.join(varied)})" if count > 1 else place
             tags = {_TAG_NAMES.get(name, name): _text(cell[name]) for name in tagged}
-            yield where, _with_reward(build(network, where, path.parent), network), tags | grid.tags
+            yield where, _with_reward(build(network, where, path.parent, trusted), network), tags | grid.tags
 
 
 _TAG_NAMES: Mapping[str, str] = MappingProxyType({"cross": "beside"})

@@ -21,6 +21,7 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.network_distribution import DRIVEN_SCHEME, NetworkDistribution
+from sagecc.schemas.schemes import NO_CODE, TrustedCode
 
 Network = Environment | str | os.PathLike[str]
 Networks = Network | Iterable[Network | NetworkDistribution] | NetworkDistribution
@@ -39,16 +40,16 @@ DEFAULT = set_one(48, 1, 40, 1)
 MAX_SEED = 2**63 - 1
 
 
-def candidates(choice: Networks) -> Candidates:
+def candidates(choice: Networks, trusted: TrustedCode = NO_CODE) -> Candidates:
     """Return what to draw from: a distribution itself, or the networks that a choice stands for (see `networks`)."""
     if isinstance(choice, NetworkDistribution):
         return choice
     if isinstance(choice, Environment | str | os.PathLike) or not isinstance(choice, Iterable):
-        return networks(choice)
+        return networks(choice, trusted)
     items = list(choice)
     drawn = [(item,) * item.count for item in items if isinstance(item, NetworkDistribution)]
     named = [item for item in items if not isinstance(item, NetworkDistribution)]
-    return (*(networks(named) if named or not drawn else ()), *chain.from_iterable(drawn))
+    return (*(networks(named, trusted) if named or not drawn else ()), *chain.from_iterable(drawn))
 
 
 def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
@@ -68,12 +69,13 @@ def room(candidates: Candidates, chosen: Agents) -> int:
     return max(c.max_flows if isinstance(c, NetworkDistribution) else agents(c, chosen)[-1] + 1 for c in several)
 
 
-def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
+def networks(choice: Network | Iterable[Network], trusted: TrustedCode = NO_CODE) -> tuple[Environment, ...]:
     """Return the networks that a choice stands for.
 
     Args:
         choice: an Environment; the path of an environment file or of a set file; the name of a profile or of a set that
             comes with sagecc, for all of its networks; the id of a network of any profile; or several of these.
+        trusted: the code that files may name; an Environment may name any.
 
     Raises:
         SageccError: it is anything else.
@@ -81,24 +83,24 @@ def networks(choice: Network | Iterable[Network]) -> tuple[Environment, ...]:
     if isinstance(choice, Environment):
         return (choice,)
     if isinstance(choice, os.PathLike):
-        return _file(Path(choice))
+        return _file(Path(choice), trusted)
     if isinstance(choice, str):
-        return _named(choice)
+        return _named(choice, trusted)
     if not isinstance(choice, Iterable):
         raise SageccError(f"environment {choice!r}: give an Environment, a file, an id, a profile, or several of them")
-    environments = tuple(environment for item in choice for environment in networks(item))
+    environments = tuple(environment for item in choice for environment in networks(item, trusted))
     if not environments:
         raise SageccError("environment: there is none to choose from")
     return environments
 
 
-def _named(name: str) -> tuple[Environment, ...]:
+def _named(name: str, trusted: TrustedCode) -> tuple[Environment, ...]:
     if name in PROFILES:
         return profile_environments(name)
     if name in shipped.environment_sets():
-        return load_set(name).environments
+        return load_set(name, trusted).environments
     if Path(name).suffix in (".yaml", ".yml", ".json"):
-        return _file(Path(name))
+        return _file(Path(name), trusted)
     if name in _by_id():
         return (_by_id()[name],)
     close = difflib.get_close_matches(name, [*PROFILES, *_by_id()], 1)
@@ -109,13 +111,13 @@ def _named(name: str) -> tuple[Environment, ...]:
     )
 
 
-def _file(path: Path) -> tuple[Environment, ...]:
+def _file(path: Path, trusted: TrustedCode) -> tuple[Environment, ...]:
     if not path.is_file():
         raise SageccError(f"environment: there is no file {path}")
     document = parse(path.read_bytes(), str(path))
     if isinstance(document, dict) and document.keys() & {"environments", "grids"}:
-        return load_set(str(path)).environments
-    return (load_environment(path),)
+        return load_set(str(path), trusted).environments
+    return (load_environment(path, trusted),)
 
 
 @cache

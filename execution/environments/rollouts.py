@@ -39,6 +39,7 @@ from sagecc.execution.lab.giving_up import GiveUp, LossWindow
 from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import NO_CODE, TrustedCode
 
 WHO = "the task"
 _NO_ROWS = np.zeros(0, np.int64)
@@ -97,6 +98,7 @@ class Rollouts:
         latency_ms: float = 0.0,
         max_steps: int | None = None,
         give_up: GiveUp | None = None,
+        trusted: TrustedCode = NO_CODE,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -111,6 +113,7 @@ class Rollouts:
                 not decide at the last one has no last row.
             give_up: end an episode early whose flows that decide lose too many of their packets, all together; each of
                 them that is up has its last row then. None: never.
+            trusted: the code that files of networks may name.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
@@ -118,7 +121,7 @@ class Rollouts:
         check_count("max_steps", max_steps)
         self.task = task
         """What flows observe and do, and what they earn."""
-        self._candidates = candidates(environment if task.networks is None else task.networks)
+        self._candidates = candidates(environment if task.networks is None else task.networks, trusted)
         self._chosen: Agents = flows if flows is None or isinstance(flows, str) else tuple(sorted(flows))
         self._max_steps = max_steps
         self.per_lab = room(self._candidates, self._chosen)

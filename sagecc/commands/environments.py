@@ -10,12 +10,13 @@ import click
 
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.sets import networks_options
+from sagecc.schemas.schemes import ANY_CODE
+from sagecc.sets import listed_networks_options
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
-@networks_options
+@listed_networks_options
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with every field.")
 def command(files: tuple[Path, ...], networks: EnvironmentSet, count: bool, as_json: bool) -> None:
@@ -23,7 +24,7 @@ def command(files: tuple[Path, ...], networks: EnvironmentSet, count: bool, as_j
 
     With FILES, check and list environment files (docs/reference/formats.md) instead. A line of --json is such a file.
     """
-    environments = tuple(load_environment(file) for file in files) or networks.environments
+    environments = tuple(load_environment(file, ANY_CODE) for file in files) or networks.environments
     if count:
         click.echo(len(environments))
     elif as_json:

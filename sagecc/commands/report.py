@@ -20,6 +20,7 @@ from sagecc.options import (
     raw_folder,
     raw_option,
 )
+from sagecc.schemas.schemes import ANY_CODE
 
 PAGE = "report.html"
 
@@ -67,7 +68,7 @@ def command(
     if environments is not None:
         from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
 
-        own = load_set(environments).name
+        own = load_set(environments, ANY_CODE).name
     league = league or league_folder(own)
     out = out or (league / PAGE if own else LEAGUE.parent / PAGE)
     contents = load(league, raw or raw_folder(own), analysis or analysis_folder(own))

@@ -23,10 +23,10 @@ from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.plots import bin_width, plot_episode, save_png
 from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
-from sagecc.options import kernel_option, policy_options
+from sagecc.options import allow_python_option, kernel_option, policy_options
 from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
-from sagecc.schemas.schemes import check_scheme
+from sagecc.schemas.schemes import TrustedCode, check_scheme
 
 
 @click.command()
@@ -36,6 +36,7 @@ from sagecc.schemas.schemes import check_scheme
     help=f"One of 'sagecc schemes', policy:PATH, policy:{BEST_POLICY}, or python:PATH.py:CLASS.",
 )
 @network_options
+@allow_python_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
     "--backend",
@@ -53,6 +54,7 @@ from sagecc.schemas.schemes import check_scheme
 @kernel_option()
 def command(
     scheme: str,
+    allow_python: bool,
     seed: int,
     backend: str,
     decision_latency: float,
@@ -71,8 +73,7 @@ def command(
     --environment describes. Delays are one-way over the links, of the data packets, propagation included.
     In the lab, the same command gives the same trajectory, byte for byte.
     """
-    environment = environment_from(**network)
-    check_scheme(scheme)
+    environment = environment_from(TrustedCode.named_by([check_scheme(scheme)], allow_python), **network)
     for path in (out, flows, plot, plot_flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.online import config as online_config
-from sagecc.options import environments_option, kernel_option, parse_schemes, refuse_both
+from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
+from sagecc.schemas.schemes import TrustedCode
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
@@ -76,6 +78,7 @@ LEAGUES = Path(".cache/league")
 @click.option(
     "--evaluate-schemes", default="all", show_default=True, help="Its heuristics, comma-separated; 'all' is the 13."
 )
+@allow_python_option
 @click.option(
     "--keep",
     type=click.Choice(["last", "best"]),
@@ -136,6 +139,7 @@ def command(
     evaluate_profile: str,
     evaluate_environments: str | None,
     evaluate_schemes: str,
+    allow_python: bool,
     keep: str,
     strategy: Kind,
     device: Device,
@@ -173,11 +177,14 @@ def command(
     out = out or Path("models") / Path(name).stem
     logs = logs or Path("logs") / out.name
     evaluation = None
+    heuristics = parse_schemes(evaluate_schemes)
+    trusted = TrustedCode.named_by(heuristics, allow_python)
     if evaluate_every is not None:
         evaluation = _league(
             evaluate_profile,
             evaluate_environments,
-            evaluate_schemes,
+            heuristics,
+            trusted,
             every=evaluate_every,
             best=keep == "best",
             kernel=kernel,
@@ -203,12 +210,14 @@ def command(
             checkpoint_steps=checkpoint_steps or 0,
         )
     else:
-        from sagecc.learner.online.train import train as train_online
         from sagecc.online import online_task
+
+        task = online_task(config, kernel, trusted)  # before TensorFlow is loaded
+        from sagecc.learner.online.train import train as train_online
 
         outcome = train_online(
             config,
-            online_task(config, kernel),
+            task,
             out=out,
             logs=logs,
             seed=seed,
@@ -240,7 +249,8 @@ def command(
 def _league(
     profile: str,
     environments: str | None,
-    schemes: str,
+    schemes: Sequence[str],
+    trusted: TrustedCode,
     *,
     every: int,
     best: bool,
@@ -255,7 +265,7 @@ def _league(
     from sagecc.learner.evaluation import Evaluation
 
     refuse_both("evaluate_profile", environments)
-    networks = chosen_set(profile, environments)
-    league = CandidateLeague(networks, parse_schemes(schemes), kernel, LEAGUES / networks.name, logs / "league", jobs)
+    networks = chosen_set(profile, environments, trusted)
+    league = CandidateLeague(networks, schemes, kernel, LEAGUES / networks.name, logs / "league", jobs)
     league.prepare()
     return Evaluation(league, every, league.identity, MEAN_RATE if best else "")
