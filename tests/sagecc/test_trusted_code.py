@@ -19,7 +19,9 @@ from sagecc.online import online_task
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import ANY_CODE, NO_CODE, TrustedCode
 
-REFUSED = "python:evil.py:X would run evil.py, which the command line does not name; if you trust it, give --allow-python"
+REFUSED = (
+    "python:evil.py:X would run evil.py, which the command line does not name; if you trust it, give --allow-python"
+)
 EVIL = """
 open("RAN", "w").write("this file was run")
 class X:
@@ -140,12 +142,12 @@ def test_an_online_configuration_hands_its_trust_to_the_labs(kernel: Path) -> No
     task = online_task(load("online.yaml"), kernel, ANY_CODE)
     labs = pickle.loads(pickle.dumps(task.make_labs))(labs=1)
     labs.close()
-    with pytest.raises(SageccError, match="would run evil.py"):
+    with pytest.raises(SageccError, match="would run evil"):
         online_task(load("online.yaml"), kernel)
 
 
 def test_a_program_says_what_it_trusts() -> None:
-    with pytest.raises(SageccError, match="would run evil.py"):
+    with pytest.raises(SageccError, match="would run evil"):
         candidates("net.yaml")
     named = TrustedCode.named_by(["cubic", "python:./evil.py:Y"])
     [network] = candidates((load_environment(Path("net.yaml"), named),))  # type: ignore[misc]
