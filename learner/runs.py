@@ -14,7 +14,8 @@ from typing import Any
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.policy import artefact
+from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.folder import INT8, LITERT, ONNX
 
 CURVES, SCORES = "curves.csv", "scores.csv"
 """Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
@@ -56,13 +57,13 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
         )
 
 
-def finished(out: Path, fingerprint: str, int8: bool) -> artefact.PolicyArtefact | None:
+def finished(out: Path, fingerprint: str, int8: bool) -> PolicyArtefact | None:
     """Return the artefact in `out` if this very run has already written all of it."""
     try:
-        policy = artefact.PolicyArtefact.load(out)
+        policy = PolicyArtefact.load(out)
     except SageccError:
         return None
-    formats = {artefact.LITERT, artefact.ONNX, *([artefact.INT8] if int8 else [])}
+    formats = {LITERT, ONNX, *([INT8] if int8 else [])}
     whole = formats <= policy.intact_files() and (out / "metrics.json").exists()
     whole = whole and all(isinstance(policy.card.get(name, {}), dict) for name in ("metrics", "kept"))
     return policy if whole and policy.card.get("fingerprint") == fingerprint else None

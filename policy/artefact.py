@@ -29,6 +29,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.versions import same_major
 from sagecc.policy.choice import Chooser
+from sagecc.policy.folder import CARD, INT8, LITERT, ONNX, WEIGHTS, PolicyFolder
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
@@ -39,9 +40,6 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 
 FORMAT_VERSION = "2.2"
 """Major.minor: a reader refuses another major version and reads any minor one."""
-
-WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
-"""Files beside the card; policy.export writes all but the first."""
 
 OBSERVATION_SOURCE = "sagecc.pool"
 """The definition of the observations' names: schemas/pool.py, in its POOL_VERSION."""
@@ -200,8 +198,8 @@ class ExportedNetwork:
 class PolicyArtefact:
     """A policy: feed it one observation per period for each flow, with the hidden state it returned last."""
 
-    path: Path
-    """The artefact's folder."""
+    folder: PolicyFolder
+    """Where its files are read."""
     card: dict[str, Any]
     """The whole card."""
     source: tuple[str, str]
@@ -217,8 +215,13 @@ class PolicyArtefact:
     weights: dict[str, Floats]
     """The network's weights by name."""
 
+    @property
+    def path(self) -> Path:
+        """The artefact's folder."""
+        return self.folder.path
+
     @classmethod
-    def load(cls, path: Path | str) -> PolicyArtefact:
+    def load(cls, path: Path | str | PolicyFolder) -> PolicyArtefact:
         """Read and check an artefact.
 
         Args:
@@ -227,15 +230,10 @@ class PolicyArtefact:
         Raises:
             SageccError: It is missing, damaged, of another version, or inconsistent.
         """
-        folder = shipped.policy(path)
-        card_path, weights_path = folder / "card.json", folder / WEIGHTS
-        if not folder.is_dir():
-            raise SageccError(
-                f"no policy at {folder}: expected a folder with card.json; train one with 'sagecc train', or name"
-                " sagecc-1, which comes with sagecc"
-            )
+        folder = path if isinstance(path, PolicyFolder) else PolicyFolder.find(path)
+        card_path = folder.path / CARD
         try:
-            card = json.loads(card_path.read_text())
+            card = json.loads(folder.read(CARD))
             version = str(card["format_version"])
         except FileNotFoundError as error:
             raise SageccError(f"{card_path} is missing: {_REMEDY}") from error
@@ -268,9 +266,9 @@ class PolicyArtefact:
             raise SageccError(f"{card_path}: observations, shift, scale and network inputs differ in number: {_REMEDY}")
         if not (np.isfinite(shift).all() and np.isfinite(scale).all() and (scale > 0).all() and scaling.limit >= 0):
             raise SageccError(f"{card_path}: shift, scale or limit is not a usable number: {_REMEDY}")
-        weights = _read_weights(weights_path, digest, shapes)
+        weights = _read_weights(folder, digest, shapes)
         return cls(
-            path=folder,
+            folder=folder,
             card=card,
             source=source,
             observations=names,
@@ -393,14 +391,15 @@ def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], 
         with write_atomically(folder / name) as path:
             path.write_bytes(content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    with write_atomically(folder / "card.json") as path:
+    with write_atomically(folder / CARD) as path:
         text = card | {"files": digests, "export_errors": exported.errors}
         path.write_text(json.dumps(text, indent=2) + "\n")
 
 
-def _read_weights(path: Path, digest: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Floats]:
+def _read_weights(folder: PolicyFolder, digest: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Floats]:
+    path = folder.path / WEIGHTS
     try:
-        data = path.read_bytes()
+        data = folder.read(WEIGHTS)
         weights = load_tensors(data)
     except FileNotFoundError as error:
         raise SageccError(f"{path} is missing: {_REMEDY}") from error

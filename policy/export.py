@@ -14,7 +14,8 @@ import numpy as np
 from sagecc.common.arrays import Floats
 from sagecc.common.optional import requires_extra
 from sagecc.common.tensorflow_runtime import quietly, tf
-from sagecc.policy.artefact import INT8, LITERT, ONNX, ExportedNetwork
+from sagecc.policy.artefact import ExportedNetwork
+from sagecc.policy.folder import INT8, LITERT, ONNX
 from sagecc.policy.inference import LAYER_NORM_EPSILON, Architecture, NumpyOps
 from sagecc.policy.runtime import OUTPUTS, Step, litert_network, onnx_network
 

@@ -3,7 +3,9 @@
 
 `exact` is the default: the same bits on any x86-64 processor and for any batch, as the lab promises. `numpy` is
 the readable reference. `litert` and `onnx` are the fastest, `litert-int8` faster still where the artefact has it
-and its error, which the card states, is acceptable; their last bits depend on processor, version and batch.
+and its error, which the card states, is acceptable; their last bits depend on processor, version and batch. These three
+read the network's structure from its file in native code, which a crafted file can break: they are for files that one
+trusts, and are never chosen by themselves.
 """
 
 from __future__ import annotations
@@ -16,14 +18,17 @@ import numpy as np
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.optional import requires_extra
-from sagecc.policy.artefact import INT8, LITERT, ONNX, PolicyArtefact
+from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
+from sagecc.policy.folder import INT8, LITERT, ONNX
 
 Step = Callable[[Floats, Floats], tuple[Floats, Floats, Floats, Floats]]
 """Observation [B, F], unscaled, and hidden state [B, H] -> logits, loc, scale [B, K], next hidden state [B, H]."""
 
 OUTPUTS = ("logits", "loc", "scale", "next_hidden")
 DEFAULT = "exact"
+FILES = {"litert": LITERT, "litert-int8": INT8, "onnx": ONNX}
+"""The file that a runtime takes the network from, instead of the card and the weights."""
 
 
 def exact(policy: PolicyArtefact) -> Step:
@@ -80,15 +85,16 @@ def onnx_network(data: bytes) -> Step:
     return step
 
 
-def _from_file(policy: PolicyArtefact, name: str, network: Callable[[bytes], Step]) -> Step:
+def _from_file(policy: PolicyArtefact, runtime: str, network: Callable[[bytes], Step]) -> Step:
     """Read and check an exported file, and put the artefact's scaling before its network."""
+    name = FILES[runtime]
     path = policy.path / name
     digest = policy.card["files"].get(name)
     remedy = f"write it with 'sagecc export {policy.path}{' --int8' if name == INT8 else ''}'"
     if digest is None:
         raise SageccError(f"policy {policy.path} has no {name}: {remedy}")
     try:
-        data = path.read_bytes()
+        data = policy.folder.read(name)
     except OSError as error:
         raise SageccError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
     if hashlib.sha256(data).hexdigest() != digest:
@@ -104,9 +110,9 @@ def _from_file(policy: PolicyArtefact, name: str, network: Callable[[bytes], Ste
 RUNTIMES: dict[str, Callable[[PolicyArtefact], Step]] = {
     "exact": exact,
     "numpy": lambda policy: policy.step,
-    "litert": lambda policy: _from_file(policy, LITERT, litert_network),
-    "litert-int8": lambda policy: _from_file(policy, INT8, litert_network),
-    "onnx": lambda policy: _from_file(policy, ONNX, onnx_network),
+    "litert": lambda policy: _from_file(policy, "litert", litert_network),
+    "litert-int8": lambda policy: _from_file(policy, "litert-int8", litert_network),
+    "onnx": lambda policy: _from_file(policy, "onnx", onnx_network),
 }
 
 
