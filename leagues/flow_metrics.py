@@ -247,11 +247,12 @@ def share_over_time(
 def utilisation_over_time(series: pl.DataFrame) -> pl.DataFrame:
     """Return the flows' goodput together over the bottleneck's capacity in each interval (t_s, utilisation).
 
-    In-order bytes hold no retransmission and no header: 1448 of a packet's 1500 bytes are the most.
+    In-order bytes hold no retransmission and no header: 1448 of a packet's 1500 bytes are the most. In an outage,
+    where nothing could be sent, it is null.
     """
-    return (
-        series.group_by("t_s").agg(utilisation=pl.col("goodput_mbps").sum() / pl.col("capacity_mbps").max()).sort("t_s")
-    )
+    capacity = pl.col("capacity_mbps").max()
+    used = pl.when(capacity > 0).then(pl.col("goodput_mbps").sum() / capacity)
+    return series.group_by("t_s").agg(utilisation=used).sort("t_s")
 
 
 @dataclass(frozen=True)

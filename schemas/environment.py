@@ -35,6 +35,7 @@ MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
 MAX_JITTER_MS = 1000
 MAX_DURATION_S = 86_400
 MAX_QUEUE = 2**40
+MAX_STEPS = 100_000
 """Bounds that keep every number finite, and above 0 in the guest's units of bits/s and ns."""
 
 
@@ -46,7 +47,7 @@ class RateStep:
     """Time from which the rate holds, since the episode began (s)."""
 
     rate_mbps: float
-    """The link's rate (Mbps)."""
+    """The link's rate (Mbps); 0 for an outage, in which the packet being sent waits."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,10 @@ class Link:
         _require(not rates or rates[0].t_s == 0, "the rate schedule must start at 0 s")
         _check_times(tuple(step.t_s for step in rates), "rate steps")
         _require(
-            all(MIN_MBPS <= r.rate_mbps <= MAX_MBPS for r in rates),
-            f"bandwidth must be at least {MIN_MBPS} and at most {MAX_MBPS} Mbps",
+            all(r.rate_mbps == 0 or MIN_MBPS <= r.rate_mbps <= MAX_MBPS for r in rates),
+            f"bandwidth must be at least {MIN_MBPS} and at most {MAX_MBPS} Mbps, or 0 for an outage",
         )
+        _require(not rates or any(r.rate_mbps for r in rates), "bandwidth must be above 0 at some time")
         _require(not (rates and self.trace), "a link has either a rate or a trace, not both")
         _require(
             all(0 <= delay_ms <= MAX_MS for delay_ms in (self.delay_ms, *(d.delay_ms for d in delays))),
@@ -195,13 +197,17 @@ class Link:
             "delay_reorders and jitter_ms need jitter_reorders too: both make packets overtake, or neither",
         )
         _require(
-            all(0 <= loss < 1 for loss in (self.loss, *(step.loss for step in self.losses))),
-            "the loss probability must be at least 0 and below 1",
+            0 <= self.loss < 1 and all(0 <= step.loss <= 1 for step in self.losses),
+            "the loss probability must be at least 0 and below 1; 1 only in a later change",
         )
         _require(
             all(step.t_s > 0 for step in self.losses[:1]), "a change of loss must come after 0 s: loss is the first"
         )
         _check_times(tuple(step.t_s for step in self.losses), "changes of loss")
+        _require(
+            max(len(rates), len(delays), len(self.losses)) <= MAX_STEPS,
+            f"a schedule has at most {MAX_STEPS} steps",
+        )
 
     def rate_mbps_at(self, t_s: float) -> float:
         """Return the rate at time `t_s` (Mbps), a trace's mean rate, or infinity without a limit."""
@@ -211,10 +217,10 @@ class Link:
 
     @property
     def base_mbps(self) -> float:
-        """First rate (Mbps), a trace's mean rate, or infinity without a limit."""
+        """First rate that is no outage (Mbps), a trace's mean rate, or infinity without a limit."""
         if self.trace:
             return self.trace.mean_mbps
-        return self.rates[0].rate_mbps if self.rates else float("inf")
+        return next((step.rate_mbps for step in self.rates if step.rate_mbps), float("inf"))
 
     @property
     def peak_mbps(self) -> float:
@@ -380,9 +386,9 @@ class Environment:
 
     @property
     def step(self) -> float:
-        """Ratio of the second rate to the first; 1 for a constant rate."""
+        """Ratio of the second rate to the base rate; 1 for a constant rate."""
         rates = self.bottleneck.rates
-        return rates[1].rate_mbps / rates[0].rate_mbps if len(rates) > 1 else 1.0
+        return rates[1].rate_mbps / self.bandwidth_mbps if len(rates) > 1 else 1.0
 
     @property
     def bdp_bytes(self) -> float:

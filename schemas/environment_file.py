@@ -60,7 +60,7 @@ class RateStepPart(Part):
     """A rate from a moment on."""
 
     t_s: Number = Field(description="from this moment on (s)")
-    rate_mbps: Number = Field(description="the link sends at this rate (Mbps)")
+    rate_mbps: Number = Field(description="the link sends at this rate (Mbps); 0 in an outage")
 
 
 class DelayStepPart(Part):

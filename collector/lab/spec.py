@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,9 @@ UNLIMITED_QUEUE_BYTES = 64 << 20
 """Bytes that flows may have in a queue without limit, in equal shares: their send buffers end there."""
 
 MAX_SNDBUF_BYTES = 1 << 30
+
+OUTAGE_STEP_NS = NS_PER_S - 1
+"""Longest step of an outage on the wire, which has no rate of 0: at 1 bit/s a step below a second sends no bit."""
 
 MAX_LATENCY_US = 1_000_000
 
@@ -152,7 +156,7 @@ def episode_spec(
         for flow, name in enumerate(schemes)
     ]
     cables, sources, routes = _topology(environment, flows)
-    links, rates, delays, opportunities, losses = _links(cables, seed)
+    links, rates, delays, opportunities, losses = _links(cables, seed, _ns(environment.duration_s))
     sndbufs = [_sndbuf_bytes(environment, flow) for flow in flows]
 
     cable_records = np.zeros(len(cables), wire.CABLE)
@@ -235,7 +239,19 @@ def _topology(
     return cables, sources, array
 
 
-def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
+def _rates(link: Link, until_ns: int) -> list[tuple[int, int]]:
+    """Return RATE of a link: its schedule, with outages until then in steps of OUTAGE_STEP_NS."""
+    edges_ns = (*(_ns(step.t_s) for step in link.rates), until_ns)
+    rates: list[tuple[int, int]] = []
+    for step, (begin_ns, end_ns) in zip(link.rates, pairwise(edges_ns), strict=True):
+        if step.rate_mbps:
+            rates.append((begin_ns, round(step.rate_mbps * 1e6)))
+        else:
+            rates += [(t_ns, 1) for t_ns in range(begin_ns, max(end_ns, begin_ns + 1), OUTAGE_STEP_NS)]
+    return rates
+
+
+def _links(cables: list[_Cable], seed: int, until_ns: int) -> tuple[npt.NDArray[np.void], ...]:
     """Return LINK, two per cable, and the RATE, DELAY and OPPORTUNITY arrays that they index, and LOSS."""
     directions = [link for cable in cables for link in (cable.towards_b, cable.towards_a)]
     array = np.zeros(len(directions), wire.LINK)
@@ -244,10 +260,11 @@ def _links(cables: list[_Cable], seed: int) -> tuple[npt.NDArray[np.void], ...]:
     opportunities: list[int] = []
     losses: list[tuple[int, int, int]] = []
     for index, (record, link) in enumerate(zip(array, directions, strict=True)):
-        record["first_rate"], record["rates"] = len(rates), len(link.rates)
+        own_rates = _rates(link, until_ns)
+        record["first_rate"], record["rates"] = len(rates), len(own_rates)
         record["first_delay"], record["delays"] = len(delays), 1 + len(link.delays)
         record["first_opportunity"] = len(opportunities)
-        rates += [(_ns(step.t_s), round(step.rate_mbps * 1e6)) for step in link.rates]
+        rates += own_rates
         delays += [(0, _ms_to_ns(link.delay_ms))]
         delays += [(_ns(step.t_s), _ms_to_ns(step.delay_ms)) for step in link.delays]
         if link.trace:

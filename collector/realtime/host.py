@@ -158,6 +158,8 @@ def run_on_host(environment: Environment, scheme: str, seed: int = 0) -> HostRun
     check_supported(environment, "the host's tbf", ("rates", "queue_bytes"))
     if environment.bottleneck.queue_bytes is None or not environment.bottleneck.rates:
         raise SageccError(f"episode {name}: the host's tbf needs a rate and a queue limit in bytes")
+    if not all(step.rate_mbps for step in environment.bottleneck.rates):
+        raise SageccError(f"episode {name}: the host's tbf has no rate of 0 for an outage: use the lab")
     with tempfile.TemporaryDirectory(prefix="sagecc-") as folder:
         return _HostEpisode(environment, scheme, seed, name, Path(folder)).run()
 

@@ -190,7 +190,7 @@ def uplink_ms(environment: Environment) -> npt.NDArray[np.int64]:
         lead = np.arange(1.0, LEAD_MS)
     else:
         times_ms = rate_opportunities_ms(link, until_ms)
-        lead = np.arange(1.0, LEAD_MS, max(12 / link.rates[0].rate_mbps, 1))
+        lead = np.arange(1.0, LEAD_MS, max(12 / link.base_mbps, 1))
     return np.concatenate((lead, LEAD_MS + np.ceil(times_ms[times_ms <= until_ms]))).astype(np.int64)
 
 
@@ -198,11 +198,12 @@ def rate_opportunities_ms(link: Link, until_ms: float) -> npt.NDArray[np.float64
     """Return the times at which a link that follows its rates has sent each further 1500 bytes (ms)."""
     steps = [step for step in link.rates if step.t_s * 1000 < until_ms]
     step_times_ms = np.array([*(step.t_s * 1000 for step in steps), until_ms])
-    kbits = np.diff(step_times_ms) * [step.rate_mbps for step in steps]
-    sent = np.concatenate(([0.0], np.cumsum(kbits)))
+    rates_mbps = np.array([step.rate_mbps for step in steps])
+    sent = np.concatenate(([0.0], np.cumsum(np.diff(step_times_ms) * rates_mbps)))  # kbit
     packet_kbits = MTU_BYTES * 8 / 1000
-    packets = np.arange(1, int(sent[-1] / packet_kbits) + 1)
-    times_ms: npt.NDArray[np.float64] = np.interp(packet_kbits * packets, sent, step_times_ms)
+    due = packet_kbits * np.arange(1, int(sent[-1] / packet_kbits) + 1)
+    step = np.searchsorted(sent, due) - 1  # the one in which it is sent, which is no outage
+    times_ms: npt.NDArray[np.float64] = step_times_ms[step] + (due - sent[step]) / rates_mbps[step]
     return times_ms
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
+from sagecc.collector.run.grid import step_rates
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
 from sagecc.leagues.plots import (
     GREEN,
@@ -77,7 +78,7 @@ def league_pictures(contents: Contents) -> list[Picture]:
             Track(label(shown), read_rows(contents.episodes[environment.id, shown]), shown_colour),
             Track(label(rival), read_rows(contents.episodes[environment.id, rival]), HEURISTIC),
         ]
-        title = f"{label(shown)} and {label(rival)}, each in its own run\n{_describe(environment)}"
+        title = f"{label(shown)} and {label(rival)}, each in its own run\n{in_words(environment)}"
         text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
         name = f"example-{set_name}"
         pictures.append(Picture(name, f"An example of Set {set_name}", text, trajectory_figure(tracks, title)))
@@ -222,7 +223,12 @@ def competing(wins: pl.DataFrame) -> list[str]:
     return sets(wins.filter(pl.col("metric") == "friendliness"))
 
 
-def _describe(environment: Environment) -> str:
-    step = "" if environment.step == 1 else f", rate x {environment.step:g} every other 7 s"
+def in_words(environment: Environment) -> str:
+    """Return a network as the title of its example has it."""
+    rates, step = environment.bottleneck.rates, ""
+    if rates == step_rates(environment.bandwidth_mbps, environment.step, environment.duration_s):
+        step = "" if len(rates) == 1 else f", rate x {environment.step:g} every other 7 s"
+    elif rates:
+        step = f" at first, {len(rates) - 1} changes of rate"
     cross = "" if not environment.cross else f", beside {', '.join(c.scheme for c in environment.cross)}"
     return f"{environment.bandwidth_mbps:g} Mbps{step}, {environment.min_rtt_ms:g} ms, {environment.queue_text}{cross}"

@@ -173,19 +173,39 @@ def test_a_cellular_trace(play: Play, name: str) -> None:
 # ---- rates ----
 
 
-def test_a_schedule_of_rates_crosses_packets(play: Play) -> None:
+ACROSS_PACKETS = ((0, 1.2), (0.4333, 12), (0.5001, 0.3), (0.7, 7.7), (0.9888, 1.2))
+OUTAGES = ((0, 1.2), (0.4333, 0), (3.4, 12), (3.5001, 0), (3.6, 0.3), (3.9, 0))
+"""Of 3 s, which are several steps on the wire; of 0.1 s; and to the end."""
+
+
+@pytest.mark.parametrize("steps", [ACROSS_PACKETS, OUTAGES], ids=["rates", "outages"])
+def test_a_schedule_of_rates_crosses_packets(play: Play, steps: tuple[tuple[float, float], ...]) -> None:
     """1.2 Mbps take 10 ms a packet, so a change at any moment finds one half sent: bits sent are the integral."""
-    steps = ((0, 1.2), (0.4333, 12), (0.5001, 0.3), (0.7, 7.7), (0.9888, 1.2))
-    got = play(Link(tuple(RateStep(t_s, mbps) for t_s, mbps in steps)), window=400, flow=Flow(start_s=START_MS / 1000))
+    schedule = Link(tuple(RateStep(t_s, mbps) for t_s, mbps in steps))
+    duration_s = int(steps[-1][0]) + 1
+    got = play(schedule, window=400, flow=Flow(start_s=START_MS / 1000), duration_s=duration_s)
     begin_ms = START_MS + SYN * 8 / 1200 + BACK.delay_ms  # the SYN's transmission, then the SYN-ACK
     edges_ms = np.array([*(t_s * 1000 for t_s, _ in steps), np.inf])
-    bits = np.zeros(len(got.t_ms))
+    bits, capacity = np.zeros((2, len(got.t_ms)))
     for (start_ms, end_ms), (_, mbps) in zip(pairwise(edges_ms), steps, strict=True):
-        active = np.minimum(got.t_ms, end_ms) - max(start_ms, begin_ms)
-        bits += np.maximum(active, 0) * mbps * 1000
+        past = np.minimum(got.t_ms, end_ms)
+        bits += np.maximum(past - max(start_ms, begin_ms), 0) * mbps * 1000
+        capacity += np.maximum(past - start_ms, 0) * mbps * 1000 / 8
     packets = 2 + (bits - ACK * 8) / (FULL * 8)
     assert np.abs(packets - np.round(packets)).min() > 0.001  # no tick so near a packet's end that clock reads decide
     assert np.array_equal(got["link_packets"], np.floor(packets))
+    assert got["link_capacity_bytes"] == pytest.approx(capacity, abs=TOLERANCE_MS * 12e3 / 8 + len(steps))
+    for (start_ms, end_ms), (_, mbps) in zip(pairwise(edges_ms), steps, strict=True):
+        within = (got.t_ms > start_ms + TOLERANCE_MS) & (got.t_ms < end_ms)
+        assert mbps or len(set(got["link_capacity_bytes"][within])) == 1  # not one byte
+
+
+def test_a_flow_starts_in_an_outage(play: Play) -> None:
+    """Its SYN waits for the rate: 1.2 Mbps take 0.4 ms for it. TCP sends it again after 1 s."""
+    got = play(Link((RateStep(0, 0), RateStep(0.5, 1.2))), window=10, flow=Flow(start_s=START_MS / 1000))
+    assert got.delays_ms[0] == pytest.approx(400.4, abs=TOLERANCE_MS)
+    assert got.t_ms[0] == 510  # its first sample: the SYN-ACK is there
+    assert got["link_packets"][-1] == 2 + int((500 - 0.4 - BACK.delay_ms - ACK * 8 / 1200) / 10)
 
 
 def test_capacity_is_the_integral_of_the_rate(play: Play) -> None:

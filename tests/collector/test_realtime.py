@@ -63,6 +63,16 @@ def test_a_step_changes_the_opportunities() -> None:
     assert after.tolist() == [*range(1, 11), *[11] * 4, *[12] * 4]
 
 
+def test_an_outage_has_no_opportunity() -> None:
+    """The tenth packet is sent when it begins, and not when it ends."""
+    environment = link(network(duration_s=1), rates=(RateStep(0, 0), RateStep(0.01, 12), RateStep(0.02, 0)))
+    after = uplink_ms(environment) - LEAD_MS
+    assert after[after > 0].tolist() == [*range(11, 21)]
+    environment = link(environment, rates=(*environment.bottleneck.rates, RateStep(0.05, 24)))
+    after = uplink_ms(environment) - LEAD_MS
+    assert after[after > 0][:14].tolist() == [*range(11, 21), 51, 51, 52, 52]
+
+
 def test_a_trace_is_repeated_from_the_beginning_of_the_episode() -> None:
     environment = link(network(duration_s=1), rates=(), trace=Trace("t", (0.0, 2.5, 7.0)))
     after = uplink_ms(environment) - LEAD_MS

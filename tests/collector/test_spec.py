@@ -219,6 +219,27 @@ def test_every_feature_of_a_link() -> None:
     assert (two["seed"], three["seed"]) == (0, 0)
 
 
+def test_an_outage_is_steps_that_are_too_short_for_a_bit() -> None:
+    """The guest divides by a rate: 1 bit/s stands for none, and what a step sends is rounded down to whole bits."""
+    steps = (RateStep(0, 0), RateStep(0.5, 3), RateStep(7, 0), RateStep(9, 1), RateStep(9.5, 0), RateStep(11, 2))
+    found = layout(dumbbell("custom", Link(steps, 5, 90_000), 5, 10, ()))
+    almost = S - 1
+    assert rows(found.rates, "t_ns", "bits_per_s") == [
+        (0, 1),
+        (500 * MS, 3_000_000),
+        (7 * S, 1),
+        (7 * S + almost, 1),
+        (7 * S + 2 * almost, 1),
+        (9 * S, 1_000_000),
+        (9500 * MS, 1),
+        (9500 * MS + almost, 1),
+        (11 * S, 2_000_000),
+    ]
+    assert rows(found.links, "first_rate", "rates") == [(0, 9), (9, 0)]
+    ending = layout(dumbbell("custom", Link((RateStep(0, 3), RateStep(8.5, 0)), 5, 90_000), 5, 10, ()))
+    assert rows(ending.rates, "t_ns", "bits_per_s") == [(0, 3_000_000), (8500 * MS, 1), (8500 * MS + almost, 1)]
+
+
 def test_seed_of_a_link() -> None:
     """The documented hash; and only links with something random have one."""
     digest = hashlib.sha256(b"7 1").digest()
@@ -302,6 +323,7 @@ def test_any_environment_gives_a_consistent_specification(environment: Environme
         begin, count = int(record["first_rate"]), int(record["rates"])
         assert not count or not record["opportunities"]
         assert (found.rates["bits_per_s"][begin : begin + count] > 0).all()
+        assert (np.diff(found.rates["t_ns"][begin : begin + count].astype(np.int64)) >= 0).all()
         begin, count = int(record["first_opportunity"]), int(record["opportunities"])
         moments = found.opportunities["t_ns"][begin : begin + count].tolist()
         assert moments == sorted(moments)

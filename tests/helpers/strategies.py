@@ -54,7 +54,9 @@ def traces(draw: st.DrawFn) -> Trace:
 def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) -> Link:
     kind = draw(st.sampled_from(("rates", "trace"))) if limited else ""
     rates_mbps = st.one_of(st.integers(1, int(max_mbps)), st.floats(0.001, max_mbps))
-    later = draw(increasing(moments_s(duration_s)))
+    times_s = (0, *draw(increasing(moments_s(duration_s))))
+    some = st.lists(st.just(0) | rates_mbps, min_size=len(times_s), max_size=len(times_s)).filter(any)
+    schedule = tuple(RateStep(*step) for step in zip(times_s, draw(some), strict=True))
     fields: dict[str, Any] = {"discipline": draw(st.sampled_from(("tail-drop", "head-drop", "codel", "pie", "bode")))}
     if fields["discipline"] in TARGET_MS:
         fields["target_ms"] = draw(st.none() | st.floats(0.001, 100))
@@ -65,14 +67,14 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
     delays = tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s(duration_s))))
     losses = st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))
     return Link(
-        rates=tuple(RateStep(t, draw(rates_mbps)) for t in (0, *later)) if kind == "rates" else (),
+        rates=schedule if kind == "rates" else (),
         trace=draw(traces()) if kind == "trace" else None,
         delay_ms=draw(delays_ms),
         delays=delays,
         queue_bytes=draw(st.none() | st.integers(1500, 10**9)),
         queue_packets=draw(st.none() | st.integers(1, 10**6)),
         loss=draw(losses),
-        losses=tuple(LossStep(t, draw(losses)) for t in draw(increasing(moments_s(duration_s)))),
+        losses=tuple(LossStep(t, draw(losses | st.just(1))) for t in draw(increasing(moments_s(duration_s)))),
         jitter_ms=jitter_ms,
         jitter_reorders=jitter_reorders,
         delay_reorders=draw(st.booleans()) and bool(delays) and (jitter_reorders or not jitter_ms),

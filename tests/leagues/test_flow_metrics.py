@@ -135,6 +135,12 @@ def test_utilisation_is_goodput_over_capacity() -> None:
     assert utilisation_over_time(made_up_series([[30.0], [60.0]]))["utilisation"].to_list() == [0.9]
 
 
+def test_there_is_no_utilisation_of_an_outage() -> None:
+    """What was on the way arrives in it: any goodput over no capacity."""
+    series = made_up_series([[30.0, 1.0, 0.0]]).with_columns(capacity_mbps=pl.Series([60.0, 0.0, 0.0]))
+    assert utilisation_over_time(series)["utilisation"].to_list() == [0.5, None, None]
+
+
 def test_convergence_by_hand() -> None:
     # Half a second each; the share of 25 Mbps is reached at 1 s for half a second only, and at 2 s for good.
     found = convergence([0.0, 10.0, 25.0, 40.0, 24.0, 26.0, 22.5, 27.5], 25.0, 0.5)

@@ -13,6 +13,7 @@ import subprocess
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+from sagecc.collector.run.grid import set_one as grid_network
 from sagecc.commands.report import command
 from sagecc.common.errors import SageccError
 from sagecc.leagues.league import League, play, save
@@ -30,10 +32,10 @@ from sagecc.leagues.report.contents import Contents, in_order
 from sagecc.leagues.report.files import write_beside
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.page import render
-from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, training_figure
+from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, in_words, training_figure
 from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
 from sagecc.leagues.scores import find_episodes
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import Environment, RateStep
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.lively import lively
 
@@ -188,6 +190,15 @@ def test_the_example_shows_the_policy_on_a_changing_link(contents: Contents, tmp
     assert example(contents, "I") == (ENVIRONMENTS[1], POLICY, "vegas")
     save(play(SMOKE, ("cubic",), Path("raw"), tmp_path, lab), tmp_path)
     assert example(load_it(tmp_path), "I") is None
+
+
+def test_an_example_says_how_its_rate_changes() -> None:
+    flat = grid_network(12, 1, 40, 2)
+    assert in_words(flat) == "12 Mbps, 40 ms, queue 2 BDP"
+    assert in_words(grid_network(12, 4, 40, 2)).startswith("12 Mbps, rate x 4 every other 7 s, 40 ms")
+    rates = tuple(RateStep(t_s, mbps) for t_s, mbps in ((0, 0), (5, 12), (9, 0)))
+    outages = replace(flat, links=(replace(flat.bottleneck, rates=rates),))
+    assert in_words(outages).startswith("12 Mbps at first, 2 changes of rate, 40 ms")
 
 
 def test_training_curves_are_the_files(contents: Contents) -> None:

@@ -80,6 +80,21 @@ def test_peaks_and_limits_of_a_link() -> None:
     assert not Link().limited
 
 
+@pytest.mark.parametrize(
+    ("rates", "base", "step"),
+    [(((0, 12), (5, 0), (15, 6)), 12, 0), (((0, 0), (5, 12), (15, 6)), 12, 1), (((0, 0), (5, 0), (15, 6)), 6, 0)],
+)
+def test_an_outage_is_no_base_rate(rates: tuple[tuple[float, float], ...], base: float, step: float) -> None:
+    """Whose BDP would be 0: a queue of no byte, and an infinite step."""
+    link = replace(FLAT, rates=tuple(RateStep(*each) for each in rates))
+    environment = replace(DUMBBELL, links=(link,))
+    assert (link.base_mbps, environment.bandwidth_mbps, environment.step) == (base, base, step)
+    assert environment.bdp_bytes == base * 40 * 125
+    assert environment.queue_bdp == 48 / base
+    assert link.rate_mbps_at(5.5) == rates[1][1]
+    assert replace(DUMBBELL, links=(FLAT, link), return_links=(Link(),) * 2).narrowest(DUMBBELL.flow) == 1
+
+
 def test_every_field_is_in_the_id() -> None:
     changes: list[dict[str, Any]] = [
         {"discipline": "codel"},
@@ -102,7 +117,10 @@ def test_every_field_is_in_the_id() -> None:
     [
         ({"rates": (RateStep(1, 48),)}, "rate…start…0 s"),
         ({"rates": (RateStep(0, 48), RateStep(0, 24))}, "rate…increase"),
-        ({"rates": (RateStep(0, 0),)}, "bandwidth…0.001…10000 Mbps"),
+        ({"rates": (RateStep(0, 0.0009),)}, "bandwidth…0.001…10000 Mbps…0 for an outage"),
+        ({"rates": (RateStep(0, -1),)}, "bandwidth…0.001"),
+        ({"rates": (RateStep(0, 0), RateStep(1, 0))}, "bandwidth…above 0 at some time"),
+        ({"rates": tuple(RateStep(t_s / 2, 1) for t_s in range(100_001))}, "100000 steps"),
         ({"rates": (RateStep(0, float("nan")),)}, "bandwidth"),
         ({"trace": Trace("t", (1,))}, "rate…trace"),
         ({"delay_ms": -1}, "delay…0…10000 ms"),
@@ -118,7 +136,7 @@ def test_every_field_is_in_the_id() -> None:
         ({"discipline": "pie", "interval_ms": 0.0}, "interval_ms…0.001"),
         ({"delay_reorders": True}, "delay_reorders…delays"),
         ({"delays": (DelayStep(1, 2),), "delay_reorders": True, "jitter_ms": 1}, "delay_reorders…jitter_reorders"),
-        ({"losses": (LossStep(1, 1),)}, "loss…0…1"),
+        ({"losses": (LossStep(1, 1.1),)}, "loss…0…1"),
         ({"losses": (LossStep(0, 0.1),)}, "loss…after 0 s"),
         ({"losses": (LossStep(2, 0.1), LossStep(1, 0.2))}, "loss…increase"),
         ({"loss": 1.0}, "loss…0…1"),
