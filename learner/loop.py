@@ -100,7 +100,7 @@ def run(
     Raises:
         SageccError: The run diverges, or its checkpoint is damaged.
         KeyboardInterrupt: SIGINT ended it between two steps, with the checkpoint written.
-        SystemExit: SIGTERM did (exit code 143).
+        SystemExit: SIGTERM or SIGHUP did (exit code 143 or 129).
     """
     crr = strategy.build(lambda: Crr(config, len(config.observations), value_range, seed))
     steps = config.steps - (start.steps if start else 0)
@@ -143,7 +143,7 @@ def follow(
 ) -> None:
     """Take every step that the chief takes, from where it begins; only the chief writes files.
 
-    SIGTERM and SIGINT of any worker end all of them between two steps.
+    SIGTERM, SIGINT and SIGHUP of any worker end all of them between two steps.
 
     Args:
         config: The configuration.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM (a scheduler's or a stopped DVC's) and SIGINT (Ctrl-C), held back until a step is whole."""
+"""SIGTERM (a scheduler's), SIGINT (Ctrl-C) and SIGHUP (a closed terminal's), held back until a step is whole."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class HeldSignals:
-    """Holds STOPPING back while entered: the first signal is only noted, the second has its usual effect at once.
+    """Holds STOPPING back while entered: the first signal is only noted, the same again has its usual effect at once.
 
-    Threads other than the main one cannot take signals: in those it does nothing. A signal that the process ignores
-    (SIGINT under nohup) stays ignored.
+    SIGHUP never has, for a closed terminal may bring several, and SIGTERM by who dies of it. Threads other than the
+    main one cannot take signals: in those it does nothing. A signal that the process ignores (SIGHUP under nohup) stays
+    ignored.
     """
 
     def __init__(self) -> None:
         self.noted: int | None = None
-        """The number of the signal that was noted; None before."""
+        """The number of the signal that was noted first; None before."""
+        self._seen: set[int] = set()
         self._before: dict[int, Callable[..., Any] | int] = {}
 
     def __enter__(self) -> HeldSignals:
@@ -58,7 +60,7 @@ class HeldSignals:
 
         Raises:
             KeyboardInterrupt: SIGINT was noted.
-            SystemExit: SIGTERM was noted (exit code 143).
+            SystemExit: SIGTERM or SIGHUP was noted (exit code 143 or 129).
         """
         if self.noted == signal.SIGINT:
             raise KeyboardInterrupt
@@ -71,7 +73,8 @@ class HeldSignals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.noted is not None:
+        if number in self._seen and number != signal.SIGHUP:
             self._restore()
             signal.raise_signal(number)
-        self.noted = number
+        self._seen.add(number)
+        self.noted = self.noted or number

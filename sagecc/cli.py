@@ -19,6 +19,7 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent
+from sagecc.common.terminals import outlasting
 
 COMMANDS = Path(__file__).parent / "commands"
 ORDER = (
@@ -94,7 +95,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 done, 2 bad input or a failed run (one line), 130 Ctrl-C, 143 terminated.
+    """Run the command line and exit: 0 done, 2 bad input or a failed run (one line), 128 + N ended by signal N.
 
     Any other exception is a bug and keeps its traceback.
 
@@ -102,6 +103,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         args: the arguments, by default the process's.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` has it ignored
+        signal.signal(signal.SIGHUP, _terminate)
+    sys.stdout, sys.stderr = outlasting(sys.stdout), outlasting(sys.stderr)
     if "DVC_STAGE" in os.environ:
         end_with_parent()  # a second run could otherwise start beside what a killed `dvc repro` left running
     with errors_in_one_line():
@@ -111,8 +115,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    """Let a terminated command clean up for at most GRACE_S: an exit in the middle of anything can deadlock."""
-    signal.signal(signum, signal.SIG_DFL)
+    """Let a terminated command clean up for at most GRACE_S: an exit in the middle of anything can deadlock.
+
+    SIGTERM again ends it at once. A closed terminal may bring several SIGHUP, and SIGTERM by who dies of it: they do
+    not count.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL if signum == signal.SIGTERM else signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, GRACE_S)  # the alarm's default action ends the process
     sys.exit(128 + signum)
 

@@ -45,12 +45,13 @@ def copy_project(folder: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_sigterm() -> Iterator[None]:
-    """Let SIGTERM end pytest again after a test in whose process a command took it over."""
-    handler = signal.getsignal(signal.SIGTERM)
+def own_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP do to pytest what they did before a test in whose process a command took them over."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
-    if handler is not None:  # None: of no Python code
-        signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        if handler is not None:  # None: of no Python code
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -192,4 +192,5 @@ def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():
         os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):  # those are the parent's to act on
+        signal.signal(number, signal.SIG_IGN)

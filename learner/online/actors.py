@@ -284,7 +284,8 @@ def _one_thread_each() -> Iterator[None]:
 def _serve(pickled: bytes, connection: Connection) -> None:
     """Be an actor process: obey orders until the learner ends or closes the pipe."""
     end_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to act on
+    for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C and a closed terminal are the learner's to act on
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # labs end with this process, in order
     try:
         spec: ActorSpec = pickle.loads(pickled)

@@ -68,7 +68,7 @@ def run(
     Raises:
         SageccError: The run diverges, its checkpoint is damaged, or an actor fails.
         KeyboardInterrupt: SIGINT ended it between two rounds, with the checkpoint written.
-        SystemExit: SIGTERM did (exit code 143).
+        SystemExit: SIGTERM or SIGHUP did (exit code 143 or 129).
     """
     layout = specs[0].layout
     learner: Td3 | Dagger

@@ -155,8 +155,8 @@ def command(
     """Train a policy: from the pool alone, with Critic-Regularized Regression, no packet is sent; or online, with TD3.
 
     A run that was stopped goes on from its last checkpoint, bit for bit; a run that is done is not
-    repeated. Ctrl-C and SIGTERM write a checkpoint first (exit code 130 and 143). Watch it with
-    'tensorboard --logdir logs'.
+    repeated. Ctrl-C, SIGTERM and a closed terminal write a checkpoint first (exit code 130, 143 and 129). Watch it
+    with 'tensorboard --logdir logs'.
     """
     online = online_config.is_online(name)
     if online and (precision or xla or strategy != "one"):

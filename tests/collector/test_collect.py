@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -267,6 +267,16 @@ def test_a_guest_that_hangs_is_named_and_the_others_are_kept(kernel: Path, tmp_p
     with pytest.raises(SageccError, match=r"24mbps.*cubic\.0: .*0\.5 s"):
         collect(ENVIRONMENTS, ("cubic",), tmp_path / "raw", kernel, one_hangs, progress=False)
     assert len(list((tmp_path / "raw").rglob("*.arrow"))) == 2
+
+
+def ignored(numbers: Iterator[int]) -> Iterator[tuple[int, bool]]:
+    for number in numbers:
+        yield number, signal.getsignal((signal.SIGHUP, signal.SIGINT)[number]) == signal.SIG_IGN
+
+
+def test_workers_leave_a_terminals_signals_to_their_parent() -> None:
+    """A terminal sends them to all: a worker that died first would be taken for killed."""
+    assert dict(engines.in_processes(ignored, 2, [None])) == {0: True, 1: True}
 
 
 def test_a_node_with_another_version_is_told(kernel: Path, tmp_path: Path) -> None:

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import signal
-from collections.abc import Iterable, Iterator
+import struct
+import subprocess
+import termios
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +26,33 @@ def sigint(ignored: bool = False) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def sighup(ignored: bool = False) -> Iterator[None]:
+    """Let SIGHUP end what is started meanwhile, or be ignored by it, as `nohup` has it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def at_terminal(command: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command at a terminal of its own; return it and the terminal, which os.close() closes."""
+    terminal, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with sighup():
+        process = subprocess.Popen(
+            command,
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+    os.close(side)
+    return process, terminal
 
 
 def parent(pid: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from sagecc.learner.signals import HeldSignals
-from tests.helpers.processes import sigint
+from tests.helpers.processes import sighup, sigint
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +40,19 @@ def test_the_first_is_noted_and_obeyed_when_asked_the_second_at_once() -> None:
     assert ended.value.code == 143
 
 
+def test_a_closed_terminal_is_noted_and_what_it_brings_does_not_hurry() -> None:
+    with sighup(), HeldSignals() as held:
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+            send(number)
+        assert held.noted == signal.SIGHUP
+        with pytest.raises(SystemExit) as ended:
+            held.obey()
+        assert ended.value.code == 129
+        with pytest.raises(KeyboardInterrupt):  # who is in a hurry says so twice
+            send(signal.SIGINT)
+            send(signal.SIGINT)
+
+
 def test_released_they_are_obeyed_at_once() -> None:
     with HeldSignals() as held:
         with pytest.raises(KeyboardInterrupt), held.released():
@@ -54,8 +67,9 @@ def test_released_they_are_obeyed_at_once() -> None:
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    with sigint(ignored=True), HeldSignals() as held:
+    with sigint(ignored=True), sighup(ignored=True), HeldSignals() as held:
         send(signal.SIGINT)
+        send(signal.SIGHUP)
         assert held.noted is None
 
 

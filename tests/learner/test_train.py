@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from safetensors.numpy import load_file
 from sagecc.policy import exact
 from sagecc.policy.artefact import SPREAD_MAP, Control, PolicyArtefact
 from tests.conftest import ROOT
-from tests.helpers.processes import sigint
+from tests.helpers.processes import at_terminal, sigint
 from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations, write_pool
 
@@ -144,6 +145,18 @@ def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(whole: Pat
     assert again.stdout.startswith("21 steps in")
     assert curve(stopped) == curve(whole)
     assert digest(stopped) == digest(whole)
+
+
+def test_a_run_whose_terminal_is_closed_writes_a_checkpoint(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Though its progress bar can no longer be drawn."""
+    arguments = command(tmp_path, make_pool(), checkpoint_every=3600, steps=10**6)
+    process, terminal = at_terminal(arguments)
+    shown = b""
+    while not re.search(rb" [1-9]\d*/1000000 ", shown):
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(100) == 129
+    assert load_file(tmp_path / "logs" / "a" / "checkpoint.safetensors")["steps"] > 0
 
 
 @pytest.mark.slow

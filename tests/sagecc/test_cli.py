@@ -17,7 +17,7 @@ import pytest
 
 import sagecc.cli as entry
 from sagecc.common.errors import SageccError
-from tests.helpers.processes import sigint
+from tests.helpers.processes import at_terminal, sighup, sigint
 
 Raising = Callable[[BaseException], tuple[int, str]]
 COMMANDS = sorted(path.stem for path in entry.COMMANDS.glob("[a-z]*.py"))
@@ -28,8 +28,9 @@ import click
 
 @click.command()
 @click.option("--many", is_flag=True)
+@click.option("--talk", is_flag=True)
 @click.option("--beside", type=click.Path(path_type=Path))
-def command(many, beside):
+def command(many, talk, beside):
     \"\"\"First sentence
     over two lines.
 
@@ -42,8 +43,14 @@ def command(many, beside):
         beside.write_text("half")
         click.echo("ready")
         sys.stdout.flush()
-        time.sleep(60)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.001 if talk else 60)
+            sys.stderr.write(".")
+            sys.stderr.flush()
     finally:
+        time.sleep(0.1)  # for a second signal
+        sys.stderr.write("cleaning up\\n")
         beside.unlink()
 """
 
@@ -200,6 +207,48 @@ def test_an_interrupted_command_ends_unless_it_was_started_to_ignore_that(
             time.sleep(0.2)
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) == (143 if ignored else 130)
+
+
+@pytest.mark.parametrize("talking", [False, True])
+def test_a_command_whose_terminal_is_closed_cleans_up(probe: list[str], tmp_path: Path, talking: bool) -> None:
+    """What it writes meanwhile has no place to go to, and is no error."""
+    half = tmp_path / "half"
+    process, terminal = at_terminal([*probe, "--beside", str(half), *(["--talk"] if talking else [])])
+    assert os.read(terminal, 5) == b"ready"
+    os.close(terminal)
+    assert process.wait(30) == 129
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGHUP] * 2, [signal.SIGHUP, signal.SIGTERM]])
+def test_signals_that_follow_a_closed_terminal_disturb_no_cleaning_up(
+    probe: list[str], tmp_path: Path, numbers: list[signal.Signals]
+) -> None:
+    """A shell repeats SIGHUP, and a DVC that dies of it has SIGTERM sent to its stage."""
+    half = tmp_path / "half"
+    with (
+        sighup(),
+        subprocess.Popen([*probe, "--beside", str(half)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(0.05)
+        assert process.stderr.read() == b"cleaning up\n"
+        assert process.wait(30) == 129
+    assert not half.exists()
+
+
+def test_nohup_is_respected(probe: list[str], tmp_path: Path) -> None:
+    command = [*probe, "--beside", str(tmp_path / "half")]
+    with sighup(ignored=True), subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
 
 
 def test_a_terminated_command_that_cannot_end_is_ended(tmp_path: Path) -> None:

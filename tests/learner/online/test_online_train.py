@@ -23,7 +23,7 @@ from sagecc.learner.online.train import train
 from sagecc.policy.artefact import PolicyArtefact
 from tests.conftest import ROOT
 from tests.helpers.fake_labs import fake_task
-from tests.helpers.processes import sigint
+from tests.helpers.processes import sighup, sigint
 
 CONFIG: dict[str, Any] = {
     "task": {},
@@ -72,7 +72,7 @@ def command(folder: Path, changes: dict[str, Any] | None = None, **options: Any)
 def start(words: list[str]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
-    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, process_group=0)
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
@@ -120,14 +120,20 @@ def test_learns_what_is_best(whole: Path) -> None:
 
 
 def stopped(folder: Path, number: signal.Signals, lines: int, **options: Any) -> tuple[int, str]:
-    """Start or continue a run and send it a signal once so many lines more are logged; its code and what it said."""
+    """Start or continue a run and send it a signal once so many lines more are logged; its code and what it said.
+
+    SIGHUP is sent to its actors too, as a closed terminal does.
+    """
     lines += steps_logged(folder)
-    with sigint():
+    with sigint(), sighup():
         process = start(command(folder, **options))
     deadline = time.monotonic() + 500
     while steps_logged(folder) < lines and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
-    process.send_signal(number)
+    if number == signal.SIGHUP:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     _, err = process.communicate()
     return process.returncode, err
 
@@ -138,6 +144,9 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     assert code == -signal.SIGKILL
     code, err = stopped(tmp_path, signal.SIGINT, 3, checkpoint_s=3600.0)
     assert code in (128 + signal.SIGINT, -signal.SIGINT, 1), err
+    assert "the same command goes on from there" in err
+    code, err = stopped(tmp_path, signal.SIGHUP, 3, checkpoint_s=3600.0)
+    assert code == 129, err
     assert "the same command goes on from there" in err
     (ring,) = (tmp_path / "logs" / "replay").glob("ring-*.f32")
     kept = ring.rename(tmp_path / "kept")

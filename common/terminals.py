@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: what is shown, and where, changes nothing that is written.
+"""Output to a terminal that may be closed while a command runs."""
+
+from __future__ import annotations
+
+import errno
+import io
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Terminal(io.FileIO):
+    """A terminal; what is written to it once it is closed (EIO) is dropped."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(data).nbytes
+
+
+def outlasting(stream: TextIO) -> TextIO:
+    """Return a stream to the same terminal that drops what it can no longer show; other streams as they are."""
+    if not stream.isatty():
+        return stream
+    raw = _Terminal(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True)
