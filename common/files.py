@@ -7,12 +7,23 @@ import errno
 import hashlib
 import os
 import re
+import secrets
+import shutil
+import stat
 import struct
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sagecc.common.errors import SageccError
+from sagecc.common.locks import POLL_S, hold, is_held
+
 _TEMPORARY_PREFIX = ".tmp-"
+
+READER_S = 5.0
+"""How long a pipe's reader is waited for (s)."""
 
 
 @contextmanager
@@ -29,37 +40,97 @@ def errors_naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; rename it to `path` on success, remove it on failure.
+    """Yield a temporary path to write to; it becomes `path` on success and is removed on failure.
 
-    The file's bytes are synced before the rename, and the rename before this returns: a power cut leaves the old file
-    or the new one. Temporary files that killed processes left for the same `path` are removed.
+    A file is replaced by a rename beside it, through symbolic links. Its bytes are synced before the rename, and the
+    rename before this returns: a power cut leaves the old file or the new one. Temporary files that killed processes
+    left for the same `path` are removed. What is a pipe or a character device gets the bytes in the end.
+
+    Raises:
+        SageccError: `path` is a folder, a socket or a block device, or a pipe that nobody reads.
     """
-    for stale in stale_temporaries(path):
-        stale.unlink(missing_ok=True)
-    temporary = temporary_path(path)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # nor what a symbolic link points to
+        mode = stat.S_IFREG
+    if stat.S_ISREG(mode):
+        with _replacing(path, Path(os.path.realpath(path))) as temporary:
+            yield temporary
+    elif stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, path.name)
+            yield temporary
+            with errors_naming(path):
+                _stream(temporary, path)
+    else:
+        raise SageccError(f"{path} is a folder, a socket or a disk, which no file can be written to: name another path")
+
+
+@contextmanager
+def _replacing(path: Path, target: Path) -> Iterator[Path]:
+    """Yield a temporary file beside `target`, which becomes it; errors name `path`."""
+    remove_stale_temporaries(target)
+    with errors_naming(path):
+        temporary, handle = _new_temporary(target)
     try:
         with errors_naming(path):
             yield temporary
             sync(temporary)
-            temporary.replace(path)
-            sync(path.parent)
+            temporary.replace(target)
+            sync(target.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
+
+
+def _stream(source: Path, target: Path) -> None:
+    """Copy a file into a pipe or a character device."""
+    deadline = time.monotonic() + READER_S
+    while True:
+        try:
+            handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > deadline:
+                raise SageccError(f"{target} is a pipe that nobody reads: start its reader first") from None
+            time.sleep(POLL_S)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as sink, source.open("rb") as file:
+        shutil.copyfileobj(file, sink)
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the temporary path at which this process writes what is to become `path`."""
-    return path.with_name(f"{_TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    """Return a path beside `path`, which no one else uses, at which what is to become `path` is written."""
+    return path.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(4)}-{path.name}")
+
+
+def _new_temporary(path: Path) -> tuple[Path, int]:
+    """Make and lock a temporary file for `path`: while its writer lives, in whatever container, it is locked."""
+    while True:
+        temporary = temporary_path(path)
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        if hold(handle, temporary):
+            return temporary, handle
+        os.close(handle)
 
 
 def stale_temporaries(path: Path) -> list[Path]:
-    """Return the temporary files for `path` whose processes have ended."""
-    pattern = re.compile(rf"{re.escape(_TEMPORARY_PREFIX)}(\d+)-{re.escape(path.name)}")
+    """Return the temporary files and folders for `path` whose writers have ended: nobody holds their locks."""
+    pattern = re.compile(rf"{re.escape(_TEMPORARY_PREFIX)}[0-9a-f]+-{re.escape(path.name)}")
     with suppress(OSError):  # the folder does not exist: the writer will report it
-        matches = {file: match for file in path.parent.iterdir() if (match := pattern.fullmatch(file.name))}
-        return [file for file, match in matches.items() if not Path("/proc", match[1]).exists()]
+        return [file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and not is_held(file)]
     return []
+
+
+def remove_stale_temporaries(path: Path) -> None:
+    """Remove the temporary files for `path` whose writers have ended."""
+    for stale in stale_temporaries(path):
+        with suppress(OSError):  # gone meanwhile, or a folder, which is none of a file's
+            stale.unlink()
 
 
 def sync(path: Path) -> None:

@@ -55,6 +55,31 @@ def locked(path: Path, wait_s: float = 0.0) -> Iterator[int]:
         os.close(handle)
 
 
+def hold(handle: int, path: Path) -> bool:
+    """Lock a file or folder that has just been made; return whether it is still the one at `path`."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process may hold a lock on a file or folder; never certain where there are no locks."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)
+
+
 def _acquire(handle: int, wait_s: float) -> None:
     if wait_s == math.inf:
         fcntl.flock(handle, fcntl.LOCK_EX)

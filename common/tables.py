@@ -4,12 +4,51 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 
 import pyarrow as pa
 
+from sagecc.common.errors import SageccError
+
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""Exceptions that pyarrow raises over a damaged file."""
+"""Exceptions that pyarrow raises over a file that it cannot read: `is_damage` tells which of them are the file's."""
+
+_OF_THE_MACHINE = {"IOException", "OutOfMemoryException", "PermissionException"}
+"""DuckDB's exceptions that prove nothing of a file."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell whether an error of pyarrow, polars or DuckDB proves that a file's bytes are wrong.
+
+    Memory, rights, descriptors and disks do not: what lies in the file may be whole.
+    """
+    return not isinstance(error, MemoryError) and _errno(error) is None and type(error).__name__ not in _OF_THE_MACHINE
+
+
+def reading_error(path: object, error: BaseException, remedy: str) -> SageccError:
+    """Return the error to raise for a file that cannot be read.
+
+    Args:
+        path: the file, or what else the message is to name.
+        error: what reading it raised.
+        remedy: what to do about a damaged file; left out where no damage is proved.
+    """
+    if is_damage(error):
+        return SageccError(f"{path} is damaged ({first_line(error)}): {remedy}")
+    if isinstance(error, MemoryError):
+        return SageccError(f"{path} cannot be read: out of memory")
+    number = _errno(error)
+    return SageccError(f"{path} cannot be read: {os.strerror(number) if number else first_line(error)}")
+
+
+def _errno(error: BaseException) -> int | None:
+    """Return the number of the system's error behind an exception; polars has it in the text alone."""
+    if (number := getattr(error, "errno", None)) is not None:
+        return int(number)
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return int(told[1]) if told else None
 
 
 def first_line(error: BaseException) -> str:

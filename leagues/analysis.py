@@ -10,9 +10,12 @@ from pathlib import Path
 import polars as pl
 
 from sagecc.common.files import write_atomically
+from sagecc.common.marks import parquet_mark
 
 ANALYSIS_VERSION = "1.0"
 """Of both files."""
+
+_VERSION_KEY = b"sagecc.analysis_version"
 
 
 def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object]) -> None:
@@ -23,9 +26,12 @@ def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object
         name: the files' stem.
         table: the .parquet file's content.
         summary: the .json file's content, less its version.
+
+    Raises:
+        SageccError: the folder holds files of these names that are no analysis's.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with write_atomically(out / f"{name}.parquet") as beside:
-        table.write_parquet(beside, compression="zstd", metadata={"sagecc.analysis_version": ANALYSIS_VERSION})
-    with write_atomically(out / f"{name}.json") as beside:
-        beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")
+    with parquet_mark("an analysis's", rf"{name}\.(parquet|json|png)", _VERSION_KEY).filling(out):
+        with write_atomically(out / f"{name}.parquet") as beside:
+            table.write_parquet(beside, compression="zstd", metadata={_VERSION_KEY.decode(): ANALYSIS_VERSION})
+        with write_atomically(out / f"{name}.json") as beside:
+            beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")

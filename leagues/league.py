@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -17,11 +16,12 @@ from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive, driven_flows
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
-from sagecc.collector.run.store import SPOOL
+from sagecc.collector.run.store import PARTITION_MARK, SPOOL, SPOOL_MARK
 from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
+from sagecc.common.marks import Mark, carries
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.lab.controllers import Playing, policy_controller, policy_drives
 from sagecc.execution.lab.giving_up import GivenUpError, GiveUp
@@ -53,10 +53,30 @@ from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 LEAGUE_VERSION = "1.4"
 """Of league.json and the tables beside it. Since 1.2 it has their hashes, and its own; since 1.4 what schemes take."""
 
+VERSION_KEY = b"sagecc.league_version"
+
 POLICIES_FILE = "policies.json"
 
 GIVEN_UP_FILE = "given-up.json"
 """Beside policies' trajectories: by episode, why it was given up and what decides that it is."""
+
+_TABLES = ("scores", "breakdown", "robustness", "tags", "repeats")
+
+
+def _is_league(out: Path) -> bool:
+    """Tell whether a folder's league.json is one, whatever its version and whether all else is whole."""
+    try:
+        content = json.loads((out / "league.json").read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return carries(out, VERSION_KEY)
+    return isinstance(content, dict) and {"version", "rules", "standings"} <= content.keys()
+
+
+LEAGUE_MARK = Mark(
+    "a league's",
+    rf"({'|'.join(_TABLES)})\.parquet|league\.json|metrics\.json|standings\.csv|report\.html",
+    _is_league,
+)
 
 RunPolicies = Callable[[Sequence[Environment], Sequence[str], Path], None]
 """Runs policies in environments and writes their trajectories into a folder (`lab_runner`)."""
@@ -266,6 +286,7 @@ def gather(
     groups = [(networks.environments, list(policies)), (contested, heuristics if contested else [])]
     playing = [name for _, names in groups for name in names]
     if playing:
+        _check_own_raw(out / "raw", raw)
         beside = "".join(f" beside {sha256}" for sha256 in rivals.values())
         own = out / "raw"
         identities = {name: options.identify(policies.get(name, name)) + beside for name in playing}
@@ -407,22 +428,50 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
         raw: folder of policies' trajectories; what decided them is kept there.
         policies: by scheme, what decides its trajectories now (PlayOptions.identify).
     """
-    path = raw / POLICIES_FILE
-    try:
-        known: dict[str, str] = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        known = {}  # nothing is known of the trajectories: all are removed
+    path, known = raw / POLICIES_FILE, _played_before(raw)
     kept = {Path(partition("", scheme)).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
+    own = {Path(partition("", scheme)).name for scheme in known}
+    for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
+        if folder.name not in own:
+            raise SageccError(f"{folder} was played by no league: name another folder with --out, or move it away")
     for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
         if folder.name not in kept:
-            shutil.rmtree(folder)
+            (SPOOL_MARK if SPOOL in folder.parts else PARTITION_MARK).remove(folder)
     raw.mkdir(parents=True, exist_ok=True)
     _write_text(path, _json(dict(policies)))
 
 
+def _check_own_raw(own: Path, raw: Path) -> None:
+    """Raise SageccError where a league would take the heuristics' trajectories for what its policies played."""
+    if own.resolve() == raw.resolve():
+        raise SageccError(f"{own} is where this league keeps what its policies play: name another folder with --out")
+
+
+def _played_before(raw: Path) -> dict[str, str]:
+    """Return what decided the trajectories that leagues have played into a folder, by scheme; none where it is new."""
+    path = raw / POLICIES_FILE
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise SageccError(f"{path} is damaged: move {raw} away, the policies play again")
+    return known
+
+
 def save(league: League, out: Path) -> None:
-    """Write a league's tables into a folder: the same bytes for the same trajectories."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Write a league's tables into a folder: the same bytes for the same trajectories.
+
+    Raises:
+        SageccError: the folder holds files of these names that are no league's.
+    """
+    with LEAGUE_MARK.filling(out):
+        _save(league, out)
+
+
+def _save(league: League, out: Path) -> None:
     tables = {
         "scores": league.wins.sort("set", "environment_id", "window", "scheme"),
         "breakdown": breakdown(league.wins, league.environments),
@@ -537,7 +586,7 @@ def _one_kernel(episodes: Iterable[StoredEpisode]) -> str:
 
 def _write_table(path: Path, table: pl.DataFrame) -> None:
     with write_atomically(path) as beside:
-        table.write_parquet(beside, compression="zstd", metadata={"sagecc.league_version": LEAGUE_VERSION})
+        table.write_parquet(beside, compression="zstd", metadata={VERSION_KEY.decode(): LEAGUE_VERSION})
 
 
 def _write_text(path: Path, text: str) -> None:

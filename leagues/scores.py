@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common.errors import SageccError
-from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
+from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
@@ -133,8 +133,7 @@ def read_rows(episode: StoredEpisode) -> pa.Table:
     try:
         rows = pq.read_table(parts, filters=filters, partitioning=None, page_checksum_verification=True)
     except (*UNREADABLE, ValueError) as error:
-        problem = f"cannot read {episode.id} ({first_line(error)})"
-        raise SageccError(f"{episode.folder}: {problem}; collect it again") from error
+        raise reading_error(f"{episode.folder}: episode {episode.id}", error, "collect it again") from error
     if fault := column_fault(rows.schema, RAW_SCHEMA):
         raise SageccError(f"{episode.folder}: episode {episode.id} {fault}; collect it again")
     _check_row_count(episode, len(rows))
@@ -288,8 +287,7 @@ def _measure(folder: Path, episodes: Sequence[StoredEpisode], plan: pl.DataFrame
     try:
         table = pl.concat(pl.collect_all(per_window, engine="streaming"))
     except (pl.exceptions.PolarsError, OSError) as error:
-        problem = f"cannot read the raw trajectories ({first_line(error)})"
-        raise SageccError(f"{folder}: {problem}; collect them again") from error
+        raise reading_error(f"{folder}: a raw trajectory", error, "collect them again") from error
     return _rates(table)
 
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import sys
@@ -36,7 +37,8 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
 from sagecc.common.locks import lock
 from sagecc.common.manifest import MANIFEST, Manifest
-from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
+from sagecc.common.marks import Mark, remove_leftover
+from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
@@ -59,6 +61,11 @@ LOWEST_RETURNS = 1e-3
 
 COLUMNS = len(FEATURE_NAMES) + 2
 ROW_BYTES = 4 * COLUMNS
+_COMPILED_MARK = Mark(
+    "a compiled pool",
+    r"rows\.f32|rewards\.f32|episodes\.parquet|sums\.npy|index\.json",
+    lambda folder: re.fullmatch(r"[0-9a-f]{16}", folder.name) is not None,
+)
 _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
 
 
@@ -257,9 +264,7 @@ def _check(path: Path, pool: Path) -> PoolFile:
 
 
 def _damaged(path: Path, error: Exception) -> SageccError:
-    return SageccError(
-        f"{path} is truncated or corrupt ({first_line(error)}): derive the pool again with 'sagecc pool'"
-    )
+    return reading_error(path, error, "derive the pool again with 'sagecc pool'")
 
 
 def identity(files: list[PoolFile]) -> str:
@@ -327,7 +332,7 @@ def _exclusively(path: Path) -> Iterator[None]:
 
 def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
     beside = folder.with_name(f".tmp-{folder.name}")
-    shutil.rmtree(beside, ignore_errors=True)
+    remove_leftover(beside)
     needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
     if needed > free:
         raise SageccError(
@@ -340,7 +345,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
         _compile(files, key, code_id, beside)
         if identity(pool_files(pool)) != key:
             raise SageccError(f"the pool at {pool} changed while it was compiled: start again")
-        shutil.rmtree(folder, ignore_errors=True)
+        _COMPILED_MARK.remove(folder)
         beside.replace(folder)
         sync(folder.parent)
     except OSError as error:
@@ -350,7 +355,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
             ) from error
         raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_leftover(beside)
 
 
 def _check_manifest(pool: Path, files: list[PoolFile]) -> None:
@@ -389,9 +394,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
         )
         ids, sets, schemes = (np.array(episodes[name].to_pylist()) for name in ("episode_id", "set", "scheme"))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise SageccError(
-            f"{folder} is damaged ({first_line(error)}): remove it, it is made again from the pool"
-        ) from error
+        raise reading_error(folder, error, "remove it, it is made again from the pool") from error
     trajectories = Trajectories(ids, sets, schemes, mean_rewards)
     return CompiledPool(
         folder=folder,

@@ -22,6 +22,7 @@ from safetensors.numpy import save as save_tensors
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.tables import reading_error
 from sagecc.learner.config import Config
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.scaling import Scaling
@@ -122,5 +123,5 @@ def _read(path: Path) -> dict[str, npt.NDArray[Any]]:
             f"{path} is missing: the run that ended there cannot be gone on with; train it again"
         ) from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise SageccError(f"{path} is damaged ({error}): remove its folder and train again") from error
+        raise reading_error(path, error, "remove its folder and train again") from error
     return tensors

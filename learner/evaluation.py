@@ -8,14 +8,13 @@ Evaluations do not influence the training, whose weights are the same without th
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.artefact import POLICY_MARK, PolicyArtefact
 
 Score = Callable[[Path, int], Mapping[str, float]]
 """Folder of an artefact (weights and card, no other formats) and its training step -> scores by name."""
@@ -98,7 +97,7 @@ class Candidates:
         kept = self._path(self.evaluation.best(scores)) if self.evaluation.best_by else None
         for folder in self._folder.glob("step-*"):
             if folder != kept:
-                shutil.rmtree(folder)
+                POLICY_MARK.remove(folder)
 
     def best(self, scores: Scores) -> tuple[int, dict[str, Floats]]:
         """Return the best policy's step and weights.

@@ -18,6 +18,7 @@ from safetensors.numpy import save as save_tensors
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.tables import reading_error
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.continuation import CHECKPOINT, OWN, Continuation
@@ -164,9 +165,7 @@ class TrainingJournal:
                 if scores:
                     self.scores[line["step"]] = scores
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise SageccError(
-                f"{self.folder} holds a run that cannot be continued ({error}): remove the folder and train again"
-            ) from error
+            raise reading_error(f"the run in {self.folder}", error, "remove the folder and train again") from error
         with write_atomically(self._lines) as path:
             path.write_text("".join(f"{text}\n" for text in lines))
         return step

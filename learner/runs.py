@@ -5,20 +5,33 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import json
-import shutil
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sagecc.common import code
 from sagecc.common.errors import SageccError
-from sagecc.common.files import write_atomically
+from sagecc.common.files import remove_stale_temporaries, write_atomically
+from sagecc.common.marks import Mark
+from sagecc.learner.continuation import CHECKPOINT
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.folder import INT8, LITERT, ONNX
 
 CURVES, SCORES = "curves.csv", "scores.csv"
 """Beside the artefact: the metrics by step, for `dvc plots`, and the evaluations' scores by step, if there were any."""
+
+_RUN_ID = re.compile(r"[0-9a-f]{64}")
+
+RUN_MARK = Mark(
+    "a training run's",
+    r"run\.json|metrics\.jsonl|checkpoint\.safetensors|diverged\.npz|candidates|replay",
+    lambda logs: recorded_run_id(logs) is not None,
+)
 
 CURVE_ROWS = 1000
 """A longer curve is thinned to this many rows."""
@@ -77,11 +90,16 @@ def recorded_run_id(logs: Path) -> str | None:
     """
     run_file = logs / "run.json"
     try:
-        return str(json.loads(run_file.read_text())["fingerprint"])
+        recorded = str(json.loads(run_file.read_text())["fingerprint"])
+        if not _RUN_ID.fullmatch(recorded):  # it becomes part of a path
+            raise ValueError("it has no run's fingerprint")
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise SageccError(f"{run_file} is damaged ({error}): remove the folder {logs} and train again") from error
+        raise SageccError(
+            f"{run_file} is not of 'sagecc train', or is damaged ({error}): name another folder, or move it away"
+        ) from error
+    return recorded
 
 
 def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
@@ -92,20 +110,31 @@ def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
         identity: The run's (`run_id`).
         about: What else is written of it.
     """
+    RUN_MARK.check(logs)
     run_file = _make_folder(logs) / "run.json"
-    for leftover in logs.glob(".tmp-*"):
-        leftover.unlink()
+    for name in ("run.json", "metrics.jsonl", CHECKPOINT):
+        remove_stale_temporaries(logs / name)
     if earlier_id := recorded_run_id(logs):
         if earlier_id == identity:
             return
         aside = _make_folder(logs / f"earlier-{earlier_id[:12]}")
         for path in list(logs.iterdir()):
             if path != run_file and not path.name.startswith("earlier-"):
-                shutil.rmtree(aside / path.name, ignore_errors=True)  # a folder of a run set aside before
-                path.replace(aside / path.name)
-        run_file.replace(aside / run_file.name)
-    with write_atomically(run_file) as path:
+                path.replace(_free(aside / path.name))
+        run_file.replace(_free(aside / run_file.name))
+    write_run(logs, identity, about)
+
+
+def write_run(folder: Path, identity: str, about: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Write into a folder, which is made, which run's it is; arguments as those of `claim`."""
+    with write_atomically(_make_folder(folder) / "run.json") as path:
         path.write_text(json.dumps({"fingerprint": identity, **about}, indent=2) + "\n")
+
+
+def _free(path: Path) -> Path:
+    """Return a path that nothing has: this one, or with a number where the same run was set aside before."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    return path if not os.path.lexists(path) else next(each for each in numbered if not os.path.lexists(each))
 
 
 def _make_folder(folder: Path) -> Path:

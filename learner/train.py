@@ -167,6 +167,7 @@ def train(
             follow(config, sampler, value_range, seed, distribution)
             distribution.barrier()
             return None
+        artefact.POLICY_MARK.check(out)
         runs.claim(logs, run_id, {"seed": seed, "pool": compiled.identity, "training": config.record()})
         saving = Saving(checkpoint_s, checkpoint_steps)
         result = run(
@@ -182,10 +183,11 @@ def train(
             start=start,
         )
 
-    kept = write_results(out, result, sizes.parameters, evaluation)
     exported = export(sizes, result.weights, int8)
-    provenance = {**provenance, "metrics": result.metrics, **kept}
-    artefact.write(out, result.weights, sizes, selected, observations, provenance, exported=exported, control=control)
+    with artefact.POLICY_MARK.filling(out):
+        kept = write_results(out, result, sizes.parameters, evaluation)
+        about = {**provenance, "metrics": result.metrics, **kept}
+        artefact.write(out, result.weights, sizes, selected, observations, about, exported=exported, control=control)
     distribution.barrier()
     return outcome(result, out, logs, sizes.parameters)
 

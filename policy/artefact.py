@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from sagecc.common import shipped
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.marks import Mark
+from sagecc.common.tables import reading_error
 from sagecc.common.versions import same_major
 from sagecc.policy.choice import Chooser
 from sagecc.policy.folder import CARD, INT8, LITERT, ONNX, WEIGHTS, PolicyFolder
@@ -63,6 +66,24 @@ MAPS = {
 
 MAX_WINDOW_BOUND = 100
 """Largest factor of a bound on windows."""
+
+_NETWORK_FILES = frozenset({WEIGHTS, LITERT, ONNX, INT8})
+"""Names that a card may give digests of: a card from elsewhere must name no file outside its folder."""
+
+_BESIDE = (CARD, "metrics.json", "curves.csv", "scores.csv")
+"""What a training writes beside the network."""
+
+
+def _is_policy(folder: Path) -> bool:
+    """Tell whether a folder's card is one of this format, whatever its version and whether all else is whole."""
+    try:
+        card = json.loads((folder / CARD).read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return False
+    return isinstance(card, dict) and {"format_version", "inputs", "files"} <= card.keys()
+
+
+POLICY_MARK = Mark("a policy's", "|".join(map(re.escape, (*sorted(_NETWORK_FILES), *_BESIDE))), _is_policy)
 
 _REMEDY = "train it again with 'sagecc train' or fetch it again"
 
@@ -257,6 +278,8 @@ class PolicyArtefact:
             scaling = Scaling(inputs["transform"], shift, scale, float(inputs["limit"]))
             source, names = (str(inputs["source"]), str(inputs["source_version"])), tuple(inputs["observations"])
             control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
+            if others := card["files"].keys() - _NETWORK_FILES:
+                raise ValueError(f"{min(others)!r} is no file of a network")
             shapes = sizes.shapes()
         except (KeyError, TypeError, ValueError) as error:
             raise SageccError(
@@ -348,7 +371,6 @@ def write(
         control: What an action does; Sage's by default.
         source: The definition of the observations and its version; the pool's by default.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
     card = {
         "format_version": FORMAT_VERSION,
@@ -376,7 +398,6 @@ def add_exports(policy: PolicyArtefact, exported: ExportedNetwork) -> None:
 
 def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -> None:
     """Write a policy to another folder, with other actions: its network stays, in all its formats."""
-    folder.mkdir(parents=True)
     files = {name: (policy.path / name).read_bytes() for name in policy.intact_files()}
     weights = {WEIGHTS: files.pop(WEIGHTS)}
     exported = ExportedNetwork(files, {name: policy.card["export_errors"][name] for name in files})
@@ -385,15 +406,16 @@ def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -
 
 def _write_files(folder: Path, card: dict[str, Any], weights: dict[str, bytes], exported: ExportedNetwork) -> None:
     files = weights | exported.files
-    for name in {LITERT, ONNX, INT8} - files.keys():
-        (folder / name).unlink(missing_ok=True)
-    for name, content in files.items():
-        with write_atomically(folder / name) as path:
-            path.write_bytes(content)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    with write_atomically(folder / CARD) as path:
-        text = card | {"files": digests, "export_errors": exported.errors}
-        path.write_text(json.dumps(text, indent=2) + "\n")
+    with POLICY_MARK.filling(folder):
+        for name in _NETWORK_FILES - files.keys():
+            (folder / name).unlink(missing_ok=True)
+        for name, content in files.items():
+            with write_atomically(folder / name) as path:
+                path.write_bytes(content)
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        with write_atomically(folder / CARD) as path:
+            text = card | {"files": digests, "export_errors": exported.errors}
+            path.write_text(json.dumps(text, indent=2) + "\n")
 
 
 def _read_weights(folder: PolicyFolder, digest: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Floats]:
@@ -404,7 +426,7 @@ def _read_weights(folder: PolicyFolder, digest: str, shapes: dict[str, tuple[int
     except FileNotFoundError as error:
         raise SageccError(f"{path} is missing: {_REMEDY}") from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise SageccError(f"{path} is truncated or corrupt ({error}): {_REMEDY}") from error
+        raise reading_error(path, error, _REMEDY) from error
     for name, shape in shapes.items():
         if name not in weights:
             raise SageccError(f"{path} lacks weight '{name}': {_REMEDY}")

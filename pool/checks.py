@@ -38,7 +38,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
 from sagecc.common.parts import Runs
-from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, first_line, is_damage, reading_error
 from sagecc.common.versions import same_major
 from sagecc.pool.effective import PACED
 from sagecc.pool.features import Windows
@@ -333,6 +333,8 @@ def _value_faults(log: _FaultLog, columns: Sequence[Column], table: pa.Table, lo
 
 
 def _reading_failed(name: str, error: Exception) -> Fault:
+    if not is_damage(error):
+        raise reading_error(name, error, "") from error
     return Fault(name, f"cannot be read ({first_line(error)})")
 
 

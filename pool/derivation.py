@@ -9,7 +9,7 @@ raw files, options and code are unchanged is left as it is. The manifest, with e
 from __future__ import annotations
 
 import hashlib
-import shutil
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -28,8 +28,9 @@ from tqdm import tqdm
 from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, reading
 from sagecc.common import code
 from sagecc.common.errors import SageccError
-from sagecc.common.files import sha256_file, write_atomically
-from sagecc.common.manifest import NOTES, FileEntry, Manifest
+from sagecc.common.files import remove_stale_temporaries, sha256_file, write_atomically
+from sagecc.common.manifest import MANIFEST, NOTES, FileEntry, Manifest
+from sagecc.common.marks import Mark, carries, remove_leftover
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, select_columns
 from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
@@ -86,6 +87,29 @@ _KEPT_OF_RAW = (
     "lost_packets",
     "cwnd_mean",
 )
+
+
+def _known_files(out: Path) -> Mapping[str, FileEntry]:
+    """Return the files of an earlier manifest; none if it is missing or damaged."""
+    try:
+        return Manifest.read(out).files
+    except SageccError:
+        return {}
+
+
+def _is_pool(out: Path) -> bool:
+    return bool(_known_files(out)) or (out / NOTES).is_dir() or carries(out, VERSION_KEY)
+
+
+def _is_partition(folder: Path) -> bool:
+    out = folder.parents[1]
+    name = folder.relative_to(out)
+    listed = any(Path(file).parent == name for file in _known_files(out))
+    return listed or (out / NOTES / name).exists() or carries(folder, VERSION_KEY)
+
+
+POOL_MARK = Mark("a pool's", "|".join(map(re.escape, (MANIFEST, EPISODES_FILE, COLUMNS_FILE, NOTES))), _is_pool)
+_PARTITION_MARK = Mark("a partition of 'sagecc pool'", r"part-\d+\.parquet", _is_partition)
 
 
 @dataclass(frozen=True)
@@ -161,6 +185,9 @@ def build_pool(
         raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
     if any(out.glob(LISTINGS)):
         raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
+    POOL_MARK.check(out)
+    for folder in out.glob(PARTITIONS):
+        _PARTITION_MARK.check_whole(folder)
     out.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(out)
     stop = Event()
@@ -282,7 +309,7 @@ class _Partition:
         Raises:
             SageccError: Raw data is missing, damaged, unsorted or of another version.
         """
-        shutil.rmtree(self._fresh, ignore_errors=True)
+        remove_leftover(self._fresh)
         self._fresh.mkdir(parents=True)
         try:
             self._write(advance, stop)
@@ -290,11 +317,11 @@ class _Partition:
                 return
             # before they take their name: a partition that is there has its note, or is derived again
             write_note(self._note, self._fresh.glob("part-*.parquet"), self._derivation)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _PARTITION_MARK.remove(self.folder)
             self._fresh.rename(self.folder)
             self._remember(sorted(self.folder.glob("part-*.parquet")))
         finally:
-            shutil.rmtree(self._fresh, ignore_errors=True)
+            remove_leftover(self._fresh)
 
     def returns(self) -> dict[str, float]:
         """Return the sum of rewards by episode, read back from the pool's files."""
@@ -428,29 +455,21 @@ def _environment(listing: Path, row: Mapping[str, Any]) -> Environment:
 def _clear_leftovers(out: Path) -> None:
     """Remove what a killed run was writing."""
     for path in out.glob("set=*/.tmp-scheme=*"):
-        shutil.rmtree(path)
-    for path in out.glob(".tmp-*.*"):
-        path.unlink()
+        remove_leftover(path)
+    for name in (EPISODES_FILE, COLUMNS_FILE, MANIFEST):
+        remove_stale_temporaries(out / name)
 
 
 def _remove_vanished(out: Path, keep: set[Path]) -> int:
     """Remove all partitions but those in `keep`; return how many were removed."""
     vanished = [path for path in out.glob(PARTITIONS) if path not in keep]
     for path in vanished:
-        shutil.rmtree(path)
+        _PARTITION_MARK.remove(path)
         (out / NOTES / path.relative_to(out)).unlink(missing_ok=True)
     for parent in out.glob("set=*"):
         if not any(parent.iterdir()):
             parent.rmdir()
     return len(vanished)
-
-
-def _known_files(out: Path) -> Mapping[str, FileEntry]:
-    """Return the files of an earlier manifest; none if it is missing or damaged."""
-    try:
-        return Manifest.read(out).files
-    except SageccError:
-        return {}
 
 
 def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ import pyarrow.parquet as pq
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
 from sagecc.common.manifest import FileEntry, Manifest
-from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.common.marks import remove_leftover
+from sagecc.common.tables import UNREADABLE, reading_error
+from sagecc.pool.derivation import POOL_MARK
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, has_unlimited
 
 _TABLES = (EPISODES_FILE, COLUMNS_FILE)
+_JOINED_MARK = replace(POOL_MARK, names=rf"{POOL_MARK.names}|set=.+")
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
 
 
@@ -63,7 +67,8 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
         if rows == {name: entry for name, (_, entry) in entries.items()} and there.about == manifests[0].about:
             return there
     fresh = out.with_name(f".tmp-{out.name}")
-    shutil.rmtree(fresh, ignore_errors=True)
+    _JOINED_MARK.check_whole(out)
+    remove_leftover(fresh)
     fresh.mkdir(parents=True)
     try:
         for name, (pool, entry) in entries.items():
@@ -71,11 +76,11 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
         tables = _write_tables(pools, fresh, identity)
         manifest = Manifest(manifests[0].about, tables | {name: entry for name, (_, entry) in entries.items()})
         manifest.write(fresh)
-        shutil.rmtree(out, ignore_errors=True)
+        _JOINED_MARK.remove(out)
         fresh.rename(out)
         sync(out.parent)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove_leftover(fresh)
     return manifest
 
 
@@ -113,4 +118,4 @@ def _read(path: Path) -> pa.Table:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read()
     except UNREADABLE as error:
-        raise SageccError(f"{path} cannot be read ({first_line(error)}): derive its pool again") from error
+        raise reading_error(path, error, "derive its pool again") from error

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
-from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
 from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
@@ -91,7 +91,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: s
     try:
         connection.execute((_SQL / file).read_text())
     except duckdb.Error as error:
-        raise SageccError(f"the {what} at {folder} cannot be opened ({first_line(error)}): {again}") from error
+        raise reading_error(f"the {what} at {folder}", error, again) from error
 
 
 def _check_first(pool: Path) -> None:
@@ -99,12 +99,13 @@ def _check_first(pool: Path) -> None:
     path = min(pool.glob(PARTS), default=None)
     if path is None:
         return  # DuckDB says so
+    again = "derive the pool again with 'sagecc pool'"
     try:
         fault = column_fault(pq.read_schema(path), POOL_SCHEMA)
     except UNREADABLE as error:
-        fault = f"cannot be read ({first_line(error)})"
+        raise reading_error(path, error, again) from error
     if fault:
-        raise SageccError(f"{path} {fault}: derive the pool again with 'sagecc pool'")
+        raise SageccError(f"{path} {fault}: {again}")
 
 
 def _check_raw(raw: Path) -> None:
@@ -121,4 +122,4 @@ def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
     try:
         return dict(pq.read_schema(path).metadata or {})
     except UNREADABLE as error:
-        raise SageccError(f"{path} is truncated or corrupt: {again}") from error
+        raise reading_error(path, error, again) from error

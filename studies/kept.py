@@ -25,7 +25,7 @@ from sagecc.collector.run.engines import local
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked
-from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.league import Rules, gather, lab_runner
 from sagecc.leagues.scores import SCORE_SCHEMA, StoredEpisode, score
@@ -202,4 +202,4 @@ def read_kept(path: Path) -> pl.DataFrame:
 
 
 def _unreadable(path: Path, error: BaseException) -> SageccError:
-    return SageccError(f"{path}: cannot be read ({first_line(error)}); remove it and start again")
+    return reading_error(path, error, "remove it and start again")

@@ -20,6 +20,7 @@ from sagecc.collector.kernel.machine import check_kernel, check_machine
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.marks import Mark
 from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
@@ -57,6 +58,15 @@ REPRODUCIBLE = {
     "SOURCE_DATE_EPOCH": "1731801600",
     "LC_ALL": "C",
 }
+
+
+_BUILT = r"linux-[0-9a-f]{12}|(source|linux)(\.partial)?"
+"""Names of the folders that a build makes."""
+
+_LOG = "build.log"
+"""What the tools said; it stands in the build's folder before all else."""
+
+_BUILD_MARK = Mark("a kernel's build", rf"{_BUILT}|build\.log", lambda folder: _is_log(folder / _LOG))
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,9 @@ def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
 def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
     path, identity = build_dir / STAMP, _identity()
     _check_tools()
+    _BUILD_MARK.check(build_dir)
     build_dir.mkdir(parents=True, exist_ok=True)
+    (build_dir / _LOG).touch()
     archive, version = source_archive(build_dir)
     tree = _tree(build_dir, archive, version)
     _add_our_files(tree, build_dir)
@@ -175,7 +187,7 @@ def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapp
     completed = subprocess.run(
         command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
-    log = build_dir / "build.log"
+    log = build_dir / _LOG
     with log.open("a") as file:
         file.write(f"$ {' '.join(command)}\n{completed.stdout}{completed.stderr}")
     if completed.returncode:
@@ -213,15 +225,25 @@ def source_archive(build_dir: Path) -> tuple[Path, str]:
     archive = build_dir / "source" / "usr" / "src" / f"{PACKAGE}.tar.xz"
     if not archive.exists():
         partial = build_dir / "source.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         try:
             _run(["dpkg-deb", "-x", str(package), str(partial)], build_dir)
         except SageccError as error:
             package.unlink()
             raise SageccError(f"{error}; the download was damaged and is removed: start again") from None
-        shutil.rmtree(build_dir / "source", ignore_errors=True)
+        _remove(build_dir / "source")
         partial.rename(build_dir / "source")
     return archive, _run(["dpkg-deb", "-f", str(package), "Version"], build_dir).strip()
+
+
+def _is_log(path: Path) -> bool:
+    return path.is_file() and path.read_bytes()[:2] in (b"", b"$ ")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that a build made."""
+    if re.fullmatch(_BUILT, folder.name):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tree(build_dir: Path, archive: Path, version: str) -> Path:
@@ -231,10 +253,10 @@ def _tree(build_dir: Path, archive: Path, version: str) -> Path:
     tree = build_dir / f"linux-{digest}"
     if not tree.exists():
         partial = build_dir / "linux.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         partial.mkdir()
         for old_tree in build_dir.glob("linux-????????????"):
-            shutil.rmtree(old_tree)
+            _remove(old_tree)
         _run(["tar", "xf", str(archive), "--strip-components=1", "-C", str(partial)], build_dir)
         for file in patches:
             _run(["patch", "-p1", "--fuzz=0", "-i", str(file.resolve())], build_dir, cwd=partial)
@@ -287,7 +309,7 @@ def _configure(tree: Path, build_dir: Path) -> None:
 def _make(tree: Path, build_dir: Path, jobs: int) -> None:
     flags = f"-ffile-prefix-map={tree.resolve()}=linux"
     command = ["make", "ARCH=um", *ABSENT_TOOLS, f"-j{jobs}", f"KCFLAGS={flags}", "linux"]
-    log = build_dir / "build.log"
+    log = build_dir / _LOG
     with log.open("a") as file, tqdm(total=STEPS, desc="kernel", unit="file", leave=False, disable=None) as bar:
         process = subprocess.Popen(
             command,

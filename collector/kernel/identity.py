@@ -8,7 +8,6 @@ give the same trajectories have the same identity, whoever built them from which
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -58,7 +57,7 @@ def write_identities(kernel: Path) -> None:
     texts = {scheme: identity_of_source(scheme) + "\n" for scheme in (*SCHEMES, *OTHERS, POLICY)}
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
-        if path.name not in texts:
+        if path.name not in texts and _is_identity(path):
             path.unlink()
     for scheme, text in texts.items():
         path = folder / scheme
@@ -69,7 +68,15 @@ def write_identities(kernel: Path) -> None:
 
 def forget_identities(kernel: Path) -> None:
     """Remove the identities of the kernel at `kernel`, before another kernel replaces it."""
-    shutil.rmtree(identity_folder(kernel), ignore_errors=True)
+    folder = identity_folder(kernel)
+    for path in folder.glob("*"):
+        if _is_identity(path):
+            path.unlink()
+
+
+def _is_identity(path: Path) -> bool:
+    """Tell whether a file is one of `write_identities`."""
+    return path.is_file() and path.read_bytes().startswith(b"linux-")
 
 
 def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -21,8 +21,9 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
 from sagecc.common.locks import lock
+from sagecc.common.marks import Mark, parquet_mark, remove_leftover
 from sagecc.common.parts import PartWriter, Runs, whole_runs
-from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
+from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error, select_columns
 from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
@@ -40,6 +41,10 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+PARTITION_MARK = parquet_mark(
+    "a partition of 'sagecc collect'", rf"part-\d+\.parquet|{re.escape(EPISODES_FILE)}", b"sagecc.raw_version"
+)
+
 SPOOL = ".spool"
 SUMMARY = b"sagecc.episode"
 """Metadata key of an episode's row of EPISODE_SCHEMA, as JSON."""
@@ -47,6 +52,8 @@ SUMMARY = b"sagecc.episode"
 KERNEL = b"sagecc.kernel"
 """Metadata key of the identity of the kernel that ran the episodes (collector.kernel.identity)."""
 
+
+SPOOL_MARK = Mark("a finished episode", r".+\.arrow", lambda folder: True)
 
 PLAYER = b"sagecc.player"
 """Metadata key of what decided a driven scheme's rows beside networks and kernel, as JSON: the hash of a policy's files
@@ -98,6 +105,7 @@ class Partition:
         self._lock = -1
 
     def __enter__(self) -> Partition:
+        PARTITION_MARK.check_whole(self._folder)
         self._lock = self._locked_spool()
         return self
 
@@ -151,7 +159,9 @@ class Partition:
                 summary = json.loads(table.schema.metadata[SUMMARY])
                 is_valid = _makers(table.schema.metadata) == self._made_by and len(table) == summary["rows"]
                 episode_id, spec_sha256 = summary["episode_id"], summary["spec_sha256"]
-            except (*UNREADABLE, ValueError, KeyError, TypeError):
+            except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
+                if not is_damage(error):
+                    raise reading_error(path, error, "") from error
                 is_valid = False
             if is_valid:
                 spooled[episode_id] = spec_sha256
@@ -186,20 +196,21 @@ class Partition:
         ids = sorted(episode_ids)
         if set(ids) == self._stored.keys() and not any(self._spool.glob("*.arrow")):
             return
-        shutil.rmtree(self._new_folder, ignore_errors=True)
+        remove_leftover(self._new_folder)
         try:
             self._write(ids)
         except BaseException:
-            shutil.rmtree(self._new_folder, ignore_errors=True)
+            remove_leftover(self._new_folder)
             raise
         previous = self._folder.with_name(f".old-{self._folder.name}")
-        shutil.rmtree(previous, ignore_errors=True)
+        remove_leftover(previous)
+        PARTITION_MARK.check_whole(self._folder)
         if self._folder.exists():
             self._folder.rename(previous)
         self._new_folder.rename(self._folder)
         sync(self._folder.parent)
-        shutil.rmtree(previous, ignore_errors=True)
-        shutil.rmtree(self._spool, ignore_errors=True)
+        remove_leftover(previous)
+        SPOOL_MARK.remove_own(self._spool)
         del self._stored
 
     def _write(self, ids: Sequence[str]) -> None:
@@ -320,6 +331,4 @@ def reading(path: Path, required: pa.Schema | None = None) -> Iterator[pq.Parque
                 raise SageccError(f"{path} {fault}: remove its folder and collect it again")
             yield file
     except UNREADABLE as error:
-        raise SageccError(
-            f"{path} cannot be read ({first_line(error)}): remove its folder and collect it again"
-        ) from error
+        raise reading_error(path, error, "remove its folder and collect it again") from error

@@ -27,6 +27,10 @@ FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
 
 SCHEME, PRIVATE_PREFIX = "sagecc_pure", "sagecc_x"
 """The scheme that all may use, and the prefix of one that a process loads for itself; its process id follows."""
+
+_PINS = frozenset({*Descriptors._fields, "scheme"})
+"""Names of the scheme's pins."""
+
 PINS = Path("/sys/fs/bpf/sagecc")
 OLDEST = (6, 1)
 STRUCT_OPS_MAP = 26
@@ -291,6 +295,7 @@ def remove(folder: Path) -> list[str]:
         if not is_bpf(folder):
             raise SageccError(f"{folder} is in no BPF file system: it is not sagecc's to remove")
         with _refused(f"{folder} cannot be removed"):
+            _check_pins(folder)
             if is_pinned(folder) and _unregister(libbpf.pinned(folder / "scheme")):
                 removed.append(f"scheme {SCHEME}")
             unpin(folder)
@@ -334,6 +339,24 @@ def _is_leftover(name: str) -> bool:
     """Tell whether a scheme may be removed: SCHEME, or one whose process has ended."""
     owner = name.removeprefix(PRIVATE_PREFIX)
     return name == SCHEME or (name != owner and not Path("/proc", owner).exists())
+
+
+def _check_pins(folder: Path) -> None:
+    """Raise SageccError where a folder has pins of other programs."""
+    for path in sorted(folder.iterdir()):
+        if path.name not in _PINS or not _is_scheme(path):
+            raise SageccError(f"{path} was not pinned by sagecc: name the folder of its pins with --pins")
+
+
+def _is_scheme(path: Path) -> bool:
+    """Tell whether a pin may be of the scheme: that of the scheme itself says so by its map's name."""
+    if path.name != "scheme":
+        return True
+    fd = libbpf.pinned(path)
+    try:
+        return bool(libbpf.map_info(fd).name == SCHEME.encode())
+    finally:
+        os.close(fd)
 
 
 def unpin(folder: Path) -> None:

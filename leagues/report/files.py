@@ -28,7 +28,7 @@ def write(
     Args:
         contents: what the page shows.
         page: path of the HTML file.
-        pictures: folder of the pictures as PNG files, if any; an earlier league's examples are removed from it.
+        pictures: folder of the pictures as PNG files, if any; where it is a league's, earlier examples are removed.
         trajectories: as for `render`.
         named: as for `render`.
     """
@@ -42,6 +42,8 @@ def write(
     pictures.mkdir(parents=True, exist_ok=True)
     for picture in drawn:
         save_png(picture.figure, pictures / f"{picture.name}.png")
+    if not (pictures / "league.json").is_file():
+        return
     for stale in {p.name for p in pictures.glob("example-*.png")} - {f"{p.name}.png" for p in drawn}:
         (pictures / stale).unlink()
 

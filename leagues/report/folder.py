@@ -16,7 +16,7 @@ from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import digest
-from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.common.versions import same_major
 from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION
@@ -145,7 +145,7 @@ def _table(path: Path, advice: str) -> pl.DataFrame:
     try:
         return pl.read_parquet(path, hive_partitioning=False)
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        raise SageccError(f"{path}: cannot be read ({first_line(error)}); {advice}") from error
+        raise reading_error(path, error, advice) from error
 
 
 def _check_kernel(episodes: Iterable[StoredEpisode], kernel: str, raw: Path) -> None:

@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 
 from sagecc.common.arrays import Doubles
-from sagecc.common.errors import SageccError
-from sagecc.common.tables import first_line
+from sagecc.common.tables import reading_error
 from sagecc.leagues.plots import bin_width
 from sagecc.leagues.scores import StoredEpisode, scan
 from sagecc.schemas.environment import Environment
@@ -98,8 +97,7 @@ def _bins(folder: Path, ticks: pl.LazyFrame, ids: Sequence[str], width: float) -
     try:
         return bins.sort("episode_id", "bin").collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        problem = f"cannot read the raw trajectories ({first_line(error)})"
-        raise SageccError(f"{folder}: {problem}; collect them again") from error
+        raise reading_error(f"{folder}: a raw trajectory", error, "collect them again") from error
 
 
 def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Doubles]:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
-from sagecc.common.tables import UNREADABLE, column_fault, first_line
+from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error
 from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
 from sagecc.leagues.study.experiments import StudyRun, distinct
@@ -117,7 +117,7 @@ def read_series(path: Path) -> pl.DataFrame:
     try:
         table = pq.read_table(path)
     except UNREADABLE as error:
-        raise SageccError(f"{path}: {first_line(error)}; remove it, and the run is made again") from error
+        raise reading_error(path, error, "remove it, and the run is made again") from error
     if fault := column_fault(table.schema, SERIES_SCHEMA):
         raise SageccError(f"{path}: {fault}; remove it, and the run is made again")
     return pl.DataFrame(pl.from_arrow(table))
@@ -131,7 +131,9 @@ def _is_whole(path: Path) -> bool:
     """Tell whether a file is there with a series in it; what is damaged is made again."""
     try:
         return column_fault(pq.read_schema(path), SERIES_SCHEMA) is None
-    except UNREADABLE:
+    except UNREADABLE as error:
+        if not is_damage(error) and path.exists():
+            raise reading_error(path, error, "") from error
         return False
 
 

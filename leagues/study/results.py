@@ -19,6 +19,7 @@ import polars as pl
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
+from sagecc.common.marks import parquet_mark
 from sagecc.leagues.intervals import Interval, interval
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
@@ -26,6 +27,13 @@ from sagecc.leagues.study.experiments import StudyRun
 from sagecc.leagues.study.measures import RELATIVE, SCALES, SHARES
 from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS, STUDY_NAMES
+
+STUDY_VERSION = "1.0"
+"""Of the three tables."""
+
+_VERSION_KEY = b"sagecc.study_version"
+
+STUDY_MARK = parquet_mark("a study's", r"(values|cells|verdicts)\.parquet|study\.html", _VERSION_KEY)
 
 Verdict = Literal["holds", "within noise", "changes", "no interval", "not measured"]
 
@@ -170,11 +178,11 @@ def verdicts_table(
 
 def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = STUDY_NAMES) -> dict[str, pl.DataFrame]:
     """Write values.parquet, cells.parquet and verdicts.parquet to a folder, each whole or not at all; return them."""
-    folder.mkdir(parents=True, exist_ok=True)
     tables = {"values": values, "cells": cells_table(values, names), "verdicts": verdicts_table(values, names)}
-    for name, table in tables.items():
-        with write_atomically(folder / f"{name}.parquet") as beside:
-            table.write_parquet(beside)
+    with STUDY_MARK.filling(folder):
+        for name, table in tables.items():
+            with write_atomically(folder / f"{name}.parquet") as beside:
+                table.write_parquet(beside, metadata={_VERSION_KEY.decode(): STUDY_VERSION})
     return tables
 
 

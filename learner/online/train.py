@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.marks import Mark
 from sagecc.learner import runs
 from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Candidates, Evaluation
@@ -26,9 +26,16 @@ from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.online.replay import SPARE_SHARE, Layout
 from sagecc.learner.train import Outcome, finished_outcome, outcome, write_results
 from sagecc.policy import artefact
+from sagecc.policy.artefact import POLICY_MARK
 
 REPLAY = "replay"
 """Folder within the run's."""
+
+REPLAY_MARK = Mark(
+    "a replay's",
+    r"ring-\d+\.f32|weights\.f32|counters|run\.json",
+    lambda folder: runs.recorded_run_id(folder) is not None,
+)
 
 
 def train(
@@ -87,10 +94,14 @@ def train(
     from sagecc.policy.export import export
 
     configure(seed)
+    POLICY_MARK.check(out)
+    if replay is not None:
+        check_replay(replay, run_id)
     runs.claim(logs, run_id, {"seed": seed, "task": task.identity, "training": asdict(config)})
     folder = replay or logs / REPLAY
     if not (logs / CHECKPOINT).exists():
-        shutil.rmtree(folder, ignore_errors=True)
+        REPLAY_MARK.remove_own(folder)
+    runs.write_run(folder, run_id)
     provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
     bound = config.final_window_bound
     control = replace(task.control, window_bound=bound) if bound else task.control
@@ -108,20 +119,32 @@ def train(
         saving=Saving(checkpoint_s, checkpoint_steps),
         candidates=Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None,
     )
-    kept = write_results(out, result, sizes.parameters, evaluation)
-    artefact.write(
-        out,
-        result.weights,
-        sizes,
-        scaling,
-        task.observations,
-        {**provenance, "metrics": result.metrics, **kept},
-        exported=export(sizes, result.weights, int8),
-        control=control,
-        source=task.source,
-    )
-    shutil.rmtree(folder, ignore_errors=True)
+    exported = export(sizes, result.weights, int8)
+    with POLICY_MARK.filling(out):
+        kept = write_results(out, result, sizes.parameters, evaluation)
+        artefact.write(
+            out,
+            result.weights,
+            sizes,
+            scaling,
+            task.observations,
+            {**provenance, "metrics": result.metrics, **kept},
+            exported=exported,
+            control=control,
+            source=task.source,
+        )
+    REPLAY_MARK.remove_own(folder)
     return outcome(result, out, logs, sizes.parameters)
+
+
+def check_replay(folder: Path, run_id: str) -> None:
+    """Raise SageccError where a replay's folder holds anything but this run's replay."""
+    REPLAY_MARK.check_whole(folder)
+    if runs.recorded_run_id(folder) not in (None, run_id):
+        raise SageccError(
+            f"{folder} holds the replay of another run, which has not ended: name another folder with --replay, or "
+            "remove this one"
+        )
 
 
 def actor_specs(config: OnlineConfig, task: OnlineTask, folder: Path, seed: int, actors: int) -> list[ActorSpec]:

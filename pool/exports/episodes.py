@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.parts import Runs, whole_runs
-from sagecc.common.tables import UNREADABLE, column_fault, first_line, select_columns
+from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
@@ -135,9 +135,7 @@ class PoolSource:
                 for group in range(file.num_row_groups):
                     yield file.read_row_group(group, columns=list(_READ)).replace_schema_metadata(None)
             except UNREADABLE as error:
-                raise SageccError(
-                    f"{path} cannot be read ({first_line(error)}); look with 'sagecc pool check'"
-                ) from error
+                raise reading_error(path, error, "look with 'sagecc pool check'") from error
 
     def _episode(self, folder: Path, about: Mapping[str, Any], table: pa.Table) -> PoolEpisode:
         if not np.array_equal(table["step"].to_numpy(), np.arange(len(table))):
@@ -174,7 +172,7 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
     except FileNotFoundError:
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'") from None
     except UNREADABLE as error:
-        raise SageccError(f"{listing} cannot be read ({first_line(error)}); look with 'sagecc pool check'") from error
+        raise reading_error(listing, error, "look with 'sagecc pool check'") from error
     check_version(listing, version)
     _refuse_columns(listing, table.schema, POOL_EPISODE_SCHEMA)
     meta, rows = table.schema.metadata or {}, table.to_pylist()

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import stale_temporaries, sync, temporary_path
+from sagecc.common.locks import hold
+from sagecc.common.marks import remove_leftover
 
 
 @contextmanager
@@ -24,9 +26,8 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     refuse_existing(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in stale_temporaries(path):
-        shutil.rmtree(leftover)
-    beside = temporary_path(path)
-    beside.mkdir()
+        remove_leftover(leftover)
+    beside, handle = _new_folder(path)
     try:
         yield beside
         for written in (*beside.rglob("*"), beside):
@@ -35,8 +36,21 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
         beside.rename(path)
         sync(path.parent)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_leftover(beside)
         raise
+    finally:
+        os.close(handle)
+
+
+def _new_folder(path: Path) -> tuple[Path, int]:
+    """Make and lock a temporary folder for `path`."""
+    while True:
+        beside = temporary_path(path)
+        beside.mkdir()
+        handle = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if hold(handle, beside):
+            return beside, handle
+        os.close(handle)
 
 
 def refuse_existing(path: Path) -> None:

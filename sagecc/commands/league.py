@@ -12,7 +12,7 @@ from sagecc.common.shipped import A_POLICY
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
-from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play, save, summary
+from sagecc.leagues.league import LEAGUE_MARK, PlayOptions, Rules, lab_runner, play, save, summary
 from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.leagues.standings import FriendlyMargin
 from sagecc.options import (
@@ -118,6 +118,7 @@ def command(
         others = (*preset_schemes(preset, all_policies), *others)
     names = dict.fromkeys((*others, *policy_schemes))
     raw, out = raw or raw_folder(networks.own_name), out or league_folder(networks.own_name)
+    LEAGUE_MARK.check(out)
     options = PlayOptions(decision_latency, sample, GiveUp() if give_up else None)
     runner = lab_runner(kernel, jobs, seed, batch, options, networks.seeds(seed))
     league = play(

@@ -17,7 +17,7 @@ from sagecc.leagues.study.collect import Collected, collect, lab_identity
 from sagecc.leagues.study.experiments import Experiment, StudyRun, distinct
 from sagecc.leagues.study.page import StudyContents, is_drawn, write
 from sagecc.leagues.study.published import study_names
-from sagecc.leagues.study.results import values_table, write_tables
+from sagecc.leagues.study.results import STUDY_MARK, values_table, write_tables
 from sagecc.leagues.study.runner import check_policies, lab_runner, ray_runner
 from sagecc.leagues.study.testbed import PREDECESSOR
 from sagecc.options import kernel_option, parse_schemes
@@ -95,6 +95,7 @@ def command(
         runs = [PREDECESSOR.run(run) for run in runs]
     check_policies(tested)
     runner = lab_runner(kernel, jobs or usable_cores()) if cluster is None else ray_runner(kernel, cluster, tested)
+    STUDY_MARK.check(out)
     click.echo(_plan_line(runs), err=True)
     collected = collect(runs, runner, kept or out / "runs", lab_identity(kernel))
     if not collected.files:

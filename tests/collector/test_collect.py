@@ -376,7 +376,7 @@ def test_truncated_partition_is_named(kernel: Path, tmp_path: Path) -> None:
     collect(ENVIRONMENTS[:1], ("cubic",), tmp_path, kernel, local(1), progress=False)
     path = tmp_path / partition("custom", "cubic") / "episodes.parquet"
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(SageccError, match=r"episodes\.parquet cannot be read .* remove"):
+    with pytest.raises(SageccError, match=r"episodes\.parquet is damaged .* remove"):
         collect(ENVIRONMENTS, ("cubic",), tmp_path, kernel, local(1), progress=False)
 
 

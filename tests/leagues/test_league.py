@@ -86,7 +86,8 @@ def test_retrained_policy_is_run_again(raw: Path, tmp_path: Path, policy: str) -
 
 
 def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path: Path) -> None:
-    def left(policies: dict[str, str]) -> list[str]:
+    def left(before: dict[str, str], policies: dict[str, str]) -> list[str]:
+        (tmp_path / "policies.json").write_text(json.dumps(before))
         for name in ("policy:a", "policy:b", "policy:c"):
             (tmp_path / partition("I", name)).mkdir(parents=True, exist_ok=True)
             (tmp_path / SPOOL / partition("I", name)).mkdir(parents=True, exist_ok=True)
@@ -94,8 +95,9 @@ def test_changed_policies_and_those_not_asked_for_are_forgotten(tmp_path: Path) 
         assert json.loads((tmp_path / "policies.json").read_text()) == policies
         return sorted(path.name for path in tmp_path.rglob("scheme=*"))
 
-    assert left({"policy:a": "1", "policy:b": "1"}) == []
-    assert left({"policy:a": "2", "policy:b": "1"}) == ["scheme=policy:b"] * 2
+    first = {"policy:a": "1", "policy:b": "1", "policy:c": "1"}
+    assert left(first, {"policy:a": "2", "policy:b": "1"}) == ["scheme=policy:b"] * 2
+    assert left(first, {"policy:d": "1"}) == []
 
 
 def test_other_terms_are_other_trajectories(raw: Path, tmp_path: Path, policy: str) -> None:

@@ -92,14 +92,20 @@ def test_a_curve_is_thinned_and_keeps_its_end() -> None:
 
 def test_another_run_sets_the_candidates_aside_too(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    for turn in ("first", "second", "first", "second"):
+    for turn in ("a" * 64, "b" * 64, "a" * 64, "b" * 64):
         claim(logs, turn, {"seed": 0})
         (logs / "candidates" / "step-1").mkdir(parents=True)
         (logs / "candidates" / "step-1" / "card.json").write_text(turn)
         (logs / "metrics.jsonl").write_text(turn)
-    kept = {path.relative_to(logs).parts[0]: path.read_text() for path in logs.rglob("card.json")}
-    assert kept == {"candidates": "second", "earlier-first": "first", "earlier-second": "second"}
-    assert (logs / "earlier-first" / "metrics.jsonl").read_text() == "first"
+    kept = {path.relative_to(logs).parts[:-2]: path.read_text()[0] for path in logs.rglob("card.json")}
+    one, other = f"earlier-{'a' * 12}", f"earlier-{'b' * 12}"
+    assert kept == {
+        ("candidates",): "b",
+        (one, "candidates"): "a",
+        (one, "candidates.1"): "a",
+        (other, "candidates"): "b",
+    }
+    assert (logs / one / "metrics.jsonl").read_text() == "a" * 64
 
 
 class Hook:

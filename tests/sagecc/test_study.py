@@ -115,7 +115,7 @@ def test_a_damaged_run_is_named_and_no_table_written(
     content[4:end] = bytes(end - 4)
     run.write_bytes(content)
     assert study(*options, "--out", str(tmp_path / "two")) == 2
-    assert f"sagecc: {run}: " in capsys.readouterr().err
+    assert f"sagecc: {run} is damaged" in capsys.readouterr().err
     assert not (tmp_path / "two").exists()
 
 
