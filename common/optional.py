@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sagecc.common.errors import SageccError
+from sagecc.common.exhaustion import exhausted
 
 
 @contextmanager
@@ -26,6 +27,8 @@ def requires_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        if exhausted(error):
+            raise
         message = " ".join(str(error).split())
         raise SageccError(f"this needs another library ({message}): {how_to_install(extra)}") from error
 

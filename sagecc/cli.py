@@ -7,6 +7,7 @@ import ast
 import errno
 import importlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ from typing import NoReturn
 
 import click
 
-from sagecc.common.errors import SageccError
+from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.common.exhaustion import exhausted
 from sagecc.common.processes import end_with_parent
 from sagecc.common.terminals import outlasting
 
@@ -146,8 +148,25 @@ def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
         sys.exit(1)
     except OSError as error:
         if error.filename is None and error.errno not in MACHINE_ERRORS:
+            _fail_exhausted(error, program)
             raise
         _fail(f"{_paths_prefix(error)}{error.strerror or error}", prefix=program)
+    except Exception as error:
+        _fail_exhausted(error, program)
+        raise
+
+
+def _fail_exhausted(error: Exception, program: str) -> None:
+    """End in one line where an exception is about memory or descriptors, whatever library raised it."""
+    if what := exhausted(error):
+        limits = {
+            "out of memory": (resource.RLIMIT_AS, "ulimit -v"),
+            "too many open files": (resource.RLIMIT_NOFILE, "ulimit -n"),
+        }
+        number, command = limits[what]
+        limit, _ = resource.getrlimit(number)
+        why = "" if limit == resource.RLIM_INFINITY else f" ('{command}' allows {limit:,})"
+        _fail(f"{what}{why}; {SEE_DOCTOR}", prefix=program)
 
 
 def _paths_prefix(error: OSError) -> str:

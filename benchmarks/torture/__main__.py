@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.machine import save
-from benchmarks.torture import agents, kills, material, mutations, processes, stages
+from benchmarks.torture import agents, kills, material, mutations, processes, stages, surroundings
 from benchmarks.torture.journal import Journal
 from sagecc.collector.realtime import host
 from sagecc.common.errors import SageccError
@@ -24,7 +24,7 @@ from sagecc.execution.stock import kernel_scheme
 STATE = stages.ROOT / "build" / "torture"
 MATERIAL = STATE / "material"
 SEED = 13
-KILLS, INPUTS = 100, 10_000
+KILLS, INPUTS, TRIALS = 100, 10_000, 500
 CLONE_NEWNS = 0x20000
 NICE = 19
 
@@ -34,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=KILLS, help="of each stage, and of the agent")
     parser.add_argument("--inputs", type=int, default=INPUTS, help="how many are damaged")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="how many commands run in bad surroundings")
     parser.add_argument("--replay", type=int, metavar="INDEX", help="try one damaged input again, here, and stop")
     parser.add_argument("--dry", action="store_true", help="save nothing")
     parser.add_argument("--lane", choices=list(LANES), help=argparse.SUPPRESS)
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def _side_by_side(options: argparse.Namespace) -> None:
-    numbers = ("--kills", str(options.kills), "--inputs", str(options.inputs))
+    numbers = ("--kills", str(options.kills), "--inputs", str(options.inputs), "--trials", str(options.trials))
     command = ("setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "benchmarks.torture", *numbers, "--lane")
     lanes = {name: subprocess.Popen([*command, name]) for name in LANES}
     try:
@@ -95,7 +96,17 @@ def _inputs(options: argparse.Namespace) -> None:
         mutations.torture(STATE / "inputs", MATERIAL, options.inputs, SEED, bar)
 
 
-LANES: dict[str, Callable[[argparse.Namespace], None]] = {"stages": _stages, "agents": _agents, "inputs": _inputs}
+def _surroundings(options: argparse.Namespace) -> None:
+    with _bar(3, "around", options.trials, "trial") as bar:
+        surroundings.torture(STATE / "surroundings", MATERIAL, options.trials, SEED, bar)
+
+
+LANES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "stages": _stages,
+    "agents": _agents,
+    "inputs": _inputs,
+    "surroundings": _surroundings,
+}
 
 
 def _bar(position: int, name: str, total: int, unit: str) -> tqdm[Any]:
@@ -118,13 +129,14 @@ def _count() -> dict[str, Any]:
         "stages": {name: kills.summary(Journal(STATE / name / "kills.jsonl").rows) for name in stages.jobs(MATERIAL)},
         "agent": agents.summary(Journal(STATE / "agent" / "kills.jsonl").rows),
         "inputs": mutations.summary(tried),
+        "surroundings": surroundings.summary(Journal(STATE / "surroundings" / "trials.jsonl").rows),
         "as_processes": sum(row["process"] for row in tried),
         "input_minutes": round(sum(row["seconds"] for row in tried) / 60, 1),
     }
 
 
 def _findings(result: dict[str, Any]) -> int:
-    parts = [*result["stages"].values(), result["agent"], *result["inputs"]]
+    parts = [*result["stages"].values(), result["agent"], *result["inputs"], *result["surroundings"]]
     return sum(sum(part["findings"].values()) for part in parts)
 
 

@@ -51,18 +51,18 @@ def torture(job: Job, folder: Path, material: Path, kills: int, seed: int, bar: 
 
     Rows go to folder/kills.jsonl: one a kill, one a finished job.
     """
-    calm = _calm(job, folder / "calm", material)
+    undisturbed = calm(job, folder / "calm", material)
     journal = Journal(folder / "kills.jsonl")
     done = sum("kill" in row for row in journal.rows)
     bar.update(done)
     at = folder / "job"
     while done < kills:
-        _empty(at, material)
+        empty(at, material)
         index, finished, since = 0, job.finished(at), 0
         while index < len(job.commands):
             rng = random.Random(f"{seed} {job.stage} {len(journal.rows)}")
-            run = _Run(job.commands[index], at)
-            moment_s = rng.uniform(calm.loaded_s[index], calm.ended_s[index])
+            run = Run(job.commands[index], at)
+            moment_s = rng.uniform(undisturbed.loaded_s[index], undisturbed.ended_s[index])
             if done >= kills or run.ends_within(moment_s):
                 run.ends_within(END_S)
                 journal.add({"command": index, "findings": run.findings(0), "seconds": run.seconds})
@@ -80,20 +80,20 @@ def torture(job: Job, folder: Path, material: Path, kills: int, seed: int, bar: 
             done += 1
             bar.update()
         else:
-            wrong, temporary = _differences(job, at, calm)
+            wrong, temporary = differences(job, at, undisturbed)
             journal.add({"kills": since, "findings": wrong, "temporary": temporary})
 
 
-def _calm(job: Job, folder: Path, material: Path) -> Calm:
+def calm(job: Job, folder: Path, material: Path) -> Calm:
     """Run the job undisturbed, once."""
     kept, at = folder / "calm.json", folder / "job"
     if not kept.exists():
-        _empty(at, material)
+        empty(at, material)
         took: list[float] = []
         for command in job.commands:
             for arguments in ((command[0], "--help"), command):
                 begun = time.monotonic()
-                run = _Run(arguments, at)
+                run = Run(arguments, at)
                 if not run.ends_within(END_S) or run.status != 0:
                     raise SageccError(f"undisturbed, {job.stage} does not work: {' / '.join(run.said)}")
                 took.append(time.monotonic() - begun)
@@ -110,28 +110,31 @@ def _beside(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in (*hidden, *temporary.iterdir()))
 
 
-def _empty(folder: Path, material: Path) -> None:
+def empty(folder: Path, material: Path) -> None:
     """Make a job's folder anew; all that lies there is the policy."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "policy").symlink_to(material / "policy")
 
 
-class _Run:
+class Run:
     """One command in mid-work."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path) -> None:
-        temporary, self._errors = folder / "tmp", folder / "stderr"
+    def __init__(
+        self, command: tuple[str, ...], folder: Path, errors: str = "stderr", before: tuple[str, ...] = ()
+    ) -> None:
+        """Start it. errors: the file of its words. before: a program that starts it, with its arguments."""
+        temporary, self._errors = folder / "tmp", folder / errors
         self._begun = time.monotonic()
         temporary.mkdir(exist_ok=True)
-        with self._errors.open("wb") as errors:
+        with self._errors.open("wb") as said:
             self._process = subprocess.Popen(
-                [*SAGECC, *command],
+                [*before, *SAGECC, *command],
                 cwd=folder,
                 env=ENVIRONMENT | {"TMPDIR": str(temporary)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=errors,
+                stderr=said,
                 start_new_session=True,
             )
 
@@ -195,7 +198,12 @@ class _Run:
             found.append(f"ended with status {status}: {self.said[-1:]}")
         elif status == 2 and (len(said := self.said) != 1 or not said[0].startswith("sagecc: ")):
             found.append(f"not one line: {said}")
-        found += [f"left behind: {seen}" for seen in left_behind(GONE_S)]
+        return found + self.left_behind()
+
+    @staticmethod
+    def left_behind() -> list[str]:
+        """Return the processes below this one and the files in memory that have not gone in time; end the former."""
+        found = [f"left behind: {seen}" for seen in left_behind(GONE_S)]
         return found + [f"left behind: {path}" for path in Path("/dev/shm").iterdir()]
 
     @property
@@ -219,12 +227,12 @@ def lines_of(text: str) -> list[str]:
     return [line for line in lines if line and not BAR.match(line)]
 
 
-def _differences(job: Job, at: Path, calm: Calm) -> tuple[list[str], int]:
+def differences(job: Job, at: Path, undisturbed: Calm) -> tuple[list[str], int]:
     """Hold a finished job against the undisturbed one; return what is wrong, and how many files lie in TMPDIR."""
-    found, wanted = contents(at, job.outputs), calm.contents
+    found, wanted = contents(at, job.outputs), undisturbed.contents
     wrong = [f"other bytes: {name}" for name in wanted if name in found and found[name] != wanted[name]]
     wrong += [f"lost: {name}" for name in wanted if name not in found]
-    left = {*found, *_beside(at)} - {*wanted, *calm.beside}
+    left = {*found, *_beside(at)} - {*wanted, *undisturbed.beside}
     wrong += [f"left behind: {name}" for name in sorted(left) if not name.startswith("tmp/")]
     return wrong, sum(name.startswith("tmp/") for name in left)
 

@@ -37,7 +37,7 @@ def test_written_beside_the_kernel_once(tmp_path: Path) -> None:
         kernel_identity(kernel, ["cubic"])
     kernel.touch()
     identity_folder(kernel).mkdir()
-    (identity_folder(kernel) / "gone").write_text("a scheme that is no more")
+    (identity_folder(kernel) / "gone").write_text("linux-6.12 lab-1: a scheme that is no more")
     write_identities(kernel)
     files = {path: path.stat().st_mtime_ns for path in identity_folder(kernel).iterdir()}
     assert {path.name for path in files} == {*SCHEMES, *OTHERS, "pure"}

@@ -251,7 +251,7 @@ def of_another_version(policy: Path) -> str:
 def truncated(policy: Path) -> str:
     with (policy / "policy.safetensors").open("r+b") as file:
         file.truncate(100)
-    return "is truncated or corrupt"
+    return "is damaged"
 
 
 def on_top_of_cubic(policy: Path) -> str:

@@ -151,7 +151,7 @@ def test_a_truncated_file_is_named(make_pool: PoolMaker, tmp_path: Path, keep: f
     victim = pool / "set=I" / "scheme=vegas" / "part-000.parquet"
     data = victim.read_bytes()
     victim.write_bytes(data[: int(keep * len(data)) if isinstance(keep, float) else keep])
-    with pytest.raises(SageccError, match=r"scheme=vegas/part-000\.parquet is truncated or corrupt"):
+    with pytest.raises(SageccError, match=r"scheme=vegas/part-000\.parquet is damaged"):
         compile_pool(pool, tmp_path / "cache")
 
 
@@ -161,7 +161,7 @@ def test_damage_inside_a_file_is_named_and_leaves_nothing(make_pool: PoolMaker, 
     data = bytearray(victim.read_bytes())
     data[4:4000] = bytes(3996)
     victim.write_bytes(data)
-    with pytest.raises(SageccError, match=r"scheme=vegas/part-000\.parquet is truncated or corrupt"):
+    with pytest.raises(SageccError, match=r"scheme=vegas/part-000\.parquet is damaged"):
         compile_pool(pool, tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 

@@ -263,9 +263,9 @@ def _flip(folder: Path) -> None:
         (_rewrite(lambda t: t["fc.b"].fill(np.nan)), r"'fc\.b'.*finite"),
         (_rewrite(lambda t: t.update({"fc.b": t["fc.b"].astype(np.float64)})), r"weight 'fc\.b' is float64"),
         (_flip, "SHA-256 differs"),
-        (_cut(0.0), r"policy\.safetensors is truncated or corrupt"),
-        (_cut(0.01), r"policy\.safetensors is truncated or corrupt"),
-        (_cut(0.9), r"policy\.safetensors is truncated or corrupt"),
+        (_cut(0.0), r"policy\.safetensors is damaged"),
+        (_cut(0.01), r"policy\.safetensors is damaged"),
+        (_cut(0.9), r"policy\.safetensors is damaged"),
     ],
 )
 def test_a_damaged_artefact_is_one_clear_line(folder: Path, damage: Callable[[Path], None], message: str) -> None:
