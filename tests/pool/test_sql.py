@@ -220,10 +220,10 @@ def test_a_missing_damaged_or_foreign_pool_is_named(capsys: Capture, pool: Path,
     with pytest.raises(SageccError, match=r"pool version 2.0, this program reads 1\."):
         open_pool(tmp_path)
     listing.write_bytes((pool / "episodes.parquet").read_bytes())
-    with pytest.raises(SageccError, match="cannot be opened"):
+    with pytest.raises(SageccError, match="cannot be read"):
         open_pool(tmp_path)
     os.truncate(listing, 500)
-    with pytest.raises(SageccError, match="truncated or corrupt"):
+    with pytest.raises(SageccError, match="is damaged"):
         open_pool(tmp_path)
 
 
