@@ -61,7 +61,7 @@ def torture(job: Job, folder: Path, material: Path, kills: int, seed: int, bar: 
         index, finished, since = 0, job.finished(at), 0
         while index < len(job.commands):
             rng = random.Random(f"{seed} {job.stage} {len(journal.rows)}")
-            run = Run(job.commands[index], at)
+            run = Attempt(job.commands[index], at)
             moment_s = rng.uniform(undisturbed.loaded_s[index], undisturbed.ended_s[index])
             if done >= kills or run.ends_within(moment_s):
                 run.ends_within(END_S)
@@ -93,7 +93,7 @@ def calm(job: Job, folder: Path, material: Path) -> Calm:
         for command in job.commands:
             for arguments in ((command[0], "--help"), command):
                 begun = time.monotonic()
-                run = Run(arguments, at)
+                run = Attempt(arguments, at)
                 if not run.ends_within(END_S) or run.status != 0:
                     raise SageccError(f"undisturbed, {job.stage} does not work: {' / '.join(run.said)}")
                 took.append(time.monotonic() - begun)
@@ -117,7 +117,7 @@ def empty(folder: Path, material: Path) -> None:
     (folder / "policy").symlink_to(material / "policy")
 
 
-class Run:
+class Attempt:
     """One command in mid-work."""
 
     def __init__(

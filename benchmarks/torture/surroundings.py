@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.torture.journal import Journal
-from benchmarks.torture.kills import END_S, Calm, Run, calm, differences, empty
+from benchmarks.torture.kills import END_S, Attempt, Calm, calm, differences, empty
 from benchmarks.torture.stages import KERNEL, Job, jobs
 from sagecc.common.files import sha256_file
 
@@ -53,9 +53,9 @@ def _two_at_once(folder: Path, material: Path, rng: random.Random) -> Row:
     undisturbed, at = calm(job, folder / job.stage, material), folder / "job"
     empty(at, material)
     delay_s = rng.uniform(0, undisturbed.ended_s[0])
-    first = Run(job.commands[0], at)
+    first = Attempt(job.commands[0], at)
     first.ends_within(delay_s)
-    second = Run(job.commands[0], at, "stderr-2")
+    second = Attempt(job.commands[0], at, "stderr-2")
     findings = [f for run in (first, second) if not run.ends_within(END_S) for f in ("hangs",)]
     findings += first.findings(0, 2) + second.findings(0, 2)
     if 0 not in (first.status, second.status):
@@ -69,7 +69,7 @@ def _limited(prlimit: Callable[[random.Random], str]) -> Callable[[Path, Path, r
         job, option = rng.choice(list(jobs(material).values())), prlimit(rng)
         undisturbed, at = calm(job, folder / job.stage, material), folder / "job"
         empty(at, material)
-        run = Run(job.commands[0], at, before=("prlimit", option))
+        run = Attempt(job.commands[0], at, before=("prlimit", option))
         findings = [] if run.ends_within(END_S) else ["hangs"]
         said, status = run.said, run.status
         findings += run.left_behind()
@@ -88,7 +88,7 @@ def _limited(prlimit: Callable[[random.Random], str]) -> Callable[[Path, Path, r
 def _finish(job: Job, at: Path, undisturbed: Calm, findings: list[str], how: str) -> Row:
     """Go on without disturbance and compare."""
     for command in job.commands:
-        run = Run(command, at)
+        run = Attempt(command, at)
         run.ends_within(END_S)
         findings += run.findings(0)
     wrong, _ = differences(job, at, undisturbed)
@@ -143,7 +143,7 @@ def _hostile_file(folder: Path, material: Path, rng: random.Random) -> Row:
     before = _nodes(at)
     is_read = what == "pipe" and rng.random() < 0.7
     reader = subprocess.Popen(["cat", place], stdout=subprocess.DEVNULL) if is_read else None
-    run = Run((*command, str(place)), at)
+    run = Attempt((*command, str(place)), at)
     findings = [] if run.ends_within(END_S) else ["hangs"]
     findings += run.findings(0, 2)
     if reader:
@@ -197,7 +197,7 @@ def _hostile_folder(folder: Path, material: Path, rng: random.Random) -> Row:
             ("bound", "policy", "--window-bound", "2", "--out"),
         ]
     )
-    run = Run((*command, str(place)), at)
+    run = Attempt((*command, str(place)), at)
     findings = [] if run.ends_within(END_S) else ["hangs"]
     findings += run.findings(0, 2)
     for path, digest in before.items():
