@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,35 +15,24 @@ from click.core import ParameterSource
 
 from sagecc.collector.run.grid import bottleneck
 from sagecc.common.errors import SageccError
+from sagecc.options import NUMBER
 from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
 from sagecc.schemas.trace_file import read_trace
 
-
-class _Number(click.types.FloatParamType):
-    """A float that is neither infinite nor NaN."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; end with a usage error if it is none."""
-        number = float(super().convert(value, param, ctx))
-        return number if math.isfinite(number) else self.fail(f"{value} is not finite", param, ctx)
-
-
-_NUMBER = _Number()
-
 _OPTIONS = (
-    click.option("--bandwidth", type=_NUMBER, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
+    click.option("--bandwidth", type=NUMBER, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
     click.option(
-        "--rtt", type=_NUMBER, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
+        "--rtt", type=NUMBER, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
     ),
     click.option(
-        "--queue-bdp", type=_NUMBER, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
+        "--queue-bdp", type=NUMBER, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
     ),
     click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets, instead."),
-    click.option("--duration", type=_NUMBER, default=30.0, show_default=True, help="Virtual seconds."),
+    click.option("--duration", type=NUMBER, default=30.0, show_default=True, help="Virtual seconds."),
     click.option(
-        "--step", type=_NUMBER, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
+        "--step", type=NUMBER, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
     ),
     click.option(
         "--trace",
@@ -58,14 +46,14 @@ _OPTIONS = (
         show_default=True,
         help="What the queue drops, and when.",
     ),
-    click.option("--loss", type=_NUMBER, default=0.0, show_default=True, help="Share of data packets lost at random."),
+    click.option("--loss", type=NUMBER, default=0.0, show_default=True, help="Share of data packets lost at random."),
     click.option(
-        "--jitter-ms", type=_NUMBER, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
+        "--jitter-ms", type=NUMBER, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
     ),
     click.option("--jitter-reorders", is_flag=True, help="ACKs may overtake each other; else they keep their order."),
     click.option(
         "--grain-ms",
-        type=_NUMBER,
+        type=NUMBER,
         default=0.0,
         show_default=True,
         help="The bottleneck sends at multiples of this only.",
@@ -76,9 +64,7 @@ _OPTIONS = (
         metavar="SCHEME[:N]",
         help="A competing flow of any scheme, or N of them, from 0 s on (repeatable).",
     ),
-    click.option(
-        "--start", type=_NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."
-    ),
+    click.option("--start", type=NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."),
     click.option(
         "--environment",
         "file",

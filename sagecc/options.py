@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -108,6 +109,18 @@ runtime_option = click.option(
 def log_to_stderr() -> None:
     """Write the log of a command that runs for long to standard error, with the time."""
     logging.basicConfig(format="%(asctime)s sagecc: %(message)s", level=logging.INFO, stream=sys.stderr)
+
+
+class _Number(click.types.FloatParamType):
+    """A float that is neither infinite nor NaN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; end with a usage error if it is none."""
+        number = float(super().convert(value, param, ctx))
+        return number if math.isfinite(number) else self.fail(f"{value} is not finite", param, ctx)
+
+
+NUMBER = _Number()
 
 
 class _Duration(click.ParamType[float]):

@@ -196,9 +196,10 @@ class Link:
             not (self.delay_reorders and self.jitter_ms) or self.jitter_reorders,
             "delay_reorders and jitter_ms need jitter_reorders too: both make packets overtake, or neither",
         )
+        losses = (self.loss, *(step.loss for step in self.losses))
         _require(
-            0 <= self.loss < 1 and all(0 <= step.loss <= 1 for step in self.losses),
-            "the loss probability must be at least 0 and below 1; 1 only in a later change",
+            all(0 <= loss <= 1 for loss in losses) and min(losses) < 1,
+            "the loss probability must be at least 0 and at most 1, and below 1 at some time",
         )
         _require(
             all(step.t_s > 0 for step in self.losses[:1]), "a change of loss must come after 0 s: loss is the first"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N999 (found by its name and imported through importlib)
-"""`sagecc import`: others' policies, as artefacts."""
+"""`sagecc import`: others' policies as artefacts, measured paths as networks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,84 @@ from pathlib import Path
 
 import click
 
+from sagecc.common.errors import SageccError
+from sagecc.options import NUMBER
 
-@click.command()
-@click.argument("kind", type=click.Choice(["orca"]))
+
+@click.group(no_args_is_help=False)
+def command() -> None:
+    """Turn others' trained policies and measured paths into policies and networks that run here."""
+
+
+@command.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the policy.  [default: models/ and the kind]")
-def command(kind: str, checkpoint: Path, out: Path | None) -> None:
-    """Turn another project's trained policy into one that runs here: sagecc run --scheme policy:models/orca.
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("models/orca"),
+    show_default=True,
+    help="Folder of the policy.",
+)
+def orca(checkpoint: Path, out: Path) -> None:
+    """Turn Orca's trained actor into a policy that runs here: sagecc run --scheme policy:models/orca.
 
-    KIND says whose it is: 'orca' is the actor that Orca's public code (SIGCOMM 2020) trains. CHECKPOINT is a TensorFlow
-    checkpoint: its folder, one of its files, or their common beginning. Its licence stays its authors'; the card of the
-    policy says so. docs/guide/your-own-scheme.md has the rest.
+    It is the actor that Orca's public code (SIGCOMM 2020) trains. CHECKPOINT is a TensorFlow checkpoint: its folder,
+    one of its files, or their common beginning. Its licence stays its authors'; the card of the policy says so.
+    docs/guide/your-own-scheme.md has the rest.
     """
     # The numeric libraries take a second to load: not for --help.
     from sagecc.policy.orca_import import import_checkpoint
 
-    imported = import_checkpoint(checkpoint, out or Path("models") / kind)
+    imported = import_checkpoint(checkpoint, out)
     click.echo(f"policy   {imported.folder} ({imported.parameters:,} parameters, step {imported.step:,})")
+
+
+@command.command()
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The environment file (.yaml or .json); without a suffix a new folder, with a file for each trace and a set.",
+)
+@click.option(
+    "--columns",
+    metavar="QUANTITY=COLUMN,...",
+    help="What columns hold, by their names in the first line or their numbers from 1, such as"
+    " time_s=1,rate_kbps=3,rtt_ms=4,loss=5 (docs/reference/formats.md); by default time_s=1,rate_mbps=2.",
+)
+@click.option("--from", "from_s", type=NUMBER, default=0.0, show_default=True, help="Where the part begins (s).")
+@click.option("--for", "for_s", type=NUMBER, help="How long the part is (s); by default all that follows.")
+@click.option("--rtt", type=NUMBER, help="Minimum RTT (ms) where none was measured.  [default: 40]")
+@click.option("--queue-bdp", type=NUMBER, help="Queue limit in BDPs of the mean rate and RTT.")
+@click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets.  [default: 150]")
+@click.option("--mahimahi", is_flag=True, help="Write packet-delivery traces of the rate instead, for Mahimahi.")
+def trace(
+    traces: tuple[Path, ...],
+    out: Path,
+    columns: str | None,
+    from_s: float,
+    for_s: float | None,
+    rtt: float | None,
+    queue_bdp: float | None,
+    queue_packets: int | None,
+    mahimahi: bool,
+) -> None:
+    """Turn TRACES, paths measured over time, into networks: sagecc run --environment ENV.yaml.
+
+    A trace has lines of seconds and Mbps, or what --columns says: a rate, and an RTT and a loss where they were
+    measured. A rate of 0 is an outage. The last row lasts as long as the one before it.
+    """
+    from sagecc.schemas.measured_trace import SECONDS_MBPS, Columns, read_measured_trace
+    from sagecc.traces import Unmeasured, import_traces
+
+    read = SECONDS_MBPS if columns is None else Columns.parse(columns)
+    parts = [read_measured_trace(path, read).part(from_s, for_s) for path in traces]
+    unmeasured = Unmeasured(rtt, queue_bdp, queue_packets)
+    if mahimahi and unmeasured != Unmeasured():
+        raise SageccError("--mahimahi: Mahimahi's traces have neither an RTT nor a queue; leave these options out")
+    written = import_traces(parts, out, None if mahimahi else unmeasured)
+    for part in parts:
+        outages = f", outages {part.outages_s:g} s" if part.outages_s else ""
+        click.echo(f"{part.name}: {part.duration_s:g} s, mean {part.mean_mbps:.4g} Mbps{outages}")
+    click.echo(written)
