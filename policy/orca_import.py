@@ -6,6 +6,7 @@ policy.orca says what Orca is; the network is that of rl-module/agent.py of its 
 
 from __future__ import annotations
 
+import glob
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
     inputs = sizes.inputs
     if inputs != len(OBSERVATIONS):
         raise SageccError(f"{prefix}: the actor observes {inputs} numbers, Orca's has {len(OBSERVATIONS)}")
-    files = sorted(file for file in prefix.parent.glob(f"{prefix.name}.*") if file.suffix != ".meta")
+    files = sorted(file for file in prefix.parent.glob(f"{glob.escape(prefix.name)}.*") if file.suffix != ".meta")
     notices = [prefix.parent / name for name in NOTICES if (prefix.parent / name).is_file()]
     step = int(values.get("global_step", np.array(0)))
     provenance = {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def prefix_of(checkpoint: Path) -> Path:
     prefix = checkpoint.with_name(name.partition(".data-")[0])
     if not prefix.with_name(f"{prefix.name}.index").is_file():
         raise SageccError(f"no TensorFlow checkpoint at {checkpoint}: expected {prefix.name}.index and its data there")
-    if not list(prefix.parent.glob(f"{prefix.name}.data-*")):
+    if not list(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
         raise SageccError(f"{prefix}.index is there, its data ({prefix.name}.data-...) is not: fetch it again")
     return prefix
 

@@ -7,7 +7,7 @@
 CREATE OR REPLACE VIEW transitions AS
 SELECT *
 FROM read_parquet(
-    getvariable('pool') || '/set=*/scheme=*/part-*.parquet',
+    coalesce(getvariable('pool_parts'), [getvariable('pool') || '/set=*/scheme=*/part-*.parquet']),
     hive_partitioning = true,
     hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
 );

@@ -8,7 +8,7 @@
 CREATE OR REPLACE VIEW raw AS
 SELECT *
 FROM read_parquet(
-    getvariable('raw') || '/set=*/scheme=*/part-*.parquet',
+    coalesce(getvariable('raw_parts'), [getvariable('raw') || '/set=*/scheme=*/part-*.parquet']),
     hive_partitioning = true,
     hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
 );

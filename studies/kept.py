@@ -194,7 +194,7 @@ def _in_order(scores: pl.DataFrame, environments: Sequence[Environment], names: 
 def read_kept(path: Path) -> pl.DataFrame:
     """Read a kept table; raises SageccError, naming it, where it cannot be read."""
     try:
-        table = pl.from_arrow(pq.read_table(path, page_checksum_verification=True))
+        table = pl.from_arrow(pq.read_table(path, partitioning=None, page_checksum_verification=True))
     except UNREADABLE as error:
         raise _unreadable(path, error) from error
     assert isinstance(table, pl.DataFrame)

@@ -92,10 +92,10 @@ def lost(before: Finished, after: Finished) -> list[str]:
 def _episodes(raw: Path) -> Finished:
     """Finished episodes: those that wait in the spool, and those in partitions."""
     names = [path.stem for path in (raw / SPOOL).rglob("[!.]*.arrow")]
-    for listing in raw.glob(LISTINGS):
-        names += [name.replace("/", "_") for name in pq.read_table(listing, columns=["episode_id"])[0].to_pylist()]
-    for listing in raw.glob(f"set=*/.tmp-scheme=*/{EPISODES_FILE}"):  # killed between the two renames
-        names += [name.replace("/", "_") for name in pq.read_table(listing, columns=["episode_id"])[0].to_pylist()]
+    between = raw.glob(f"set=*/.tmp-scheme=*/{EPISODES_FILE}")  # killed between the two renames
+    for listing in (*raw.glob(LISTINGS), *between):
+        ids = pq.read_table(listing, columns=["episode_id"], partitioning=None)[0]
+        names += [name.replace("/", "_") for name in ids.to_pylist()]
     return dict.fromkeys(names, 0)
 
 

@@ -71,4 +71,4 @@ def in_order(environments: Sequence[Environment]) -> list[Environment]:
 def training_curves(policies: Sequence[str]) -> dict[str, pl.DataFrame]:
     """Return the curves of those policies (`policy:PATH`) that have a file of them."""
     paths = {policy: shipped.policy(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
-    return {policy: pl.read_csv(path) for policy, path in paths.items() if path.is_file()}
+    return {policy: pl.read_csv(path, glob=False) for policy, path in paths.items() if path.is_file()}

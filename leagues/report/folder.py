@@ -143,7 +143,7 @@ def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None
 
 def _table(path: Path, advice: str) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path, hive_partitioning=False)
+        return pl.read_parquet(path, hive_partitioning=False, glob=False)
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
         raise reading_error(path, error, advice) from error
 

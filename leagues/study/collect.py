@@ -115,7 +115,7 @@ def lab_identity(kernel: Path) -> Identity:
 def read_series(path: Path) -> pl.DataFrame:
     """Read a run's file; raises SageccError, naming it, where it cannot be read."""
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, partitioning=None)
     except UNREADABLE as error:
         raise reading_error(path, error, "remove it, and the run is made again") from error
     if fault := column_fault(table.schema, SERIES_SCHEMA):

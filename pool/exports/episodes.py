@@ -167,7 +167,7 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
     """
     listing = pool / EPISODES_FILE
     try:
-        table = pq.read_table(listing, page_checksum_verification=True)
+        table = pq.read_table(listing, partitioning=None, page_checksum_verification=True)
         version = (table.schema.metadata or {}).get(VERSION_KEY, b"").decode()
     except FileNotFoundError:
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'") from None

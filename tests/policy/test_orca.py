@@ -17,6 +17,7 @@ from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import FORMAT_VERSION, HUNDREDTHS_MAP, PolicyArtefact, add_exports
 from sagecc.policy.export import export
 from sagecc.policy.orca_import import import_checkpoint
+from sagecc.policy.tensorflow_checkpoint import prefix_of
 from tests.helpers.checkpoints import (
     PUBLISHED,
     Values,
@@ -204,3 +205,13 @@ def test_the_command_says_what_it_made(checkpoint: Path, tmp_path: Path, capsys:
         entry.main(["import", "orca", str(checkpoint), "--out", str(tmp_path / "orca")])
     assert not status.value.code
     assert capsys.readouterr().out == f"policy   {tmp_path}/orca (84,225 parameters, step 7)\n"
+
+
+@pytest.mark.parametrize("name", ["model[1]", "a*b", "what?"])
+def test_a_checkpoints_name_is_no_pattern(tmp_path: Path, name: str) -> None:
+    for file in (f"{name}.index", f"{name}.data-00000-of-00001", "axb.data-00000-of-00001"):
+        (tmp_path / file).touch()
+    assert prefix_of(tmp_path) == tmp_path / name
+    (tmp_path / f"{name}.data-00000-of-00001").unlink()
+    with pytest.raises(SageccError, match="fetch it again"):
+        prefix_of(tmp_path)
