@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
+from sagecc.common.paths import is_literal, literal, spelled_out
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
-from sagecc.schemas.pool import POOL_SCHEMA, VERSION_KEY, check_version
+from sagecc.schemas.pool import COLUMNS_FILE, POOL_SCHEMA, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "columns")
@@ -25,17 +28,35 @@ LEAGUE_FILE = "scores.parquet"
 THREADS_PER_CORE = 4
 """A DuckDB thread waits while it reads: with more threads than cores the disk and the cores are both busy."""
 
+CONFINING = (
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET allow_unsigned_extensions = false",
+    "SET allow_persistent_secrets = false",  # they lie in the home folder
+    "SET python_enable_replacements = false",  # a table's name could else be a variable's of this program
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+"""What `confine` sets, the lock last."""
+
 _SQL = Path(__file__).parent
 _RAW_VERSION_KEY = b"sagecc.raw_version"
+_BESIDE = {"pool": (EPISODES_FILE, COLUMNS_FILE), RAW_VIEW: (), LEAGUE_VIEW: (LEAGUE_FILE,)}
+"""Files of the views, besides the parts."""
 
 
-def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -> duckdb.DuckDBPyConnection:
+def open_pool(
+    pool: Path, raw: Path | None = None, league: Path | None = None, *, confined: bool = False
+) -> duckdb.DuckDBPyConnection:
     """Open a pool in DuckDB, in memory, with VIEWS over its files.
 
     Args:
         pool: The pool's folder.
         raw: Folder of raw trajectories, for the view `raw`; no such view by default.
         league: Folder of a league's results, for the view `league` of its scores; no such view by default.
+        confined: For SQL of somebody else: `confine` it to these views' files. By default it may read and write all
+            files that this program may, and load extensions.
 
     Returns:
         The connection.
@@ -59,17 +80,32 @@ def open_pool(pool: Path, raw: Path | None = None, league: Path | None = None) -
     try:
         connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
         connection.execute(f"SET threads = {THREADS_PER_CORE * len(os.sched_getaffinity(0))}")
-        for name, folder, file in (
-            ("pool", pool, "views.sql"),
-            (RAW_VIEW, raw, "views_raw.sql"),
-            (LEAGUE_VIEW, league, "views_league.sql"),
-        ):
-            if folder is not None:
-                _add(connection, name, folder, file)
+        files = [
+            file
+            for name, folder, views in (
+                ("pool", pool, "views.sql"),
+                (RAW_VIEW, raw, "views_raw.sql"),
+                (LEAGUE_VIEW, league, "views_league.sql"),
+            )
+            if folder is not None
+            for file in _add(connection, name, folder, views)
+        ]
+        if confined:
+            confine(connection, files)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def confine(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Let a connection read nothing but these files and what it spills itself, load no extension, change no setting.
+
+    They can still be overwritten: whoever runs SQL of somebody else refuses COPY (sagecc.answers.run_query).
+    """
+    connection.execute("SET allowed_paths = ?", [[str(file) for file in files]])
+    for setting in CONFINING:
+        connection.execute(setting)
 
 
 def has_raw(folder: Path) -> bool:
@@ -82,16 +118,25 @@ def has_league(folder: Path) -> bool:
     return (folder / LEAGUE_FILE).exists()
 
 
-def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, file: str) -> None:
+def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: str) -> list[Path]:
+    """Add a folder's views; return the files that they read."""
     what = {"pool": "pool", RAW_VIEW: "raw trajectories", LEAGUE_VIEW: "league's scores"}[name]
     again = {"pool": "derive it again with 'sagecc pool'", RAW_VIEW: "collect again", LEAGUE_VIEW: "play it again"}[
         name
     ]
-    connection.execute(f"SET VARIABLE {name} = ?", [str(folder)])
+    place = literal(folder)
+    parts = [] if name == LEAGUE_VIEW else sorted(place.glob(PARTS))
+    for names in (part.relative_to(place).parts for part in parts):
+        if not all(is_literal(each.partition("=")[2] or each) for each in names):
+            raise SageccError(f"{folder.joinpath(*names)}: DuckDB takes such a name for a pattern; {again}")
+    connection.execute(f"SET VARIABLE {name} = ?", [str(place)])
+    if parts:
+        connection.execute(f"SET VARIABLE {name}_parts = ?", [[str(part) for part in parts]])
     try:
-        connection.execute((_SQL / file).read_text())
+        connection.execute((_SQL / views).read_text())
     except duckdb.Error as error:
-        raise reading_error(f"the {what} at {folder}", error, again) from error
+        raise SageccError(spelled_out(str(reading_error(f"the {what} at {folder}", error, again)))) from error
+    return [*parts, *(place / file for file in _BESIDE[name])]
 
 
 def _check_first(pool: Path) -> None:
@@ -101,7 +146,7 @@ def _check_first(pool: Path) -> None:
         return  # DuckDB says so
     again = "derive the pool again with 'sagecc pool'"
     try:
-        fault = column_fault(pq.read_schema(path), POOL_SCHEMA)
+        fault = column_fault(_schema(path), POOL_SCHEMA)
     except UNREADABLE as error:
         raise reading_error(path, error, again) from error
     if fault:
@@ -120,6 +165,11 @@ def _check_raw(raw: Path) -> None:
 
 def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
     try:
-        return dict(pq.read_schema(path).metadata or {})
+        return dict(_schema(path).metadata or {})
     except UNREADABLE as error:
         raise reading_error(path, error, again) from error
+
+
+def _schema(path: Path) -> pa.Schema:
+    with path.open("rb") as file:  # pyarrow opens no path that is not UTF-8
+        return pq.read_schema(file)

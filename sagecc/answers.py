@@ -7,16 +7,23 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import click
 import duckdb
 
 from sagecc.common.errors import SageccError
+from sagecc.common.paths import spelled_out
+
+ALLOW = "--allow-files-and-extensions"
+"""The option that leaves a question free."""
 
 TABLE_ROWS = 10_000
 """The most that a table shows."""
@@ -26,35 +33,67 @@ Row = tuple[Any, ...]
 Result = TypeVar("Result")
 
 
-def run_query(
-    connection: duckdb.DuckDBPyConnection, query: str, missing_views: Mapping[str, str]
-) -> tuple[list[str], Iterator[list[Row]]]:
+@dataclass(frozen=True)
+class Asked:
+    """What questions are put to."""
+
+    connection: duckdb.DuckDBPyConnection
+    """To the pool."""
+    missing_views: Mapping[str, str] = field(default_factory=dict)
+    """Views that the connection does not have, each with what to do about it."""
+    confined: bool = False
+    """Whether a question may read the views' files alone (pool.views.confine)."""
+
+
+def run_query(asked: Asked, query: str) -> tuple[list[str], Iterator[list[Row]]]:
     """Run a query.
 
     Args:
-        connection: to the pool.
-        query: one SQL statement.
-        missing_views: views that this connection does not have, each with what to do about it.
+        asked: what the question is put to.
+        query: SQL.
 
     Returns:
-        The result's column names, and its rows in batches.
+        The last statement's column names, and its rows in batches.
 
     Raises:
-        SageccError: DuckDB refuses; the message is one line.
+        SageccError: DuckDB refuses, or the question is confined and would write files; the message is one line.
     """
-    with one_line_errors(missing_views):
-        result = _interruptible(connection, lambda: connection.execute(query))
-        names = [column[0] for column in result.description or ()]
+    connection = asked.connection
+    with one_line_errors(asked):
+        text = query.encode()
+        if asked.confined:
+            _refuse_copying(query, text)
+        result: duckdb.DuckDBPyConnection | None = _interruptible(connection, lambda: connection.execute(query))
+    if result is None:
+        raise SageccError("the question is empty")
+    names = [column[0] for column in result.description or ()]
 
     def batches() -> Iterator[list[Row]]:
         while True:
-            with one_line_errors(missing_views):
+            with one_line_errors(asked):
                 rows = _interruptible(connection, lambda: result.fetchmany(BATCH_ROWS))
             if not rows:
                 return
             yield rows
 
     return names, batches()
+
+
+def _refuse_copying(query: str, text: bytes) -> None:
+    """Raise SageccError where a statement, or one within it (of EXPLAIN, PREPARE, WITH), copies to or from files.
+
+    Args:
+        query: SQL.
+        text: the same in UTF-8: DuckDB counts bytes.
+    """
+    for (start, kind), (end, _) in pairwise([*duckdb.tokenize(query), (len(text), None)]):
+        if kind not in _NO_CODE and (word := _COPYING.search(text[start:end])):
+            raise SageccError(f"{word[0].decode().upper()} reads or writes files: {_HOW}")
+
+
+_NO_CODE = (duckdb.token_type.string_const, duckdb.token_type.comment)
+_COPYING = re.compile(rb"(?<![0-9a-z_])(?:copy|export|import)(?![0-9a-z_])", re.IGNORECASE)
+_HOW = f"{ALLOW} allows that, for a question that you wrote or have read"
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Result]) -> Result:
@@ -70,23 +109,34 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], Res
 
 
 @contextmanager
-def one_line_errors(missing_views: Mapping[str, str]) -> Iterator[None]:
+def one_line_errors(asked: Asked) -> Iterator[None]:
     """Turn DuckDB's errors into a SageccError of one line.
 
     Args:
-        missing_views: as for `run_query`.
+        asked: what the question is put to.
     """
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise SageccError("the question is no UTF-8") from error
     except duckdb.Error as error:
-        text = str(error)
-        for view, advice in missing_views.items():
+        text = spelled_out(str(error))
+        for view, advice in asked.missing_views.items():
             if isinstance(error, duckdb.CatalogException) and f"name {view} does not exist" in text:
                 raise SageccError(f"there is no view '{view}': {advice}") from error
         lines = [line.strip() for line in text.splitlines() if line.strip(" ^")]
         if type(error) is duckdb.Error:  # in a Parquet file's own structures: DuckDB does not name the file
             lines = [f"a file is damaged ({'; '.join(lines)})", "'sagecc pool check' says which"]
+        if asked.confined and _REFUSAL.search(text):
+            lines = [*lines[:1], _HOW]
         raise SageccError("; ".join(lines)) from error
+
+
+_REFUSAL = re.compile(
+    r"disabled (?:by|through) configuration|configuration has been locked|secrets are disabled|\bextension\b"
+    r"|Table with name \S*[./]\S* does not exist"  # a file's name as a table's
+)
+"""In DuckDB's errors about what a confined question may not do."""
 
 
 def print_csv(names: Sequence[str], batches: Iterator[list[Row]]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import duckdb
 
-from sagecc.answers import LAYOUTS, Print, one_line_errors, print_table, run_query
+from sagecc.answers import LAYOUTS, Asked, Print, one_line_errors, print_table, run_query
 from sagecc.common.errors import SageccError
 
 PROMPT, MORE = "sagecc> ", "   ...> "
@@ -40,17 +40,14 @@ class Shell:
     an error; otherwise the first error ends it, as with any other command.
     """
 
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, missing_views: Mapping[str, str], layout: str = "table"
-    ) -> None:
+    def __init__(self, asked: Asked, layout: str = "table") -> None:
         """Read nothing yet.
 
         Args:
-            connection: to the pool.
-            missing_views: views that the connection does not have, each with what to do about it.
+            asked: what the questions are put to.
             layout: of LAYOUTS, for results.
         """
-        self._connection, self._missing_views, self._layout = connection, missing_views, layout
+        self._asked, self._layout = asked, layout
         self._rows = ROWS
         self._terminal = sys.stdin.isatty()
         self._commands: Mapping[str, Callable[[str], None]] = {
@@ -67,10 +64,13 @@ class Shell:
     def run(self) -> None:
         """Read and run statements until the input ends."""
         if not self._terminal:
-            self._execute_all(sys.stdin)
+            try:
+                self._execute_all(line.decode() for line in sys.stdin.buffer)
+            except UnicodeDecodeError as error:
+                raise SageccError("standard input is no UTF-8") from error
             return
         click.echo("SQL over the pool (DuckDB); .help explains, .tables lists the views, .quit leaves")
-        for view, advice in self._missing_views.items():
+        for view, advice in self._asked.missing_views.items():
             click.echo(f"no view '{view}': {advice}")
         with _history(), _completion(self._names()):
             while self._read_and_run():
@@ -124,10 +124,10 @@ class Shell:
         return True
 
     def _execute(self, text: str) -> None:
-        with one_line_errors(self._missing_views):
-            statements = self._connection.extract_statements(text)
+        with one_line_errors(self._asked):
+            statements = self._asked.connection.extract_statements(text)
         for statement in statements:
-            names, batches = run_query(self._connection, statement.query, self._missing_views)
+            names, batches = run_query(self._asked, statement.query)
             rows = next(batches, [])
             if statement.type == duckdb.StatementType.SELECT or rows:
                 self._print()(names, _chain(rows, batches))
@@ -154,7 +154,7 @@ class Shell:
 
     def _names(self) -> list[str]:
         """Return what Tab completes: views, their columns, commands."""
-        rows = self._connection.execute(
+        rows = self._asked.connection.execute(
             "SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal"
         ).fetchall()
         return sorted({str(name) for (name,) in rows} | {"episode"} | self._commands.keys() | {".quit"})
@@ -171,7 +171,7 @@ def _chain(
 def _is_complete(text: str) -> bool:
     """Tell whether the text ends with a semicolon that is neither in a string nor in a comment."""
     tokens = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
-    return bool(tokens) and text[tokens[-1]] == ";"
+    return bool(tokens) and text.encode()[tokens[-1] :].startswith(b";")  # DuckDB counts bytes
 
 
 def _state_folder() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sagecc.answers import LAYOUTS, run_query
+from sagecc.answers import ALLOW, LAYOUTS, Asked, run_query
 from sagecc.options import LEAGUE, POOL
 from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
 from sagecc.shell import Shell
@@ -33,7 +33,16 @@ from sagecc.shell import Shell
     show_default=True,
     help="json: one array of objects.",
 )
-def command(query: str | None, shell: bool, pool: Path, raw: Path | None, league: Path | None, layout: str) -> None:
+@click.option(
+    ALLOW,
+    "free",
+    is_flag=True,
+    help="Let the question read and write any file that you may, load extensions and change DuckDB's settings. Without "
+    "it, it reads the views' files alone. For questions that you wrote or have read.",
+)
+def command(
+    query: str | None, shell: bool, pool: Path, raw: Path | None, league: Path | None, layout: str, free: bool
+) -> None:
     """Ask the pool a question in SQL (DuckDB).
 
     Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns,
@@ -62,8 +71,9 @@ def command(query: str | None, shell: bool, pool: Path, raw: Path | None, league
                 f"{league} holds no league; play one with 'sagecc league', or name another with --league"
             )
             league = None
-    with open_pool(pool, raw, league) as connection:
+    with open_pool(pool, raw, league, confined=not free) as connection:
+        asked = Asked(connection, missing_views, confined=not free)
         if query is None:
-            Shell(connection, missing_views, layout).run()
+            Shell(asked, layout).run()
         else:
-            LAYOUTS[layout](*run_query(connection, query, missing_views))
+            LAYOUTS[layout](*run_query(asked, query))

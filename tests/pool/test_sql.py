@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sagecc.answers import ALLOW, LAYOUTS
 from sagecc.cli import main
 from sagecc.collector.run.grid import set_one, set_two
 from sagecc.common.errors import SageccError
 from sagecc.pool import views
 from sagecc.pool.derivation import build_pool
-from sagecc.pool.views import VIEWS, open_pool
+from sagecc.pool.views import VIEWS, confine, open_pool
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
@@ -150,7 +152,8 @@ def test_the_queries_of_the_docs_answer(
     capsys: Capture, grid: Path, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = ("--pool", str(grid / "pool"), "--league", str(grid / "league"), "--format", "json")
+    options = ["--pool", str(grid / "pool"), "--league", str(grid / "league"), "--format", "json"]
+    options += [ALLOW] if title == "A part to take away" else []
     assert run("sql", queries_of_the_docs()[title], *options) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows
@@ -300,6 +303,165 @@ def test_league_is_there_where_one_was_played(
     assert values(capsys, pool, query) == [["leagues/results", "True"]]
     assert run("sql", query, "--pool", str(pool), "--league", "elsewhere", "--format", "csv") == 0
     assert "elsewhere,True" in capsys.readouterr().out
+
+
+# ---- paths that DuckDB would take for patterns, partitions or no text ----
+
+
+@pytest.mark.parametrize(
+    "name", ["a*b", "run [1]", "q?x", "it's", "k=v", "set=II", "srtt=5", "a\\b", "{a,b}", "two\nlines", "no\udcffutf8"]
+)
+def test_a_pool_is_the_one_that_is_named(
+    capsys: Capture, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for other in ("axb", "run 1", "qxx"):
+        shutil.copytree(pool, tmp_path / other / "pool")
+    shutil.copytree(pool.parent, tmp_path / name)
+    header = ask(capsys, pool, "SELECT * FROM transitions LIMIT 0")
+    query = 'SELECT count(*), (SELECT count(*) FROM raw), min("set"), avg(srtt) != 5 FROM transitions'
+    for place in (tmp_path / name, Path(name)):
+        monkeypatch.chdir(tmp_path)
+        assert values(capsys, place / "pool", query) == [["747", "750", "I", "True"]]
+        assert ask(capsys, place / "pool", "SELECT * FROM transitions LIMIT 0") == header
+        for scheme, rows in (("cubic", 299 + 199), ("vegas", 249)):
+            asked = f"SELECT count(*) FROM transitions WHERE scheme = '{scheme}'"
+            assert values(capsys, place / "pool", asked) == [[str(rows)]]
+    monkeypatch.chdir(tmp_path / name)
+    assert values(capsys, Path("pool"), query) == [["747", "750", "I", "True"]]
+
+
+def test_an_error_names_the_file_and_no_other_name_of_it(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(pool, tmp_path / "k=v" / "pool")
+    part = copy / "set=II" / "scheme=vegas" / "part-000.parquet"
+    os.truncate(part, 100)
+    assert run("sql", "SELECT sum(srtt) FROM transitions", "--pool", str(copy)) == 2
+    assert str(part) in capsys.readouterr().err
+
+
+def test_a_partition_whose_name_is_a_pattern_is_refused(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(pool, tmp_path / "pool")
+    (copy / "set=II" / "scheme=vegas").rename(copy / "set=II" / "scheme=*")
+    assert run("sql", "SELECT 1", "--pool", str(copy)) == 2
+    assert re.fullmatch(facts(f"sagecc: {copy}/set=II/scheme=*/part-000.parquet…\n"), capsys.readouterr().err)
+
+
+# ---- what a question may do ----
+
+FILES = (
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('{here}/secret.csv')",
+    "SELECT * FROM '{here}/secret.csv'",
+    "SELECT * FROM glob('/etc/*')",
+    "FROM sniff_csv('{here}/secret.csv')",
+    "SELECT * FROM 'https://example.org/x.parquet'",
+    "SELECT * FROM read_parquet('s3://somewhere/x.parquet')",
+    "CREATE MACRO m() AS TABLE FROM read_csv('{here}/secret.csv')",
+    "CREATE TABLE t (a INT); COPY t FROM '{here}/secret.csv'",
+    "COPY (SELECT 1) TO 'out.csv'",
+    "SELECT 1; COPY (SELECT 1) TO 'out.csv'",
+    "/* */ cOpY(SELECT 1) TO 'out.csv'",
+    "\u00a0COPY (SELECT 1) TO 'out.csv'",
+    "EXPORT DATABASE 'out'",
+    "IMPORT DATABASE '{here}'",
+    "ATTACH 'out.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '{here}/secret.csv'",
+    "CREATE PERSISTENT SECRET s (TYPE http, EXTRA_HTTP_HEADERS MAP {{'a': 'b'}})",
+    "SET threads = 1",
+    "RESET memory_limit",
+    "SET enable_external_access = true",
+    "PRAGMA profiling_output = 'out.json'",
+)
+
+
+@pytest.mark.parametrize("query", FILES)
+def test_a_question_reads_the_pool_and_nothing_else(
+    capsys: Capture, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    assert run("sql", query.format(here=tmp_path), "--pool", str(pool)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert ALLOW in said.err and said.err.count("\n") == 1
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    "query", ["{}", "EXPLAIN ANALYZE {}", "PREPARE p AS {}; EXECUTE p", "WITH a AS ({}) SELECT * FROM a"]
+)
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_question_leaves_the_pools_files_alone(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, pool: Path, query: str, shell: bool
+) -> None:
+    """DuckDB itself would let it: where a file may be read, it may be written over."""
+    listing = pool / "episodes.parquet"
+    before = listing.read_bytes()
+    text = query.format(f"COPY (SELECT 1 AS a) TO '{listing}' (FORMAT parquet, USE_TMP_FILE false)")
+    if shell:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert run("sql", "--shell" if shell else text, "--pool", str(pool)) == 2
+    assert "COPY reads or writes files" in capsys.readouterr().err
+    assert listing.read_bytes() == before
+
+
+def test_the_word_copy_may_stand_in_a_text(capsys: Capture, pool: Path) -> None:
+    query = "SELECT 'copy' AS word, $$export$$ AS other, count(*) /* import */ FROM episodes -- a copy"
+    assert values(capsys, pool, query) == [["copy", "export", "3"]]
+
+
+def test_tables_of_ones_own_are_no_files(capsys: Capture, pool: Path) -> None:
+    query = "CREATE TABLE t AS FROM episodes; CREATE VIEW v AS FROM t WHERE scheme = 'cubic'; SELECT count(*) FROM v"
+    assert values(capsys, pool, query) == [["2"]]
+
+
+def test_a_variable_of_this_program_is_no_table(capsys: Capture, pool: Path) -> None:
+    for name in ("asked", "query", "connection", "LAYOUTS"):
+        assert run("sql", f"SELECT * FROM {name}", "--pool", str(pool)) == 2
+        assert f"Table with name {name} does not exist" in capsys.readouterr().err
+
+
+def test_files_are_open_to_who_says_so(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    assert run("sql", f"COPY (SELECT 1 AS a) TO '{out}'", "--pool", str(pool), ALLOW) == 0
+    assert out.read_text() == "a\n1\n"
+    with open_pool(pool) as connection:  # of Python: the program's own question
+        assert connection.execute(f"FROM '{out}'").fetchall() == [(1,)]
+
+
+def test_files_of_a_pool_may_be_links(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    """As DVC leaves them with `cache.type symlink`."""
+    copy = shutil.copytree(pool, tmp_path / "pool")
+    for number, path in enumerate(sorted(copy.rglob("*.parquet"))):
+        path.rename(tmp_path / f"{number}")
+        path.symlink_to(tmp_path / f"{number}")
+    assert values(capsys, copy, "SELECT count(*), (SELECT count(*) FROM episodes) FROM transitions") == [["747", "3"]]
+
+
+def test_a_question_larger_than_memory_spills(pool: Path, tmp_path: Path) -> None:
+    with open_pool(pool) as connection:
+        connection.execute("SET memory_limit = '40MB'")
+        connection.execute("SET threads = 1")
+        connection.execute("SET temp_directory = ?", [str(tmp_path / "spilled")])
+        confine(connection, [pool / "episodes.parquet"])
+        connection.execute("CREATE TABLE t AS SELECT hash(range) AS h, range FROM range(4_000_000) ORDER BY h")
+        assert (tmp_path / "spilled").exists()
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (4_000_000,)
+
+
+@pytest.mark.parametrize("query", ["", " ;", "SELECT '\udcff'"])
+def test_no_question_is_one_line(capsys: Capture, pool: Path, query: str) -> None:
+    assert run("sql", query, "--pool", str(pool)) == 2
+    assert re.fullmatch(facts("sagecc: the question …\n"), capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_times_with_a_zone_are_printed(capsys: Capture, pool: Path, layout: str) -> None:
+    query = "SELECT TIMESTAMPTZ '2024-05-06 07:08:09+02' AS at, [TIMESTAMPTZ '2024-05-06 07:08:09Z'] AS those"
+    assert "2024-05-0" in ask(capsys, pool, query, layout)
+    assert ask(capsys, pool, "SELECT now() AS at", layout)
 
 
 def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path, tmp_path: Path) -> None:
