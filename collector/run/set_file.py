@@ -271,7 +271,11 @@ def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator
             raise SageccError(
                 f"{place}: trace: {name} are files in a folder of yours; name it: --environments NAME:FOLDER"
             )
-        found = sorted(path for path in folder.glob(name) if path.is_file())
+        exact = folder / name  # a file's name may have such characters too
+        try:
+            found = [exact] if exact.is_file() else sorted(path for path in folder.glob(name) if path.is_file())
+        except (ValueError, NotImplementedError) as error:  # ** beside other characters; a pattern that begins with /
+            raise SageccError(f"{place}: trace: {name} is no pattern of files in {folder}: {error}") from error
         if not found:
             raise SageccError(f"{place}: trace: no file in {folder} is a {name}")
         yield from (str(path.absolute()) for path in found)

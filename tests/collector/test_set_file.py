@@ -162,6 +162,19 @@ def test_traces_of_a_folder(file: Path, tmp_path: Path) -> None:
         load_set(f"{file}:{folder}")
 
 
+def test_a_trace_whose_name_is_a_pattern_goes_by_its_name(file: Path, tmp_path: Path) -> None:
+    grid = "name: mine\ngrids:\n  - {trace: ['%s'], rtt_ms: [20], queue_packets: [100], duration_s: 10}"
+    for name in ("a[1].down", "a1.down"):
+        (tmp_path / name).write_text("1\n2\n")
+    file.write_text(grid % "a[1].down")
+    (environment,) = load_set(f"{file}:{tmp_path}").environments
+    assert environment.id.startswith("mine-a[1]-")
+    for pattern in ("a**b", "/*.down"):
+        file.write_text(grid % pattern)
+        with pytest.raises(SageccError, match=re.escape(f"grids[0]: trace: {pattern} is no pattern")):
+            load_set(f"{file}:{tmp_path}")
+
+
 @pytest.mark.parametrize("name", [path.stem for path in sorted(EXAMPLES.glob("*.yaml"))])
 def test_shipped_sets(name: str) -> None:
     assert name in shipped.environment_sets()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -73,7 +74,7 @@ def test_a_folder_in_the_place_of_an_earlier_one_is_another(tmp_path: Path) -> N
 
 # ---- no call in the project takes a path for a pattern ----
 
-LITERAL = {
+LITERAL: Mapping[str, Mapping[str, object]] = {
     "read_table": {"partitioning": None},
     "read_parquet": {"glob": False, "hive_partitioning": False},
     "scan_parquet": {"glob": False, "hive_partitioning": False},
