@@ -42,10 +42,11 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) 
 
     Returns:
         One row per scheme: `networks`; `loss_mean` and `loss_worst`, shares of the data packets sent that the links
-        dropped, and `worst_environment_id`; `flooded`, the networks with more than FLOOD_LOSS; `starved`, those with
-        less than STARVED_SHARE of Cubic's goodput, None where Cubic plays in none of them; `beside`, the networks with
-        competitors; `taken_mean` and `taken_worst`, the share of their fair shares that its competitors lost to it (0
-        where it left them theirs), and `taken_environment_id`, None without competitors.
+        dropped (None where none was sent), and `worst_environment_id`; `flooded`, the networks with more than
+        FLOOD_LOSS; `starved`, those with less than STARVED_SHARE of Cubic's goodput, None where Cubic plays in none of
+        them; `beside`, the networks with competitors; `taken_mean` and `taken_worst`, the share of their fair shares
+        that its competitors lost to it (0 where it left them theirs), and `taken_environment_id`, None without
+        competitors.
     """
     rows = pl.DataFrame(
         [
@@ -107,15 +108,15 @@ def beside_reference(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: 
         if name != REFERENCE:
             continue
         own = episodes.get((environment, scheme))
-        loss = own.loss_rate if own else None
+        loss, reference_loss = own.loss_rate if own else None, reference.loss_rate
         share = own.goodput_mbps / reference.goodput_mbps if own and reference.goodput_mbps else None
         rows.append(
             {
                 "environment_id": environment,
                 "loss": loss,
-                "reference_loss": reference.loss_rate,
+                "reference_loss": reference_loss,
                 "goodput_share": share,
-                "floods": loss is None or loss > LOSS_FACTOR * reference.loss_rate + LOSS_SPARE,
+                "floods": own is None or (loss or 0) > LOSS_FACTOR * (reference_loss or 0) + LOSS_SPARE,
                 "starves": share is not None and share < STARVED_SHARE,
             }
         )

@@ -164,13 +164,18 @@ def plane_figure(scores: pl.DataFrame) -> Figure:
 
 
 def _normalised(part: pl.DataFrame) -> pl.DataFrame:
-    """Average each environment's windows: scheme, environment_id, x (log2 of relative delay), y (relative goodput)."""
+    """Average each environment's windows: scheme, environment_id, x (log2 of relative delay), y (relative goodput).
+
+    A window in which no scheme got anything in order is left out.
+    """
     window = ["environment_id", "window"]
     best = pl.when(pl.col("metric") == "power").then(pl.col("goodput_mbps").max().over(window))
     return (
-        part.with_columns(
+        part.with_columns(base=best.otherwise(pl.col("fair_share_mbps")))
+        .filter(pl.col("base") > 0)
+        .with_columns(
             x=(pl.col("delay_ms") / pl.col("delay_ms").min().over(window)).log(2),
-            y=pl.col("goodput_mbps") / best.otherwise(pl.col("fair_share_mbps")),
+            y=pl.col("goodput_mbps") / pl.col("base"),
         )
         .group_by("scheme", "environment_id")
         .agg(pl.col("x", "y").mean())

@@ -73,9 +73,9 @@ class StoredEpisode:
     """Those that they dropped."""
 
     @property
-    def loss_rate(self) -> float:
-        """Ratio of dropped to sent data packets."""
-        return self.lost_packets / max(self.sent_packets, 1)
+    def loss_rate(self) -> float | None:
+        """Ratio of dropped to sent data packets; None where none was sent."""
+        return self.lost_packets / self.sent_packets if self.sent_packets else None
 
 
 def find_episodes(

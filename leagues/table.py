@@ -52,8 +52,8 @@ def harm_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is written below HARM and TAKEN for a row of leagues.harm.harm."""
     taken = (row.get("taken_mean"), row.get("taken_worst"))
     return (
-        f"{100 * row['loss_mean']:.2f} %",
-        f"{100 * row['loss_worst']:.1f} %",
+        "-" if row["loss_mean"] is None else f"{100 * row['loss_mean']:.2f} %",
+        "-" if row["loss_worst"] is None else f"{100 * row['loss_worst']:.1f} %",
         f"{row['flooded']} of {row['networks']}",
         "-" if row["starved"] is None else f"{row['starved']} of {row['networks']}",
         *("-" if share is None else f"{100 * share:.1f} %" for share in taken),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -61,7 +61,7 @@ from sagecc.schemas.pool import (
     dictionary,
     episode_columns,
     episode_schema,
-    has_unlimited,
+    nullable_columns,
     pool_columns,
     pool_schema,
 )
@@ -345,10 +345,10 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     """Return the rows of episodes.parquet by their partition's folder, and what is wrong with it and the dictionary."""
     path = pool / EPISODES_FILE
     try:
-        unlimited = has_unlimited(pq.read_schema(path))
+        nullable = nullable_columns(pq.read_schema(path))
     except UNREADABLE:
-        unlimited = False  # reported below
-    faults = _dictionary_faults(pool, contract, unlimited)
+        nullable = frozenset()  # reported below
+    faults = _dictionary_faults(pool, contract, nullable)
     if not path.exists():
         reason = (
             [] if contract.manifest and EPISODES_FILE in contract.manifest.files else [Fault(EPISODES_FILE, "missing")]
@@ -357,7 +357,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     faults += _file_faults(pool, path, contract)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            faults += _schema_faults(EPISODES_FILE, file.schema_arrow, episode_schema(unlimited), contract)
+            faults += _schema_faults(EPISODES_FILE, file.schema_arrow, episode_schema(nullable), contract)
             if column_fault(file.schema_arrow, POOL_EPISODE_SCHEMA):
                 return {}, faults  # reported already
             table = file.read(columns=POOL_EPISODE_SCHEMA.names)
@@ -365,7 +365,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
         return {}, [*faults, _reading_failed(EPISODES_FILE, error)]
     log = _FaultLog(EPISODES_FILE)
     ids = table["episode_id"]
-    columns = episode_columns(unlimited)
+    columns = episode_columns(nullable)
     _value_faults(log, columns, table, lambda row: f"in episode {ids[row]}")
     needed = [column.name for column in columns if not column.nullable]
     listing: Listing = {}
@@ -406,13 +406,15 @@ def _check_episode(
         log.add("episodes of other environments", f"episode {name}: its environment is not {row['environment_id']}")
     elif row["queue_bytes"] != environment.queue_bytes or (row["queue_bdp"] is None) != (row["queue_bytes"] is None):
         log.add("other queue limits", f"episode {name}: its queue limit is not its environment's")
+    if row["delay_mean_ms"] is None and row["goodput_mbps"] > 0:
+        log.add("goodputs without a delay", f"episode {name}: has a goodput and no delay")
     if row["lost_packets"] > row["sent_packets"]:
         log.add("episodes with more packets lost than sent", f"episode {name} lost more packets than it sent")
     if not np.isclose(row["reward_mean"] * row["rows"], row["return"], rtol=RETURN_TOLERANCE, atol=1e-9):
         log.add("returns that are not rows x mean", f"episode {name}: return is not rows x reward_mean")
 
 
-def _dictionary_faults(pool: Path, contract: _Contract, unlimited: bool) -> list[Fault]:
+def _dictionary_faults(pool: Path, contract: _Contract, nullable: Collection[str]) -> list[Fault]:
     path = pool / COLUMNS_FILE
     if not path.exists():
         return [] if contract.manifest and COLUMNS_FILE in contract.manifest.files else [Fault(COLUMNS_FILE, "missing")]
@@ -423,7 +425,7 @@ def _dictionary_faults(pool: Path, contract: _Contract, unlimited: bool) -> list
     except UNREADABLE as error:
         return [*faults, _reading_failed(COLUMNS_FILE, error)]
     if contract.metadata.get(VERSION_KEY) == POOL_VERSION.encode() and not table.equals(
-        dictionary(contract.windows.ticks, contract.effective, unlimited)
+        dictionary(contract.windows.ticks, contract.effective, nullable)
     ):
         faults.append(Fault(COLUMNS_FILE, "is not the dictionary of schemas/pool.py"))
     return faults

@@ -88,6 +88,9 @@ _KEPT_OF_RAW = (
     "cwnd_mean",
 )
 
+_OF_DELAY = ("delay_mean_ms", "delay_p95_ms")
+"""Columns of raw episodes that are 0 where no packet got through, and only there: sending one takes time."""
+
 
 def _known_files(out: Path) -> Mapping[str, FileEntry]:
     """Return the files of an earlier manifest; none if it is missing or damaged."""
@@ -513,10 +516,10 @@ def _write_episodes(
         for row in partition.episodes
     ]
     meta = options.metadata() | {INPUT_KEY: identity.encode()}
-    unlimited = any(row["queue_bytes"] is None for row in rows)
+    nullable = {name for row in rows for name, value in row.items() if value is None}
     tables = {
-        columns: dictionary(options.windows.ticks, options.effective, unlimited).replace_schema_metadata(meta),
-        listing: pa.Table.from_pylist(rows, schema=episode_schema(unlimited).with_metadata(meta)),
+        columns: dictionary(options.windows.ticks, options.effective, nullable).replace_schema_metadata(meta),
+        listing: pa.Table.from_pylist(rows, schema=episode_schema(nullable).with_metadata(meta)),
     }
     for path, table in tables.items():
         with write_atomically(path) as beside:
@@ -548,7 +551,7 @@ def _write_manifest(
 
 def _episode_row(raw: Mapping[str, Any], environment: Environment, total: float) -> dict[str, Any]:
     rows = raw["rows"] - 1
-    return {name: raw[name] for name in _KEPT_OF_RAW} | {
+    return {name: (raw[name] or None) if name in _OF_DELAY else raw[name] for name in _KEPT_OF_RAW} | {
         "bandwidth_mbps": environment.bandwidth_mbps,
         "step": environment.step,
         "rtt_ms": environment.min_rtt_ms,

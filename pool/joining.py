@@ -25,9 +25,9 @@ from sagecc.common.files import sync, write_atomically
 from sagecc.common.manifest import FileEntry, Manifest
 from sagecc.common.marks import remove_leftover
 from sagecc.common.tables import UNREADABLE, reading_error
-from sagecc.pool.derivation import POOL_MARK
+from sagecc.pool.derivation import POOL_MARK, PoolOptions
 from sagecc.schemas.partitions import EPISODES_FILE, partition
-from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, has_unlimited
+from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, dictionary, episode_schema, nullable_columns
 
 _TABLES = (EPISODES_FILE, COLUMNS_FILE)
 _JOINED_MARK = replace(POOL_MARK, names=rf"{POOL_MARK.names}|set=.+")
@@ -73,7 +73,7 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
     try:
         for name, (pool, entry) in entries.items():
             _link(pool / name, fresh / name, entry)
-        tables = _write_tables(pools, fresh, identity)
+        tables = _write_tables(pools, fresh, identity, PoolOptions.of(manifests[0].about))
         manifest = Manifest(manifests[0].about, tables | {name: entry for name, (_, entry) in entries.items()})
         manifest.write(fresh)
         _JOINED_MARK.remove(out)
@@ -96,16 +96,19 @@ def _link(source: Path, target: Path, entry: FileEntry) -> None:
         shutil.copyfile(source, target)
 
 
-def _write_tables(pools: Sequence[Path], out: Path, identity: str) -> dict[str, FileEntry]:
-    """Write the episodes of all pools and a data dictionary of theirs; return their entries."""
+def _write_tables(pools: Sequence[Path], out: Path, identity: str, options: PoolOptions) -> dict[str, FileEntry]:
+    """Write the episodes of all pools and their data dictionary; return their entries."""
     listings = [_read(pool / EPISODES_FILE) for pool in pools]
-    widest = next((index for index, each in enumerate(listings) if has_unlimited(each.schema)), 0)
     rows: list[dict[str, Any]] = [row for listing in listings for row in listing.to_pylist()]
     rows.sort(key=lambda row: (Path(partition(row["set"], row["scheme"])), row["episode_id"]))
     meta = {**(listings[0].schema.metadata or {}), INPUT_KEY: identity.encode()}
+    columns, schema = _read(pools[0] / COLUMNS_FILE), listings[0].schema
+    nullable = frozenset[str]().union(*(nullable_columns(listing.schema) for listing in listings))
+    if nullable != nullable_columns(schema):
+        columns, schema = dictionary(options.windows.ticks, options.effective, nullable), episode_schema(nullable)
     tables = {
-        COLUMNS_FILE: _read(pools[widest] / COLUMNS_FILE).replace_schema_metadata(meta),
-        EPISODES_FILE: pa.Table.from_pylist(rows, schema=listings[widest].schema.with_metadata(meta)),
+        COLUMNS_FILE: columns.replace_schema_metadata(meta),
+        EPISODES_FILE: pa.Table.from_pylist(rows, schema=schema.with_metadata(meta)),
     }
     for name, table in tables.items():
         with write_atomically(out / name) as beside:

@@ -13,10 +13,10 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from sagecc.collector.run.grid import bottleneck
+from sagecc.collector.run.grid import step_rates
 from sagecc.common.errors import SageccError
 from sagecc.options import NUMBER
-from sagecc.schemas.environment import CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
+from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
 from sagecc.schemas.trace_file import read_trace
@@ -111,9 +111,7 @@ def environment_from(
     if file is not None:
         names = inspect.signature(environment_from).parameters
         _exclude("--environment", *(name for name in names if name not in ("trusted", "file")))
-        environment = load_environment(file, trusted)
-        _check_competitors(environment, f"{file}: cross")
-        return environment
+        return load_environment(file, trusted)
     if not step > 0:
         raise SageccError(f"--step must be above 0, not {step:g}")
     if queue_packets is not None:
@@ -121,11 +119,12 @@ def environment_from(
     if trace is not None:
         _exclude("--trace", "bandwidth", "step")
         link = Link(trace=read_trace(trace), delay_ms=rtt / 2)
-        link = replace(link, queue_bytes=queue_bytes(link.base_mbps, rtt, queue_bdp))
     else:
-        link = bottleneck(bandwidth, step, rtt, queue_bdp, duration)
+        link = Link(step_rates(bandwidth, step, duration), delay_ms=rtt / 2)
     if queue_packets is not None:
-        link = replace(link, queue_bytes=None, queue_packets=queue_packets)
+        link = replace(link, queue_packets=queue_packets)
+    else:
+        link = replace(link, queue_bytes=_queue_bytes(link, rtt, queue_bdp))
     competitors = tuple(flow for text in cross for flow in _competitors(text))
     environment = dumbbell(
         "custom",
@@ -138,27 +137,29 @@ def environment_from(
         start_s=start,
     )
     return_link = Link(delay_ms=rtt / 2, jitter_ms=jitter_ms, jitter_reorders=jitter_reorders)
-    _check_competitors(environment, "--cross")
     return replace(environment, return_links=(return_link,))
 
 
-def _check_competitors(environment: Environment, source: str) -> None:
-    """Raise SageccError, naming the option or file, for competitors of unknown schemes."""
-    for name in sorted({flow.scheme for flow in environment.cross}):
-        try:
-            check_scheme(name)
-        except SageccError as error:
-            raise SageccError(f"{source}: {error}") from error
+def _queue_bytes(link: Link, rtt_ms: float, queue_bdp: float) -> int:
+    limit = queue_bytes(link.base_mbps, rtt_ms, queue_bdp)
+    if limit < MTU_BYTES:
+        raise SageccError(
+            f"--queue-bdp {queue_bdp:g}: at {link.base_mbps:.3g} Mbps and {rtt_ms:g} ms, the queue has {limit} bytes,"
+            f" less than a packet of {MTU_BYTES} bytes; take more, or --queue-packets"
+        )
+    return limit
 
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:
     """Return the flows of `cubic`, `cubic:10`, `policy:PATH`, `policy:PATH:10` or `python:PATH.py:CLASS:10`."""
     counted = re.fullmatch("((?:policy|python):.+|[^:]+):([1-9][0-9]{0,2})", text)
-    if counted:
-        return (CrossFlow(counted[1]),) * int(counted[2])
-    if ":" in text and not text.startswith((POLICY_PREFIX, PYTHON_PREFIX)):
+    scheme, count = (counted[1], int(counted[2])) if counted else (text, 1)
+    if not counted and ":" in text and not text.startswith((POLICY_PREFIX, PYTHON_PREFIX)):
         raise SageccError(f"--cross {text}: takes a scheme and how many flows of it, such as cubic:10")
-    return (CrossFlow(text),)
+    try:
+        return (CrossFlow(check_scheme(scheme)),) * count
+    except SageccError as error:
+        raise SageccError(f"--cross: {error}") from None
 
 
 def _exclude(winner: str, *others: str) -> None:

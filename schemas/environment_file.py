@@ -36,7 +36,7 @@ from sagecc.schemas.environment import (
     Trace,
     queue_bytes,
 )
-from sagecc.schemas.schemes import NO_CODE, TrustedCode
+from sagecc.schemas.schemes import NO_CODE, TrustedCode, check_scheme
 from sagecc.schemas.trace_file import read_trace
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -248,7 +248,7 @@ def _build(part: EnvironmentPart, place: str, folder: Path, trusted: TrustedCode
     cross: list[CrossFlow] = []
     for index, entry in enumerate(part.cross):
         with _errors_at(f"{place}: cross[{index}]"):
-            trusted.check(entry.scheme)
+            trusted.check(check_scheme(entry.scheme))
             competitor = _competitor(entry)
             replace(single_flow, cross=(competitor,))  # an error names this competitor
             cross += [competitor] * entry.count

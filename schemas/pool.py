@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
@@ -69,6 +70,9 @@ class Column:
 
     nullable: bool = False
     """Whether a value may be null."""
+
+    absent: str = ""
+    """In what episode a value may be null; empty for in none."""
 
 
 def _window_columns(lengths: tuple[int, ...]) -> list[Column]:
@@ -150,8 +154,8 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("bandwidth_mbps", pa.float64(), "Mbps", "base rate of the bottleneck", low=0),
     Column("step", pa.float64(), "ratio", "second rate / first; 1 for a flat link"),
     Column("rtt_ms", pa.float64(), "ms", "minimum RTT: propagation there and back", low=0),
-    Column("queue_bdp", pa.float64(), "BDP", "queue limit / (base rate x minimum RTT)", low=0),
-    Column("queue_bytes", pa.int64(), "bytes", "queue limit", low=0),
+    Column("queue_bdp", pa.float64(), "BDP", "queue limit / (base rate x minimum RTT)", low=0, absent="without one"),
+    Column("queue_bytes", pa.int64(), "bytes", "queue limit", low=0, absent="without one"),
     Column("flows", pa.int32(), "", "flows that share the bottleneck", low=1),
     Column("start_s", pa.float64(), "s", "when the scheme under test starts", low=0),
     Column("duration_s", pa.float64(), "s", "virtual length of the episode", low=0),
@@ -160,8 +164,8 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("seed", pa.int64(), "", "of the episode's random numbers"),
     Column("rows", pa.int64(), "ticks", "rows of the pool: one fewer than raw rows", low=1),
     Column("goodput_mbps", pa.float64(), "Mbps", "in-order bytes at the receiver / time since the start", low=0),
-    Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets", low=0),
-    Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile", low=0),
+    Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets", low=0, absent="without any"),
+    Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile", low=0, absent="without any"),
     Column("sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0),
     Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0),
     Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0),
@@ -190,36 +194,34 @@ POOL_SCHEMA = _schema(POOL_COLUMNS)
 """One row per tick."""
 
 POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
-"""One row per episode (`episodes.parquet`) of a pool in which every queue has a limit."""
+"""One row per episode (`episodes.parquet`) of a pool without nulls."""
 
-OF_QUEUE_LIMIT = ("queue_bdp", "queue_bytes")
-"""The columns of EPISODE_COLUMNS that are null where a queue has no limit; they are nullable only in a pool of such."""
+MAY_BE_ABSENT = frozenset(column.name for column in EPISODE_COLUMNS if column.absent)
+"""The columns of EPISODE_COLUMNS that are nullable in a pool that has a null there, and in no other."""
 
 
-def episode_columns(unlimited: bool = False) -> tuple[Column, ...]:
+def episode_columns(nullable: Collection[str] = ()) -> tuple[Column, ...]:
     """Return EPISODE_COLUMNS as a pool has them.
 
     Args:
-        unlimited: whether a queue of the pool has no limit.
+        nullable: names of the columns that have nulls in it, of MAY_BE_ABSENT.
     """
-    if not unlimited:
-        return EPISODE_COLUMNS
     return tuple(
-        replace(column, formula=f"{column.formula}; null without one", nullable=True)
-        if column.name in OF_QUEUE_LIMIT
+        replace(column, formula=f"{column.formula}; null {column.absent}", nullable=True)
+        if column.name in MAY_BE_ABSENT.intersection(nullable)
         else column
         for column in EPISODE_COLUMNS
     )
 
 
-def episode_schema(unlimited: bool = False) -> pa.Schema:
+def episode_schema(nullable: Collection[str] = ()) -> pa.Schema:
     """Return the schema of `episodes.parquet`; see episode_columns."""
-    return _schema(episode_columns(unlimited))
+    return _schema(episode_columns(nullable))
 
 
-def has_unlimited(schema: pa.Schema) -> bool:
-    """Tell from the schema of its `episodes.parquet` whether a queue of a pool has no limit."""
-    return all(name in schema.names and schema.field(name).nullable for name in OF_QUEUE_LIMIT)
+def nullable_columns(schema: pa.Schema) -> frozenset[str]:
+    """Return which columns have nulls in a pool, from the schema of its `episodes.parquet`."""
+    return frozenset(name for name in MAY_BE_ABSENT if name in schema.names and schema.field(name).nullable)
 
 
 def pool_columns(windows: tuple[int, int, int], effective: str = "") -> tuple[Column, ...]:
@@ -251,14 +253,14 @@ def raw_columns() -> tuple[Column, ...]:
 
 
 def dictionary(
-    windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "", unlimited: bool = False
+    windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "", nullable: Collection[str] = ()
 ) -> pa.Table:
     """Return the data dictionary, the pool's columns first.
 
     Args:
         windows: lengths of the small, medium and large observation windows (ticks).
         effective: the schemes whose windows are effective ones.
-        unlimited: whether a queue of the pool has no limit.
+        nullable: names of the columns that have nulls in the list of episodes.
 
     Returns:
         One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
@@ -267,7 +269,7 @@ def dictionary(
     types = {pa.float32(): "float32", pa.float64(): "float64"}
     tables = {
         "transitions": pool_columns(windows, effective),
-        "episodes": episode_columns(unlimited),
+        "episodes": episode_columns(nullable),
         "raw": raw_columns(),
     }
     rows = [(table, column) for table, columns in tables.items() for column in columns]

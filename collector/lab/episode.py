@@ -66,10 +66,11 @@ class FlowSummary:
     """In-order bytes at the receiver over the lifetime (Mbps)."""
 
     delay_mean_ms: float
-    """Mean one-way delay of data packets over the links of its path: queue, transmission, propagation (ms)."""
+    """Mean one-way delay of data packets over the links of its path: queue, transmission, propagation (ms); NaN where
+    none got through."""
 
     delay_p95_ms: float
-    """95th percentile of the same delay (ms)."""
+    """95th percentile of the same delay (ms); NaN where none got through."""
 
     sent_packets: int
     """Data packets that reached its links."""
@@ -78,7 +79,7 @@ class FlowSummary:
     """Data packets that its links dropped."""
 
     cwnd_mean: float
-    """Mean congestion window over the ticks (packets)."""
+    """Mean congestion window over the ticks (packets); NaN where there is none: it never got through."""
 
     limits: Limits | None = None
     """What limited it in real time; None in the lab, where buffers are forced and programs take no time."""
@@ -90,8 +91,8 @@ class FlowSummary:
 
     @property
     def loss_rate(self) -> float:
-        """Ratio of dropped to sent data packets, at all links of its path."""
-        return self.lost_packets / max(self.sent_packets, 1)
+        """Ratio of dropped to sent data packets, at all links of its path; NaN where none was sent."""
+        return self.lost_packets / self.sent_packets if self.sent_packets else math.nan
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,9 @@ class Episode:
     """Raw trajectories of every flow (FLOWS_SCHEMA), where they were asked for."""
 
     def summary_row(self) -> dict[str, object]:
-        """Return the episode's row of EPISODE_SCHEMA."""
+        """Return the episode's row of EPISODE_SCHEMA, in which a delay of no packet is 0."""
         tested = self.flows[0]
+        arrived = not math.isnan(tested.delay_mean_ms)
         return {
             "episode_id": self.id,
             "environment_id": self.environment.id,
@@ -141,8 +143,8 @@ class Episode:
             "spec_sha256": self.spec_sha256,
             "rows": self.rows.num_rows,
             "goodput_mbps": tested.goodput_mbps,
-            "delay_mean_ms": tested.delay_mean_ms,
-            "delay_p95_ms": tested.delay_p95_ms,
+            "delay_mean_ms": tested.delay_mean_ms if arrived else 0.0,
+            "delay_p95_ms": tested.delay_p95_ms if arrived else 0.0,
             "sent_packets": tested.sent_packets,
             "lost_packets": tested.lost_packets,
             "cwnd_mean": tested.cwnd_mean,
@@ -296,23 +298,24 @@ def _every_flow(name: str, schemes: Sequence[str], samples: npt.NDArray[np.void]
 def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> FlowSummary:
     samples = recording.samples[recording.samples["flow"] == flow]
     delays = recording.packets["delay"][recording.packets["flow"] == flow]
-    if not len(samples) or not len(delays):
+    if not len(samples):
         return FlowSummary(
             scheme=scheme,
             goodput_mbps=0.0,
-            delay_mean_ms=0.0,
-            delay_p95_ms=0.0,
+            delay_mean_ms=math.nan,
+            delay_p95_ms=math.nan,
             sent_packets=0,
             lost_packets=0,
-            cwnd_mean=0.0,
+            cwnd_mean=math.nan,
         )
     last = samples[-1]
     unit_ms = wire.DELAY_UNIT_NS / 1e6
+    packets = float(last["link_packets"])
     return FlowSummary(
         scheme=scheme,
         goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
-        delay_mean_ms=float(last["link_delay_ns"]) / max(float(last["link_packets"]), 1) / 1e6,
-        delay_p95_ms=float(np.percentile(delays, 95)) * unit_ms,
+        delay_mean_ms=float(last["link_delay_ns"]) / packets / 1e6 if packets else math.nan,
+        delay_p95_ms=float(np.percentile(delays, 95)) * unit_ms if len(delays) else math.nan,
         sent_packets=int(last["link_packets"]) + int(last["link_drops"]),
         lost_packets=int(last["link_drops"]),
         cwnd_mean=float(samples["cwnd_pkts"].mean()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -329,10 +330,10 @@ def _summary(
     return FlowSummary(
         scheme=scheme,
         goodput_mbps=float(receiver_info["received_bytes"][-1]) * 8 / 1e6 / (stop_s - start_s) if got_through else 0.0,
-        delay_mean_ms=float(delays.mean()) if got_through else 0.0,
-        delay_p95_ms=float(np.percentile(delays, 95)) if got_through else 0.0,
+        delay_mean_ms=float(delays.mean()) if got_through else math.nan,
+        delay_p95_ms=float(np.percentile(delays, 95)) if got_through else math.nan,
         sent_packets=len(delays) + drops,
         lost_packets=drops,
-        cwnd_mean=float(samples["info"]["cwnd_pkts"].mean()) if got_through else 0.0,
+        cwnd_mean=float(samples["info"]["cwnd_pkts"].mean()) if len(samples) else math.nan,
         limits=limits(samples, start_s, stop_s),
     )

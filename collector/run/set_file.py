@@ -35,7 +35,7 @@ from sagecc.schemas.environment_file import (
     read,
 )
 from sagecc.schemas.environment_set import EnvironmentSet
-from sagecc.schemas.schemes import NO_CODE, TrustedCode, check_scheme
+from sagecc.schemas.schemes import NO_CODE, TrustedCode
 
 MAX_NETWORKS = 10_000
 """Of a set file, so that a slip in a range is an error and no day of work."""
@@ -245,11 +245,6 @@ def _with_reward(environment: Environment, part: EnvironmentPart) -> Environment
 
 def _check(environment: Environment, place: str) -> None:
     """Raise SageccError for what an environment may be but no network of a league's."""
-    for cross in environment.cross:
-        try:
-            check_scheme(cross.scheme)
-        except SageccError as error:
-            raise SageccError(f"{place}: cross: {error}") from None
     if not environment.windows_s:
         raise SageccError(
             f"{place}: windows_s: there is none, so that nothing would be scored; leave it out, or fill it"

@@ -4,7 +4,7 @@
 A Minari step holds the observation after its action, and the pool has none after an episode's last action. So an
 episode of n rows becomes n observations and n - 1 steps; the last row's action and reward are in the episode's
 metadata, `last_action` and `last_reward`. Networks are in the dataset's metadata by id: an attribute of HDF5 is too
-small for a long trace. Where a queue has no limit, an episode's metadata lack `queue_bdp` and `queue_bytes`.
+small for a long trace. What is null in the pool is left out of an episode's metadata.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 
 An example is an episode: `steps`, a nested dataset of n steps for n rows, and `episode_metadata`. In RLDS only the
 observation of the step with is_last counts, unless it is terminal; here its action and reward are nevertheless those of
-the pool's last row. is_terminal is never set and discount is 1: an episode ends by its clock. TFRecords have no null;
-NO_LIMIT stands for it.
+the pool's last row. is_terminal is never set and discount is 1: an episode ends by its clock. TFRecords have no null:
+FOR_NULL has what stands for it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +26,10 @@ from sagecc.pool.exports.episodes import PoolEpisode, PoolSource
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
 
 SPLIT = "train"
-NO_LIMIT: Mapping[str, float] = MappingProxyType({"queue_bdp": float("inf"), "queue_bytes": -1})
-"""What stands in `episode_metadata` for the limit of a queue that has none."""
+FOR_NULL: Mapping[str, float] = MappingProxyType(
+    {"queue_bdp": math.inf, "queue_bytes": -1, "delay_mean_ms": math.nan, "delay_p95_ms": math.nan}
+)
+"""What stands in `episode_metadata` for a null of the pool's (schemas.pool.MAY_BE_ABSENT)."""
 
 SHARD_BYTES = 200_000_000
 """Size at which a file is closed and the next begun, as TensorFlow Datasets advises."""
@@ -104,7 +107,7 @@ def _example(episode: PoolEpisode) -> dict[str, Any]:
             "is_terminal": np.zeros(rows, np.bool_),
         },
         "episode_metadata": {
-            column.name: NO_LIMIT[column.name] if (value := episode.about[column.name]) is None else value
+            column.name: FOR_NULL[column.name] if (value := episode.about[column.name]) is None else value
             for column in EPISODE_COLUMNS
         },
     }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -112,16 +113,18 @@ def command(
 
 
 def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
-    """Return what --json prints."""
+    """Return what --json prints; what no packet was there for is None."""
     environment = episode.environment
+    srtt_us = episode.rows["srtt_us"].to_numpy()
+    measured_us = srtt_us[srtt_us > 0]  # 0 before the first sample
     flows = [
         {
             "scheme": flow.scheme,
             "goodput_mbps": flow.goodput_mbps,
-            "delay_mean_ms": flow.delay_mean_ms,
-            "delay_p95_ms": flow.delay_p95_ms,
-            "loss_rate": flow.loss_rate,
-            "cwnd_mean": flow.cwnd_mean,
+            "delay_mean_ms": _known(flow.delay_mean_ms),
+            "delay_p95_ms": _known(flow.delay_p95_ms),
+            "loss_rate": _known(flow.loss_rate),
+            "cwnd_mean": _known(flow.cwnd_mean),
             "limits": asdict(flow.limits) if flow.limits else None,
             "notice": flow.notice,
             "start_s": planned.start_s,
@@ -135,7 +138,7 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
     return {
         "episode_id": episode.id,
         **{name: flows[0][name] for name in of_first_flow},
-        "rtt_mean_ms": float(episode.rows["srtt_us"].to_numpy().mean()) / 1000,
+        "rtt_mean_ms": float(measured_us.mean()) / 1000 if len(measured_us) else None,
         "wall_s": wall_s,
         "virtual_s": environment.duration_s,
         "sha256": episode.sha256,
@@ -144,19 +147,28 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
     }
 
 
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "none" if value is None else form.format(value)
+
+
 def _text(result: dict[str, Any]) -> str:
+    mean, high = (_shown(result[name], "{:.2f} ms") for name in ("delay_mean_ms", "delay_p95_ms"))
     lines = [
         f"episode    {result['episode_id']}",
         f"goodput    {result['goodput_mbps']:.2f} Mbps",
-        f"delay      mean {result['delay_mean_ms']:.2f} ms, 95th percentile {result['delay_p95_ms']:.2f} ms (one way)",
-        f"loss       {result['loss_rate']:.4%}",
-        f"cwnd       mean {result['cwnd_mean']:.1f} packets",
+        f"delay      mean {mean}, 95th percentile {high} (one way)",
+        f"loss       {_shown(result['loss_rate'], '{:.4%}')}",
+        f"cwnd       mean {_shown(result['cwnd_mean'], '{:.1f} packets')}",
         f"wall time  {result['wall_s']:.2f} s for {result['virtual_s']:g} virtual s",
         f"sha256     {result['sha256']}",
     ]
     for flow in result["flows"][1:]:
-        rate, delay = f"{flow['goodput_mbps']:.2f} Mbps", f"{flow['delay_mean_ms']:.2f} ms"
-        lines.append(f"beside it  {flow['scheme']}: {rate}, {delay}, loss {flow['loss_rate']:.4%}")
+        rate, delay = f"{flow['goodput_mbps']:.2f} Mbps", f"delay {_shown(flow['delay_mean_ms'], '{:.2f} ms')}"
+        lines.append(f"beside it  {flow['scheme']}: {rate}, {delay}, loss {_shown(flow['loss_rate'], '{:.4%}')}")
     if result["jain_index"] is not None:
         lines.append(f"fairness   Jain's index {result['jain_index']:.3f}, of the flows on this path while all run")
     lines += [f"notice     {flow['scheme']} was {flow['notice']}" for flow in result["flows"] if flow["notice"]]

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.collector.lab.episode import ReceiverCounts, jain_index, shared_jain_index
+from sagecc.collector.lab.boot import Recording
+from sagecc.collector.lab.episode import ReceiverCounts, episode_from_recording, jain_index, shared_jain_index
+from sagecc.collector.lab.spec import episode_spec
+from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from tests.helpers.networks import network
 
@@ -64,3 +67,17 @@ def test_no_fairness_of_flows_that_never_meet() -> None:
     silent = ReceiverCounts(np.array([], np.uint64), np.array([], np.uint64))
     assert shared_jain_index(beside(Flow()), [silent, silent]) is None
     assert shared_jain_index(beside(Flow()), [silent, steady(5, 0, 30)]) == pytest.approx(0.5)
+
+
+def test_a_flow_whose_packets_were_all_lost_says_so() -> None:
+    """Its window and its losses are known, its delay is not; a raw file has a 0 for that."""
+    samples = np.zeros(3, wire.SAMPLE)
+    samples["t_ns"], samples["cwnd_pkts"], samples["link_drops"] = [1e9, 2e9, 3e9], 10, [0, 5, 9]
+    environment = network(duration_s=30)
+    spec = episode_spec(environment, "cubic", 0)
+    episode = episode_from_recording(environment, "cubic", 0, spec, Recording(samples, np.zeros(0, wire.PACKET)))
+    (flow,) = episode.flows
+    assert np.isnan([flow.delay_mean_ms, flow.delay_p95_ms]).all()
+    assert (flow.goodput_mbps, flow.sent_packets, flow.lost_packets, flow.loss_rate, flow.cwnd_mean) == (0, 9, 9, 1, 10)
+    row = episode.summary_row()
+    assert (row["delay_mean_ms"], row["delay_p95_ms"]) == (0, 0)

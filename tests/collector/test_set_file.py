@@ -243,9 +243,9 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (f"name: mine\nenvironments: [{ONE}, windows_s: []}}]", "windows_s: there is none, so that nothing would be"),
         (
             f"name: mine\nenvironments: [{ONE}, cross: [{{scheme: qubic}}]}}]",
-            "cross: unknown scheme 'qubic': use one of",
+            "cross[0]: unknown scheme 'qubic': use one of",
         ),
-        (GRID + ", cross: [[{scheme: qubic}]]}", "grids[0]: cross: unknown scheme 'qubic'"),
+        (GRID + ", cross: [[{scheme: qubic}]]}", "grids[0]: cross[0]: unknown scheme 'qubic'"),
         (GRID + ", loss: []}", "grids[0]: loss: must have one value or more"),
         (GRID + ", loss: [2]}", "grids[0]: links[0]: the loss probability must be at least 0 and below 1"),
         (GRID + ", discipline: [fifo]}", "grids[0].discipline[0]: must be one of"),

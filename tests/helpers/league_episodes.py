@@ -111,6 +111,7 @@ def write(root: Path, trajectories: Mapping[tuple[Environment, str], pa.Table], 
                 "seed": int(episode_id.rpartition(".")[2]),
                 "environment": environment.to_json(),
                 "rows": table.num_rows,
+                "sent_packets": 1000,
             }
             for environment, scheme, table in episodes
         ]

@@ -12,6 +12,7 @@ from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import set_two as of_grid
 from sagecc.leagues.harm import beside_reference, harm, taken
 from sagecc.leagues.scores import SCORE_SCHEMA, StoredEpisode
+from sagecc.leagues.table import harm_cells
 from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import set_one
 
@@ -79,7 +80,8 @@ def test_harm_by_hand() -> None:
     assert (flood["networks"], flood["loss_worst"], flood["flooded"], flood["starved"]) == (2, 0.51, 1, 1)
     assert flood["loss_mean"] == pytest.approx(0.28)
     assert flood["worst_environment_id"] == set_one(12).id
-    assert (rows["silent"]["loss_mean"], rows["silent"]["starved"]) == (0, 1)
+    assert (rows["silent"]["loss_mean"], rows["silent"]["loss_worst"], rows["silent"]["starved"]) == (None, None, 1)
+    assert harm_cells(rows["silent"])[:2] == ("-", "-")
     assert [row["beside"] for row in rows.values()] == [0, 0, 0]
     assert {row["taken_mean"] for row in rows.values()} == {None}
 

@@ -83,6 +83,20 @@ def test_plane_points(wins: pl.DataFrame) -> None:
     assert share["vegas"][1] == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_window_without_goodput_is_left_out_of_the_plane(wins: pl.DataFrame) -> None:
+    """Packets left the bottleneck, and the receiver got none in order: of no scheme, then no rate is relative."""
+    silent = set_one(12).id
+    quiet = wins.with_columns(
+        goodput_mbps=pl.when(pl.col("environment_id") != silent).then("goodput_mbps").otherwise(0)
+    )
+    rest = wins.filter(pl.col("environment_id") != silent)
+    for ours, theirs in zip(plane_figure(quiet).axes, plane_figure(rest).axes, strict=True):
+        assert {name: point.tolist() for name, point in offsets(ours).items()} == {
+            name: point.tolist() for name, point in offsets(theirs).items()
+        }
+    assert plane_figure(wins.with_columns(goodput_mbps=pl.lit(0.0)).filter(pl.col("set") == "I")).axes
+
+
 def test_trajectory_lines(tmp_path: Path) -> None:
     env = set_one(24, step=2)
     figure = trajectory_figure([Track("goodput", rows(env, "cubic", [6, 9], [20, 40]), "#000000")], "title")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -76,6 +77,17 @@ def test_a_trace_counts_its_queue_with_its_mean(tmp_path: Path) -> None:
     assert (packets.queue_bytes, packets.queue_packets) == (None, 7)
 
 
+def test_a_limit_in_packets_needs_none_in_bdps(tmp_path: Path) -> None:
+    """Of 0.3 Mbps and 20 ms a BDP is half a packet; so is that of a trace with a gap."""
+    trace = tmp_path / "gap.down"
+    trace.write_text("1\n2\n500000\n")
+    for options in (("--bandwidth", "0.3"), ("--trace", str(trace))):
+        link = network(*options, "--rtt", "20", "--queue-packets", "100").links[0]
+        assert (link.queue_bytes, link.queue_packets) == (None, 100)
+        with pytest.raises(SageccError, match=facts("--queue-bdp 1…less than a packet…--queue-packets")):
+            network(*options, "--rtt", "20")
+
+
 def test_a_file() -> None:
     path = EXAMPLES / "parking-lot.yaml"
     assert network("--environment", str(path)) == load_environment(path)
@@ -108,6 +120,28 @@ def test_options_that_make_no_network(options: str, message: str) -> None:
     assert re.search(facts(message), str(raised.value))
 
 
+def test_ticks_before_the_first_rtt_count_in_no_mean(kernel: Path) -> None:
+    found = played(kernel, "--scheme", "cubic", "--rtt", "1200", "--duration", "3", "--bandwidth", "12")
+    assert found["rtt_mean_ms"] >= 1200
+
+
+def test_a_flow_that_got_nothing_through_has_no_delay(kernel: Path, tmp_path: Path) -> None:
+    """It starts half an RTT before the end: as JSON, as text and as the summary that Python gets."""
+    file = tmp_path / "late.yaml"
+    file.write_text(
+        "links: [{rate_mbps: 12, queue_packets: 50}]\nrtt_ms: 40\nduration_s: 1\ncross: [{scheme: bbr, start_s: 0.98}]"
+    )
+    own, late = played(kernel, "--scheme", "cubic", "--environment", str(file))["flows"]
+    absent = ("delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean")
+    assert all(own[name] > 0 for name in absent if name != "loss_rate")
+    assert [late[name] for name in absent] == [None] * 4
+    options = ["--scheme", "cubic", "--environment", str(file), "--kernel", str(kernel)]
+    text = CliRunner().invoke(run, options, catch_exceptions=False).output
+    assert "beside it  bbr: 0.00 Mbps, delay none, loss none\n" in text
+    summary = run_episode(kernel, load_environment(file), "cubic").flows[1]
+    assert all(math.isnan(getattr(summary, name)) for name in absent)
+
+
 @pytest.mark.parametrize("option", ["--bandwidth", "--rtt", "--loss", "--duration", "--jitter-ms"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_numbers_that_are_none(option: str, value: str) -> None:
@@ -120,7 +154,7 @@ def test_a_competitor_that_the_kernel_lacks(tmp_path: Path) -> None:
     text = (EXAMPLES / "parking-lot.yaml").read_text()
     for scheme, message in (("tahoe", "unknown scheme 'tahoe'"), ("cubic:2", "unknown scheme 'cubic:2'")):
         file.write_text(text.replace("scheme: cubic", f"scheme: '{scheme}'"))
-        with pytest.raises(SageccError, match=rf"a\.yaml: cross: .*{message}"):
+        with pytest.raises(SageccError, match=rf"a\.yaml: cross\[0\]: .*{message}"):
             CliRunner().invoke(run, ["--scheme", "reno", "--environment", str(file)], catch_exceptions=False)
     with pytest.raises(SageccError, match="--cross: unknown scheme 'tahoe'"):
         network("--cross", "tahoe")
@@ -215,6 +249,14 @@ def test_jitter_keeps_flows_out_of_step(kernel: Path, tmp_path: Path) -> None:
     locked = played(kernel, "--scheme", "cubic", "--environment", str(still))
     assert locked["loss_rate"] > 10 * shaken["loss_rate"]
     assert locked["goodput_mbps"] < shaken["goodput_mbps"] / 3
+
+
+def test_environments_refuses_what_run_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("links: [{rate_mbps: 12}]\nrtt_ms: 20\nduration_s: 5\ncross: [{scheme: cubic}, {scheme: CUBIC}]")
+    for command, options in ((environments, [str(file)]), (run, ["--scheme", "cubic", "--environment", str(file)])):
+        with pytest.raises(SageccError, match=facts("a.yaml: cross[1]: unknown scheme 'CUBIC'")):
+            CliRunner().invoke(command, options, catch_exceptions=False)
 
 
 def test_environments_lists_and_takes_files(tmp_path: Path) -> None:

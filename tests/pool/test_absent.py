@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue without a limit, the default of an environment file, from its pool to an export and to a league's page."""
+"""What is null in a pool, from there to an export: the limit of a queue without one, the delay of no packet.
+
+A queue without a limit is the default of an environment file; a league's page names it too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from sagecc.pool.exports.export import export
 from sagecc.pool.joining import join_pools
 from sagecc.pool.views import open_pool
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.pool import OF_QUEUE_LIMIT, POOL_EPISODE_SCHEMA, dictionary
+from sagecc.schemas.pool import POOL_EPISODE_SCHEMA, dictionary
 from tests.helpers import league_episodes
 from tests.helpers.files import hashes
 from tests.helpers.raw_episodes import network, write_partition
@@ -39,6 +42,8 @@ def without_limit(environment: Environment) -> Environment:
 
 LIMITED = network("I", 12)
 UNLIMITED = without_limit(network("I", 24))
+OF_QUEUE_LIMIT = ("queue_bdp", "queue_bytes")
+OF_DELAY = ("delay_mean_ms", "delay_p95_ms")
 FIRST = ("bandwidth_mbps", *OF_QUEUE_LIMIT)
 
 
@@ -47,6 +52,13 @@ def build(folder: Path, *partitions: tuple[str, tuple[Environment, ...]]) -> Pat
         write_partition(folder / "raw", "I", scheme, rows=(300,) * len(environments), environments=environments)
     build_pool(folder / "raw", folder / "pool", progress=False)
     return folder / "pool"
+
+
+def silence(raw: Path, scheme: str) -> None:
+    """Let a scheme's raw episodes say that no packet got through."""
+    listing = pq.read_table(path := raw / "set=I" / f"scheme={scheme}" / "episodes.parquet", partitioning=None)
+    rows = [row | dict.fromkeys((*OF_DELAY, "goodput_mbps"), 0.0) for row in listing.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=listing.schema), path)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +94,20 @@ def test_joined_pools_have_the_bytes_of_one(tmp_path: Path) -> None:
     for order in (parts, parts[::-1]):
         join_pools(order, tmp_path / "joined")
         assert hashes(tmp_path / "joined") == both
+
+
+def test_a_delay_of_no_packet_is_null(tmp_path: Path) -> None:
+    for scheme in ("cubic", "vegas"):
+        write_partition(tmp_path / "raw", "I", scheme, rows=(300,), environments=(LIMITED,))
+    silence(tmp_path / "raw", "vegas")
+    build_pool(tmp_path / "raw", tmp_path / "pool", progress=False)
+    listing = pq.read_table(tmp_path / "pool" / "episodes.parquet")
+    assert [[row[name] for name in OF_DELAY] for row in listing.to_pylist()] == [[30, 40], [None, None]]
+    assert [field.name for field in listing.schema if field.nullable] == list(OF_DELAY)
+    assert check_pool(tmp_path / "pool", progress=False).faults == ()
+    with open_pool(tmp_path / "pool") as connection:
+        delays = connection.sql("SELECT scheme, delay_ratio_set_i FROM schemes ORDER BY scheme").fetchall()
+    assert delays == [("cubic", 1.5), ("vegas", None)]
 
 
 @pytest.mark.parametrize(
