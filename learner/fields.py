@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import read_regular
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Configurations:
         if name in self.shipped():
             data = (resources.files(self.package) / "configs" / f"{name}.yaml").read_bytes()
         elif Path(name).is_file():
-            data = Path(name).read_bytes()
+            data = read_regular(Path(name))
         else:
             offered = ", ".join(self.shipped())
             raise SageccError(f"no training configuration '{name}'{referrer}: give a file or one of {offered}")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import click
 import duckdb
 
-from sagecc.common.errors import SageccError
+from sagecc.common.errors import SageccError, one_line
 from sagecc.common.paths import spelled_out
 
 ALLOW = "--allow-files-and-extensions"
@@ -227,7 +227,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, float | Decimal):
         return f"{value:.6g}"
-    return " ".join(str(value).split())
+    return one_line(str(value))
 
 
 Print = Callable[[Sequence[str], Iterator[list[Row]]], None]

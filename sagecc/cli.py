@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import click
 
-from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.common.errors import SEE_DOCTOR, SageccError, one_line
 from sagecc.common.exhaustion import exhausted
 from sagecc.common.processes import end_with_parent
 from sagecc.common.terminals import outlasting
@@ -175,5 +175,5 @@ def _paths_prefix(error: OSError) -> str:
 
 
 def _fail(text: str, status: int = EXIT_ERROR, *, prefix: str) -> NoReturn:
-    click.echo(f"{prefix}: {' '.join(text.split())}", err=True)
+    click.echo(f"{prefix}: {one_line(text)}", err=True)
     sys.exit(status)

@@ -15,7 +15,7 @@ import click
 import duckdb
 
 from sagecc.answers import LAYOUTS, Asked, Print, one_line_errors, print_table, run_query
-from sagecc.common.errors import SageccError
+from sagecc.common.errors import SageccError, one_line
 
 PROMPT, MORE = "sagecc> ", "   ...> "
 ROWS = 40
@@ -110,7 +110,7 @@ class Shell:
         except KeyboardInterrupt:
             click.echo("^C" if not statement else "")
         except SageccError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {one_line(str(error))}", err=True)
         return True
 
     def _run_command(self, line: str) -> bool:

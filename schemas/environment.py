@@ -30,6 +30,9 @@ MAX_FLOWS = 64
 MAX_LINKS = 8
 """Capacity of the guest kernel (lab.h), with an access cable for every flow."""
 
+MAX_NAME = 128
+"""Longest name of a trace, a set, a tag or its value (characters)."""
+
 MIN_MBPS, MAX_MBPS = 0.001, 10_000
 MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
 MAX_JITTER_MS = 1000
@@ -84,6 +87,10 @@ class Trace:
 
     def __post_init__(self) -> None:
         times_ms = self.opportunities_ms
+        _require(
+            self.name.isprintable() and len(self.name) <= MAX_NAME,
+            f"trace {self.name[:MAX_NAME]!r}: its name must be of {MAX_NAME} printable characters at most",
+        )
         _require(
             bool(times_ms) and MIN_PARAMETER_MS <= times_ms[-1] <= MAX_DURATION_S * 1000,
             f"trace {self.name}: it must last longer than 0 ms, and a day at most",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -19,11 +20,13 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from sagecc.common import shipped
-from sagecc.common.document import parse
+from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import check_regular
 from sagecc.schemas.environment import (
     MAX_FLOWS,
     MAX_LINKS,
+    MAX_NAME,
     CrossFlow,
     DelayStep,
     Discipline,
@@ -43,7 +46,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]+$")]
+Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]+$", max_length=MAX_NAME)]
 
 
 class Part(BaseModel):
@@ -192,7 +195,7 @@ def read(model: type[AnyPart], path: Path, fields: Mapping[str, tuple[str, ...]]
     Raises:
         SageccError: it is anything else; the message names the file and the place in it.
     """
-    document = parse(path.read_bytes(), str(path))
+    document = read_document(path)
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -330,10 +333,18 @@ def _trace(trace: str | TracePart | None, folder: Path) -> Trace | None:
         return Trace(trace.name, trace.opportunities_ms)
     if trace is None:
         return None
+    path = folder / trace
     try:
-        return read_trace(folder / trace)
+        found = check_regular(path)
+        return _read_trace(path, found.st_mtime_ns, found.st_size)
     except OSError as error:
-        raise SageccError(f"trace: {folder / trace}: {error.strerror}; the path is relative to this file") from None
+        raise SageccError(f"trace: {path}: {error.strerror}; the path is relative to this file") from None
+
+
+@lru_cache(16)
+def _read_trace(path: Path, mtime_ns: int, size_bytes: int) -> Trace:
+    """Read a trace file once for all networks of a set, which then share its times."""
+    return read_trace(path)
 
 
 @contextmanager
@@ -371,6 +382,7 @@ _REQUIREMENTS = MappingProxyType(
         "model_type": "must be a mapping of fields to values",
         "too_short": "must have {min_length} entries",
         "too_long": "must have {max_length} entries",
+        "string_too_long": "must have {max_length} characters at most",
         "literal_error": "must be one of {expected}",
         "greater_than_equal": "must be at least {ge}",
         "less_than_equal": "must be at most {le}",

@@ -10,6 +10,9 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import MAX_JITTER_MS, Environment
 from sagecc.schemas.repeats import repeat
 
+MAX_REPEATED = 100_000
+"""Networks of a set with all repeats of them."""
+
 
 @dataclass(frozen=True)
 class Repeat:
@@ -78,6 +81,10 @@ def repeated(networks: EnvironmentSet, count: int, jitter_ms: float = 0.0) -> En
     """
     if count < 1:
         raise SageccError(f"--repeats must be 1 or more, not {count}")
+    if count * len(networks.environments) > MAX_REPEATED:
+        raise SageccError(
+            f"--repeats {count}: of {len(networks.environments):,} networks; it makes {MAX_REPEATED:,} at most"
+        )
     if not 0 <= jitter_ms <= MAX_JITTER_MS:
         raise SageccError(f"--jitter-ms must be at least 0 and at most {MAX_JITTER_MS}, not {jitter_ms:g}")
     if count == 1:

@@ -95,6 +95,8 @@ def check_scheme(name: str) -> str:
     Raises:
         SageccError: it does not.
     """
+    if not name.isprintable():
+        raise SageccError(f"{name!r}: a scheme's name, and so its path, must be of printable characters in UTF-8")
     if name.startswith(PYTHON_PREFIX):
         python_class(name)
     if name in SCHEMES or name in OTHERS or is_driven(name):

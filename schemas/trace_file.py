@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import read_regular
 from sagecc.schemas.environment import Trace
 
-_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
+TRACE_BYTES = 64 * 2**20
+"""Limit of a trace file: ten million lines or so, minutes of a link of 1 Gbps."""
+
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,20})?")
 
 
 def read_trace(path: Path) -> Trace:
@@ -23,9 +28,10 @@ def read_trace(path: Path) -> Trace:
             the message names file and line.
     """
     try:
-        text = path.read_text(encoding="ascii")
+        text = read_regular(path, TRACE_BYTES).removeprefix(codecs.BOM_UTF8).decode("ascii")
     except UnicodeDecodeError:
         raise SageccError(f"{path}: not a trace: a trace has one number (ms) a line and nothing else") from None
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text:
         raise SageccError(f"{path}: the trace is empty: it needs one number (ms) a line")
     times_ms: list[float] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product, repeat
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from pydantic import Discriminator, Field, Tag
 from sagecc.collector.run.grid import PROFILES, profile_set, step_rates
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import Discipline, Environment
+from sagecc.schemas.environment import MAX_NAME, Discipline, Environment
 from sagecc.schemas.environment_file import (
     FIELDS,
     CrossPart,
@@ -37,8 +37,8 @@ from sagecc.schemas.environment_file import (
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import NO_CODE, TrustedCode
 
-MAX_NETWORKS = 10_000
-"""Of a set file, so that a slip in a range is an error and no day of work."""
+MAX_NETWORKS = 20_000
+"""Of a set file, so that a slip in a range is an error and no month of work; the paper's grid has 1,099."""
 
 Tags = dict[Name, Text]
 
@@ -60,9 +60,10 @@ def load_set(choice: str, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
         raise SageccError(f"{path}: name: {part.name} is one of the paper's sets; choose another")
     places: dict[str, str] = {}
     environments, tags = [], {}
-    for place, environment, given in (*_listed(part, path, trusted), *_crossed(part, path, folder, trusted)):
+    for place, environment, given in _networks(part, path, folder, trusted):
         environment = replace(environment, set=part.name)
         _check(environment, place)
+        _check_tags(given, place)
         if environment.id in places:
             raise SageccError(f"{place}: is the same network as {places[environment.id]}; remove one of them")
         places[environment.id] = place
@@ -176,6 +177,19 @@ def _file(choice: str) -> tuple[Path, Path | None]:
     return path, folder
 
 
+def _networks(part: SetPart, path: Path, folder: Path | None, trusted: TrustedCode) -> Iterator[Found]:
+    """Return the networks of a file, once it is sure that they are not too many."""
+    places = [f"{path}: grids[{index}]" for index in range(len(part.grids))]
+    ranges = [_ranges(grid, folder, place) for grid, place in zip(part.grids, places, strict=True)]
+    count = len(part.environments) + sum(prod(map(len, each.values())) for each in ranges)
+    if count > MAX_NETWORKS:
+        raise SageccError(f"{path}: makes {count:,} networks; a set has {MAX_NETWORKS:,} at most")
+    return chain(
+        _listed(part, path, trusted),
+        *map(_crossed, part.grids, ranges, places, repeat(path.parent), repeat(trusted)),
+    )
+
+
 def _listed(part: SetPart, path: Path, trusted: TrustedCode) -> Iterator[Found]:
     for index, entry in enumerate(part.environments):
         place, given, folder = f"{path}: environments[{index}]", entry, path.parent
@@ -190,30 +204,36 @@ def _listed(part: SetPart, path: Path, trusted: TrustedCode) -> Iterator[Found]:
         yield place, _with_reward(build(network, source, folder, trusted), network), given.tags
 
 
-def _crossed(part: SetPart, path: Path, folder: Path | None, trusted: TrustedCode) -> Iterator[Found]:
-    for index, grid in enumerate(part.grids):
-        place = f"{path}: grids[{index}]"
-        ranges = {name: tuple(getattr(grid, name)) for name in _CROSSED}
-        for names in (_RATES, _QUEUES):
-            if len([name for name in names if ranges[name]]) != 1:
-                raise SageccError(f"{place}: give one of {', '.join(names)}, with its values")
-        if ranges["trace"]:
-            ranges["trace"] = tuple(_traces(ranges["trace"], folder, place))
-            if "step" in grid.model_fields_set:
-                raise SageccError(f"{place}: step: a trace has no base rate to step from; remove it")
-        ranges = {name: values for name, values in ranges.items() if values or name in grid.model_fields_set}
-        if missing := [name for name, values in ranges.items() if not values]:
-            raise SageccError(f"{place}: {missing[0]}: must have one value or more")
-        count = prod(len(values) for values in ranges.values())
-        if count > MAX_NETWORKS:
-            raise SageccError(f"{place}: its ranges make {count:,} networks; a set has {MAX_NETWORKS:,} at most")
-        tagged = [name for name, values in ranges.items() if len(values) > 1 and name not in _OWN_CLASSES]
-        for cell in (dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())):
-            network = _network(grid, cell)
-            varied = (f"{name} {_text(value)}" for name, value in cell.items() if len(ranges[name]) > 1)
-            where = f"{place} ({', '.join(varied)})" if count > 1 else place
-            tags = {_TAG_NAMES.get(name, name): _text(cell[name]) for name in tagged}
-            yield where, _with_reward(build(network, where, path.parent, trusted), network), tags | grid.tags
+Ranges = Mapping[str, tuple[Any, ...]]
+"""By name, the values of a grid's ranges."""
+
+
+def _ranges(grid: GridPart, folder: Path | None, place: str) -> Ranges:
+    """Return the ranges of a grid, with files for patterns of traces."""
+    ranges = {name: tuple(getattr(grid, name)) for name in _CROSSED}
+    for names in (_RATES, _QUEUES):
+        if len([name for name in names if ranges[name]]) != 1:
+            raise SageccError(f"{place}: give one of {', '.join(names)}, with its values")
+    if ranges["trace"]:
+        ranges["trace"] = tuple(_traces(ranges["trace"], folder, place))
+        if "step" in grid.model_fields_set:
+            raise SageccError(f"{place}: step: a trace has no base rate to step from; remove it")
+    ranges = {name: values for name, values in ranges.items() if values or name in grid.model_fields_set}
+    if missing := [name for name, values in ranges.items() if not values]:
+        raise SageccError(f"{place}: {missing[0]}: must have one value or more")
+    return ranges
+
+
+def _crossed(grid: GridPart, ranges: Ranges, place: str, folder: Path, trusted: TrustedCode) -> Iterator[Found]:
+    """Yield a network for each combination of a grid's values."""
+    several = [name for name, values in ranges.items() if len(values) > 1]
+    tagged = [name for name in several if name not in _OWN_CLASSES]
+    for cell in (dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())):
+        network = _network(grid, cell)
+        varied = ", ".join(f"{name} {_text(cell[name])}" for name in several)
+        where = f"{place} ({varied})" if several else place
+        tags = {_TAG_NAMES.get(name, name): _text(cell[name]) for name in tagged}
+        yield where, _with_reward(build(network, where, folder, trusted), network), tags | grid.tags
 
 
 _TAG_NAMES: Mapping[str, str] = MappingProxyType({"cross": "beside"})
@@ -256,6 +276,15 @@ def _check(environment: Environment, place: str) -> None:
             )
 
 
+def _check_tags(tags: Mapping[str, str], place: str) -> None:
+    """Raise SageccError for a tag that no table could show."""
+    for name, value in tags.items():
+        if not value.isprintable() or len(value) > MAX_NAME:
+            raise SageccError(
+                f"{place}: tags.{name}: must have {MAX_NAME} printable characters at most, not {value!r:.60}"
+            )
+
+
 def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator[str]:
     """Yield the paths of traces: as they are, and for a pattern all files in the folder that match, by name."""
     for name in names:
@@ -267,10 +296,11 @@ def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator
                 f"{place}: trace: {name} are files in a folder of yours; name it: --environments NAME:FOLDER"
             )
         exact = folder / name  # a file's name may have such characters too
-        try:
-            found = [exact] if exact.is_file() else sorted(path for path in folder.glob(name) if path.is_file())
-        except (ValueError, NotImplementedError) as error:  # ** beside other characters; a pattern that begins with /
-            raise SageccError(f"{place}: trace: {name} is no pattern of files in {folder}: {error}") from error
+        if not exact.is_file() and (Path(name).is_absolute() or ".." in Path(name).parts or "**" in name):
+            raise SageccError(
+                f"{place}: trace: {name} is no pattern of files in {folder}: leave out '/', '..' and '**'"
+            )
+        found = [exact] if exact.is_file() else sorted(path for path in folder.glob(name) if path.is_file())
         if not found:
             raise SageccError(f"{place}: trace: no file in {folder} is a {name}")
         yield from (str(path.absolute()) for path in found)

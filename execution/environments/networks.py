@@ -16,7 +16,7 @@ import numpy as np
 from sagecc.collector.run.grid import PROFILES, profile_environments, set_one
 from sagecc.collector.run.set_file import load_set
 from sagecc.common import shipped
-from sagecc.common.document import parse
+from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
@@ -114,7 +114,7 @@ def _named(name: str, trusted: TrustedCode) -> tuple[Environment, ...]:
 def _file(path: Path, trusted: TrustedCode) -> tuple[Environment, ...]:
     if not path.is_file():
         raise SageccError(f"environment: there is no file {path}")
-    document = parse(path.read_bytes(), str(path))
+    document = read_document(path)
     if isinstance(document, dict) and document.keys() & {"environments", "grids"}:
         return load_set(str(path), trusted).environments
     return (load_environment(path, trusted),)

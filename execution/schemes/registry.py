@@ -17,6 +17,7 @@ from typing import cast
 
 from sagecc.common.code import Code, Module
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import read_regular
 from sagecc.execution.schemes.agent import SchemeAgent
 from sagecc.execution.schemes.scheme import SchemeClass
 from sagecc.execution.schemes.sprout import sprout, sprout_ewma
@@ -98,7 +99,7 @@ def _syntax(scheme: str, text: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_regular(Path(path)).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SageccError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

@@ -14,7 +14,7 @@ from typing import Any
 from sagecc.collector.run.grid import PROFILES, profile_environments, profile_set
 from sagecc.collector.run.set_file import load_set
 from sagecc.common import code
-from sagecc.common.document import parse
+from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import Config, load
 from sagecc.learner.online import config as online_config
@@ -142,7 +142,7 @@ def networks_of(name: str) -> EnvironmentSet:
 def read_plan(path: Path) -> Plan:
     """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
     try:
-        values = parse(path.read_bytes(), str(path))
+        values = read_document(path)
     except FileNotFoundError:
         raise SageccError(f"{path}: there is no such file of runs") from None
     values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "harm": dict, "runs": dict})

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -268,7 +269,20 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (
             f"name: mine\ngrids: [{{bandwidth_mbps: {list(range(1, 200))}, rtt_ms: {list(range(1, 200))},"
             " queue_bdp: [1], duration_s: 3}]",
-            "grids[0]: its ranges make 39,601 networks; a set has 10,000 at most",
+            "makes 39,601 networks; a set has 20,000 at most",
+        ),
+        (
+            "name: mine\ngrids:\n"
+            + f"  - {{bandwidth_mbps: {[*range(1, 100)]}, rtt_ms: {[*range(1, 101)]}, queue_bdp: [1], duration_s: 3}}\n"
+            * 30,
+            "makes 297,000 networks; a set has 20,000 at most",
+        ),
+        (f"name: {'a' * 129}", "name: must have 128 characters at most, not 'aaa"),
+        (f'name: mine\nenvironments: [{ONE}, tags: {{a: "\\e[2J"}}}}]', r"tags.a: …printable…not '\x1b[2J'"),
+        (f"name: mine\nenvironments: [{ONE}, tags: {{a: {'b' * 129}}}}}]", "tags.a: …128…not 'bbb"),
+        (
+            f'name: mine\nenvironments: [{ONE}, cross: [{{scheme: "policy:\\a"}}]}}]',
+            r"cross: 'policy:\x07': …printable",
         ),
     ],
 )
@@ -277,6 +291,32 @@ def test_errors_name_file_and_place_in_one_line(file: Path, text: str, message: 
         load(file, text)
     assert str(raised.value).startswith(f"{file}") or "nowhere" in message
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("pattern", ["../*", "a/../*", "**/*", "a**", "/*"])
+def test_patterns_of_traces_stay_in_their_folder(file: Path, tmp_path: Path, pattern: str) -> None:
+    file.write_text(f"name: mine\ngrids: [{{trace: ['{pattern}'], rtt_ms: [20], queue_packets: [9], duration_s: 3}}]")
+    with pytest.raises(SageccError, match=r"grids\[0\]: trace: .* is no pattern of files in"):
+        load_set(f"{file}:{tmp_path}")
+
+
+def test_networks_of_a_grid_share_a_trace(file: Path) -> None:
+    """Each would else hold the times of its own: gigabytes."""
+    (file.parent / "a.down").write_text("1\n2\n")
+    networks = load(file, "name: mine\ngrids: [{trace: [a.down], rtt_ms: [20, 40], queue_packets: [9], duration_s: 3}]")
+    one, other = (environment.bottleneck.trace for environment in networks.environments)
+    assert one is other
+    (file.parent / "a.down").write_text("1\n2\n3\n")
+    assert load_set(str(file)).environments[0].bottleneck.trace != one
+
+
+@pytest.mark.parametrize("name", [b"\xff.down", b"\x1b[2J.down", b"a.\x07"])
+def test_a_trace_whose_files_name_is_no_text(file: Path, name: bytes) -> None:
+    Path(os.fsdecode(os.fsencode(file.parent) + b"/" + name)).write_text("1\n")
+    Path(file.parent, "b.down").write_text("1\n2\n")
+    file.write_text("name: mine\ngrids: [{trace: ['*.*[!l]'], rtt_ms: [20], queue_packets: [9], duration_s: 3}]")
+    with pytest.raises(SageccError, match="128 printable characters"):
+        load_set(f"{file}:{file.parent}")
 
 
 def test_what_is_no_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,12 @@ def raising(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
+def test_what_a_file_is_called_or_says_drives_no_terminal(raising: Raising) -> None:
+    said, shown = "\x1b[2J\x07 café \udcff \u202e\n b", r"\x1b[2J\x07 café \udcff \u202e b"
+    assert raising(SageccError(said)) == (2, f"sagecc: {shown}\n")
+    assert raising(PermissionError(errno.EACCES, "not allowed", said)) == (2, f"sagecc: {shown}: not allowed\n")
+
+
 @pytest.fixture
 def probe(tmp_path: Path) -> list[str]:
     """Return a command line whose sagecc has the one command `probe`."""

@@ -155,7 +155,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         ("a: b: c", "network.yaml, line 1: no YAML"),
         ("set: a\nset: b", "network.yaml, line 2: no YAML…'set'…twice"),
         ("? [1]\n: 2", "line 1: no YAML"),
-        ("[" * 3000, "cannot be read"),
+        ("[" * 3000, "line 1: no YAML: …levels deep"),
         ("links: []\nduration_s: 3", "1 to 8 links"),
         ("duration_s: 3", "links…missing"),
         (DUMBBELL + "bandwidth: 3", "bandwidth…no such field…links, return_links, rtt_ms, duration_s"),
@@ -176,7 +176,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (DUMBBELL + "return_links: []", "return_links: …1…0"),
         (DUMBBELL + "return_links: [{delay_ms: 1}]", "return_links[0].delay_ms: …rtt_ms"),
         (DUMBBELL.replace("48", "fast"), "links[0].rate_mbps: …number…'fast'"),
-        (DUMBBELL.replace("48", "yes"), "links[0].rate_mbps: …number…True"),
+        (DUMBBELL.replace("48", "yes"), "links[0].rate_mbps: …number…'yes'"),
         (DUMBBELL.replace("48", ".nan"), "links[0].rate_mbps: …finite…nan"),
         (DUMBBELL.replace("48", "-1"), "links[0]: bandwidth…0.001…10000 Mbps"),
         (
@@ -198,6 +198,15 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
             "nothing.down: No such file or directory",
         ),
         (DUMBBELL.replace("rate_mbps: 48", "trace: network.yaml"), "network.yaml, line 1: …ms"),
+        (DUMBBELL.replace("rate_mbps: 48", 'trace: "a\\0b"'), "links[0]: no file can have the name"),
+        (DUMBBELL.replace("rate_mbps: 48", "trace: ."), "links[0]: …is a folder, where a file is expected"),
+        *(
+            (
+                DUMBBELL.replace("rate_mbps: 48", f'trace: {{name: "{name}", opportunities_ms: [1]}}'),
+                f"links[0]: trace '{shown}",
+            )
+            for name, shown in (("\\e[2J", r"\x1b[2J': …128 printable"), ("a\\0", r"a\x00': …128"), ("a" * 129, "aaa"))
+        ),
         (DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 0.001"), "links[0]: …queue…packet"),
         (DUMBBELL.replace("40", "-40"), "links[0]: …delay…0…10000 ms"),
         ("links: [{rate_mbps: 1}, {rate_mbps: 1}]\nrtt_ms: 9\nduration_s: 1", "rtt_ms: …one link…2"),
@@ -229,8 +238,8 @@ def test_errors_of_json(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_bytes_that_are_no_text(file: Path) -> None:
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SageccError, match="cannot be read"):
+    file.write_bytes(b"links: \xff")
+    with pytest.raises(SageccError, match="cannot be read: it is not in UTF-8: see byte 8"):
         load_environment(file)
 
 

@@ -79,6 +79,7 @@ def test_once_is_the_set_itself() -> None:
     [
         (0, 0, "--repeats must be 1 or more, not 0"),
         (-3, 0, "--repeats must be 1 or more, not -3"),
+        (50_001, 0, "--repeats 50001: of 2 networks; it makes 100,000 at most"),
         (1, 2, "--jitter-ms needs --repeats of 2 or more"),
         (2, -1, "--jitter-ms must be at least 0 and at most 1000, not -1"),
         (2, float("nan"), "--jitter-ms must be at least 0 and at most 1000, not nan"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,6 +76,8 @@ def test_fractions_of_a_millisecond(tmp_path: Path) -> None:
         ("5\n4\n", "line 2: …4…5"),
         ("1 2\n", "line 1: …time"),
         ("9" * 30 + "\n", "line 1: …time"),
+        ("1." + "9" * 99 + "\n", "line 1: …time"),
+        ("\x1b[2J\n", "line 1: …time"),
         ("90000000\n", "t: …0 ms…day"),
         ("٣\n", "t: not a trace"),
         ("\0\n", "line 1: …time"),
@@ -88,6 +91,19 @@ def test_bad_traces_name_file_and_line(tmp_path: Path, text: str, message: str) 
     assert str(path) in str(raised.value)
     assert re.search(facts(message), str(raised.value))
     assert "\n" not in str(raised.value)
+
+
+def test_what_editors_of_other_systems_write(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b"\xef\xbb\xbf1\r\n2\r\n")
+    assert read_trace(tmp_path / "t").opportunities_ms == (1, 2)
+
+
+def test_what_is_no_regular_file(tmp_path: Path) -> None:
+    (tmp_path / "t").touch()
+    os.truncate(tmp_path / "t", 2**40)
+    for path, words in ((tmp_path / "t", "at most 67,108,864 are read"), (Path("/dev/zero"), "is a device")):
+        with pytest.raises(SageccError, match=words):
+            read_trace(path)
 
 
 @given(st.binary(max_size=60))

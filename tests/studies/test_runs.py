@@ -137,7 +137,7 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
         ("runs:", "harm: {lossless: raw}\nruns:", "harm: .*lossless"),
         ("width: 48", "widht: 48", "run 'wide': .*unknown field widht"),
         ("seed: 3", "seed: -3", "'wide'.*seed.* 0"),
-        ("seed: 3", "seed: yes", "'wide'.*'seed'.*int.*True"),
+        ("seed: 3", "seed: true", "'wide'.*'seed'.*int.*True"),
         ("seed: 3", "sead: 3", "run 'wide': unknown field 'sead'"),
         ("seed: 3", "seeds: []", "run 'wide': 'seeds' must be a list of whole numbers"),
         ("seed: 3", "seeds: [1, yes]", "run 'wide': 'seeds' must be a list"),
