@@ -21,8 +21,10 @@ from tqdm import tqdm
 from benchmarks.machine import CpuTime, save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Floats
-from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
+from sagecc.common.files import sync
+from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.data import THREADS, Prefetch, WindowSampler
+from sagecc.learner.rows import COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
 from sagecc.learner.selection import Trajectories
 from sagecc.policy.scaling import Scaling
 
@@ -72,12 +74,11 @@ def write(folder: Path) -> CompiledPool:
     """Write rows.f32; return it as a pool of equal episodes."""
     episodes = FILE_BYTES // (EPISODE_ROWS * ROW_BYTES)
     rows = np.random.default_rng(0).normal(size=(64 * EPISODE_ROWS, COLUMNS)).astype(np.float32)
-    with (folder / "rows.f32").open("wb") as file:
+    with RowWriter(folder) as file:
         for begin in tqdm(range(0, episodes, 64), desc="write 17 GB", disable=None):
             rows += 1
-            file.write(rows[: min(64, episodes - begin) * EPISODE_ROWS].tobytes())
-        file.flush()
-        os.fsync(file.fileno())
+            file.write(rows[: min(64, episodes - begin) * EPISODE_ROWS])
+    sync(folder / ROWS_FILE)
     lengths = np.full(episodes, EPISODE_ROWS)
     names = np.full(episodes, "")
     return CompiledPool(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
-from sagecc.learner.data import RowFile
+from sagecc.learner.rows import RowFile
 from sagecc.policy.scaling import InputTransform, Scaling, symlog
 from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
 from sagecc.pool.effective import effective_windows
@@ -138,29 +139,27 @@ class PoolTransitions:
 
     def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield the transitions of the rows from `first` to before `stop`, in blocks: rows [n], vectors [n, 139]."""
-        columns, end = STATE + 2, len(self._last) if stop is None else min(stop, len(self._last))
-        for begin in range(first, end, BLOCK_ROWS):
-            count = min(begin + BLOCK_ROWS, end) + 1 - begin
-            values = np.fromfile(self.pool.rows_file, "<f4", count * columns, offset=4 * begin * columns)
-            block = values.reshape(-1, columns)
-            if len(block) < 2:
-                return
-            keep = ~self._last[begin : begin + len(block) - 1]
-            yield begin + np.flatnonzero(keep), self.space.sequence_vectors(block)[keep]
+        rows = len(self._last)
+        end = rows if stop is None else min(stop, rows)
+        with closing(RowFile(self.pool.folder)) as file:
+            for begin in range(first, end, BLOCK_ROWS):
+                count = min(begin + BLOCK_ROWS + 1, end + 1, rows) - begin
+                if count < 2:
+                    return
+                (block,) = file.read(np.array([begin]), count)
+                keep = ~self._last[begin : begin + count - 1]
+                yield begin + np.flatnonzero(keep), self.space.sequence_vectors(block)[keep]
 
     def vectors(self, rows: Ints) -> Floats:
         """Return the vectors [n, 139] of these rows [n], in any order and with repetitions."""
-        file = RowFile(self.pool.rows_file)
-        try:
-            vectors = np.empty((len(rows), SIZE), np.float32)
+        vectors = np.empty((len(rows), SIZE), np.float32)
+        with closing(RowFile(self.pool.folder)) as file:
             for begin in range(0, len(rows), BLOCK_ROWS):
                 part = rows[begin : begin + BLOCK_ROWS]
                 file.announce(part, 2)
                 pairs = file.read(part, 2)
                 vectors[begin : begin + len(part)] = self.space.pair_vectors(pairs[:, 0], pairs[:, 1])
-            return vectors
-        finally:
-            file.close()
+        return vectors
 
     def origins(self, rows: Ints) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Ints]:
         """Return each row's episode id, scheme and step in the episode [n]; "" and -1 of rows below 0."""
@@ -214,8 +213,10 @@ def _scaling(pool: CompiledPool, transform: InputTransform) -> Scaling:
     """Return the pool's scaling of features and action; the action's is measured on rows spread evenly over it."""
     limit = 0.0 if transform == "none" else LIMIT
     features = pool.moments.scaling(transform, limit)
-    rows = np.memmap(pool.rows_file, np.dtype("<f4"), "r").reshape(-1, STATE + 2)
-    actions = np.array(rows[:: max(1, len(rows) // ACTIONS), STATE])
+    spread = np.arange(0, pool.rows, max(1, pool.rows // ACTIONS))
+    with closing(RowFile(pool.folder)) as file:
+        file.announce(spread, 1)
+        actions = file.read(spread, 1)[:, 0, STATE]
     if transform == "symlog":
         actions = symlog(actions)
     shift, scale = float(actions.mean(dtype=np.float64)), float(actions.std(dtype=np.float64))

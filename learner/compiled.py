@@ -6,7 +6,7 @@ the pool is compiled into `rows.f32` (rows x [features, log2 of the action, rewa
 index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
 by other code (common.code); another pool never meets the first one's rows. Compiling takes the memory of one block
 of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one left
-is made anew.
+is made anew. The index has every other file's hash, but for the rows, whose blocks have checksums (learner.rows).
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
 from sagecc.common.locks import lock
-from sagecc.common.manifest import MANIFEST, Manifest
+from sagecc.common.manifest import MANIFEST, Manifest, digest
 from sagecc.common.marks import Mark, remove_leftover
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
+from sagecc.learner.rows import CHECKSUMS_FILE, COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
 from sagecc.schemas.partitions import PARTS, partition_of
@@ -56,14 +57,15 @@ BLOCK_ROWS = 65_536
 MOMENTS_EVERY = 8
 """The features' moments are those of every so many rows of an episode, from its first on."""
 
+REWARDS_FILE, EPISODES_FILE, SUMS_FILE, INDEX_FILE = "rewards.f32", "episodes.parquet", "sums.npy", "index.json"
+"""Beside the rows; the index is written last."""
+
 LOWEST_RETURNS = 1e-3
 """Share of returns left below the critic's range."""
 
-COLUMNS = len(FEATURE_NAMES) + 2
-ROW_BYTES = 4 * COLUMNS
 _COMPILED_MARK = Mark(
     "a compiled pool",
-    r"rows\.f32|rewards\.f32|episodes\.parquet|sums\.npy|index\.json",
+    "|".join(map(re.escape, (ROWS_FILE, CHECKSUMS_FILE, REWARDS_FILE, EPISODES_FILE, SUMS_FILE, INDEX_FILE))),
     lambda folder: re.fullmatch(r"[0-9a-f]{16}", folder.name) is not None,
 )
 _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
@@ -94,7 +96,7 @@ class CompiledPool:
     """A pool, or a selection of it, ready for sampling."""
 
     folder: Path
-    """Holds rows.f32 (float32 [N, 71]: features in schema order, log2(action) clipped, reward) and rewards.f32."""
+    """Holds rows.f32 (float32 [N, 71]: features in schema order, log2(action) clipped, reward) and the rest."""
     starts: npt.NDArray[np.int64]
     """First row of each episode [E]."""
     lengths: npt.NDArray[np.int64]
@@ -126,7 +128,7 @@ class CompiledPool:
     @property
     def rows_file(self) -> Path:
         """The file from which windows are read."""
-        return self.folder / "rows.f32"
+        return self.folder / ROWS_FILE
 
     def select(self, selection: Selection) -> CompiledPool:
         """Return the chosen episodes, weighted.
@@ -199,7 +201,7 @@ class CompiledPool:
         Returns:
             The return that LOWEST_RETURNS of the rows are below, and the highest.
         """
-        rewards = np.memmap(self.folder / "rewards.f32", dtype="<f4", mode="r")
+        rewards = np.memmap(self.folder / REWARDS_FILE, dtype="<f4", mode="r")
         returns = np.concatenate(
             [
                 discounted_returns(means[phase::period], discount).astype(np.float32)
@@ -309,7 +311,7 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
 def _is_compiled(folder: Path, code_id: str) -> bool:
     """Tell whether this code compiled what is in `folder`; damage is reported when it is opened."""
     try:
-        return bool(json.loads((folder / "index.json").read_text())["code"] == code_id)
+        return bool(json.loads((folder / INDEX_FILE).read_text())["code"] == code_id)
     except FileNotFoundError:
         return False
     except (OSError, ValueError, KeyError, TypeError):
@@ -378,22 +380,23 @@ def _check_manifest(pool: Path, files: list[PoolFile]) -> None:
 
 def _open(folder: Path, key: str) -> CompiledPool:
     try:
-        index = json.loads((folder / "index.json").read_text())
-        episodes = pq.read_table(folder / "episodes.parquet", partitioning=None)
-        sums = np.load(folder / "sums.npy")
-        sizes = [(folder / name).stat().st_size for name in ("rows.f32", "rewards.f32")]
-        whole = (
-            index["identity"] == key
-            and sizes == [index["rows"] * ROW_BYTES, index["rows"] * 4]
-            and len(episodes) == index["episodes"] == len(sums)
-        )
-        if not whole:
-            raise ValueError("it does not fit its pool")
+        index = json.loads((folder / INDEX_FILE).read_text())
+        if index.pop("sha256") != digest(index):
+            raise ValueError(f"{INDEX_FILE}: its own hash does not hold")
+        if index["identity"] != key or (folder / ROWS_FILE).stat().st_size != index["rows"] * ROW_BYTES:
+            raise ValueError(f"{ROWS_FILE} does not fit its pool")
+        for name, sha256 in index["files"].items():
+            if sha256_file(folder / name) != sha256:
+                raise ValueError(f"{name} is not the file that {INDEX_FILE} describes")
+        episodes = pq.read_table(folder / EPISODES_FILE, partitioning=None)
+        sums = np.load(folder / SUMS_FILE)
         starts, lengths, counted, mean_rewards = (
             episodes[name].to_numpy() for name in ("start", "rows", "counted", "reward_mean")
         )
         ids, sets, schemes = (np.array(episodes[name].to_pylist()) for name in ("episode_id", "set", "scheme"))
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except FileNotFoundError as error:
+        raise SageccError(f"{error.filename} is missing: remove {folder}, it is made again from the pool") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise reading_error(folder, error, "remove it, it is made again from the pool") from error
     trajectories = Trajectories(ids, sets, schemes, mean_rewards)
     return CompiledPool(
@@ -409,17 +412,17 @@ def _open(folder: Path, key: str) -> CompiledPool:
 
 
 def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
-    """Write rows.f32, rewards.f32, the episodes and their sums and, last, index.json."""
+    """Write the rows with their checksums, the rewards, the episodes and their sums and, last, the index."""
     episodes = _Episodes()
     with (
-        (folder / "rows.f32").open("wb") as rows_out,
-        (folder / "rewards.f32").open("wb") as rewards_out,
+        RowWriter(folder) as rows_out,
+        (folder / REWARDS_FILE).open("wb") as rewards_out,
         tqdm(total=sum(f.rows for f in files), unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
     ):
         for file in files:
             for rows, ids, is_first, is_last in _blocks(file):
                 episodes.add(file, rows, ids, is_first, is_last)
-                rows_out.write(rows.tobytes())
+                rows_out.write(rows)
                 rewards_out.write(rows[:, -1].tobytes())
                 bar.update(len(rows))
     if not episodes.rows:
@@ -431,8 +434,9 @@ def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> Non
         "rows": episodes.rows,
         "episodes": len(episodes.entries),
         "columns": [*FEATURE_NAMES, "log2_action", "reward"],
+        "files": {path.name: sha256_file(path) for path in sorted(folder.iterdir()) if path.name != ROWS_FILE},
     }
-    (folder / "index.json").write_text(json.dumps(index))
+    (folder / INDEX_FILE).write_text(json.dumps(index | {"sha256": digest(index)}))
     for path in folder.iterdir():
         sync(path)
 
@@ -497,15 +501,15 @@ class _Episodes:
         self._counted, self._reward, self._current = 0, 0.0, None
 
     def write(self, folder: Path) -> None:
-        """Write episodes.parquet and sums.npy.
+        """Write the index of the episodes, and their sums.
 
         Raises:
             SageccError: The last episode has no end.
         """
         if self._current is not None:
             raise _unframed()
-        np.save(folder / "sums.npy", np.stack(self._sums))
-        pq.write_table(pa.Table.from_pylist(self.entries), folder / "episodes.parquet")
+        np.save(folder / SUMS_FILE, np.stack(self._sums))
+        pq.write_table(pa.Table.from_pylist(self.entries), folder / EPISODES_FILE)
 
 
 def _unframed() -> SageccError:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -17,7 +15,8 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.learner.compiled import COLUMNS, ROW_BYTES, CompiledPool
+from sagecc.learner.compiled import CompiledPool
+from sagecc.learner.rows import RowFile
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
@@ -33,57 +32,6 @@ ALL = slice(None)
 
 MAKERS = 2
 """Batches under way at a time: while one waits for its last windows, the threads read the next one's."""
-
-
-class RowFile:
-    """A row-major float32 file [N, 71], read at random places without read-ahead; safe for several threads."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the file.
-
-        Raises:
-            OSError: It cannot be opened.
-        """
-        self._path = path
-        self._handle = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
-
-    def announce(self, first: npt.NDArray[np.int64], rows: int) -> None:
-        """Ask the disk for windows all at once, without waiting, so that `read` finds them in memory or being read.
-
-        Args:
-            first: First row of each window.
-            rows: Rows per window.
-        """
-        for offset in (first * ROW_BYTES).tolist():
-            os.posix_fadvise(self._handle, offset, rows * ROW_BYTES, os.POSIX_FADV_WILLNEED)
-
-    def read(self, first: npt.NDArray[np.int64], rows: int) -> Floats:
-        """Read windows.
-
-        Args:
-            first: First row of each window.
-            rows: Rows per window.
-
-        Returns:
-            The windows, float32 [len(first), rows, 71].
-
-        Raises:
-            SageccError: The file is shorter than that.
-        """
-        windows = np.empty((len(first), rows, COLUMNS), np.float32)
-        for window, begin in zip(windows, (first * ROW_BYTES).tolist(), strict=True):
-            unread, offset = window.data.cast("B"), begin
-            while unread:
-                count = os.preadv(self._handle, [unread], offset)
-                if not count:
-                    raise SageccError(f"{self._path} was truncated: remove its folder, it is made again from the pool")
-                unread, offset = unread[count:], offset + count
-        return windows
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._handle)
 
 
 class WindowSampler:
@@ -132,7 +80,7 @@ class WindowSampler:
         self._scaling, self._seed = scaling, seed
         self._batch, self._window, self._period = batch, window, period
         self._start_share = start_share
-        self._file = RowFile(pool.rows_file)
+        self._file = RowFile(pool.folder)
         self._threads = ThreadPoolExecutor(threads, "window")
 
     def __enter__(self) -> WindowSampler:
@@ -174,7 +122,7 @@ class WindowSampler:
             Scaled observations [T, B, 69], log2 actions [T, B] and rewards [T, B].
 
         Raises:
-            SageccError: The compiled pool was truncated meanwhile.
+            SageccError: The compiled pool is damaged, or was truncated meanwhile.
         """
         first = self.first_rows(step)[part]
         rows_each = self._window * self._period

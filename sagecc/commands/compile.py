@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from sagecc.common.files import write_atomically
-from sagecc.learner.compiled import ROW_BYTES, compile_pool
+from sagecc.learner.compiled import compile_pool
+from sagecc.learner.rows import ROW_BYTES
 
 
 @click.command()

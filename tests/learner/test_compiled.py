@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.learner import compiled as module
 from sagecc.learner.compiled import CompiledPool, compile_pool, discounted_returns, identity, pool_files
+from sagecc.learner.rows import RowFile
 from sagecc.learner.selection import Selection
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.learner.conftest import PoolMaker, episode, write_part
@@ -217,7 +219,7 @@ def test_a_damaged_cache_says_what_to_remove(make_pool: PoolMaker, tmp_path: Pat
         compile_pool(pool, tmp_path / "cache")
 
 
-@pytest.mark.parametrize("name", ["index.json", "episodes.parquet", "sums.npy", "rewards.f32"])
+@pytest.mark.parametrize("name", ["index.json", "episodes.parquet", "sums.npy", "rewards.f32", "rows.crc32"])
 def test_a_damaged_index_says_what_to_remove(make_pool: PoolMaker, tmp_path: Path, name: str) -> None:
     pool = make_pool()
     path = compile_pool(pool, tmp_path / "cache").folder / name
@@ -225,6 +227,42 @@ def test_a_damaged_index_says_what_to_remove(make_pool: PoolMaker, tmp_path: Pat
     with pytest.raises(SageccError, match=r"damaged .*remove") as caught:
         compile_pool(pool, tmp_path / "cache")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["episodes.parquet", "sums.npy", "rewards.f32", "rows.f32", "rows.crc32"])
+def test_what_a_cache_misses_is_said(make_pool: PoolMaker, tmp_path: Path, name: str) -> None:
+    pool = make_pool()
+    folder = compile_pool(pool, tmp_path / "cache").folder
+    (folder / name).unlink()
+    with pytest.raises(SageccError) as caught:
+        compile_pool(pool, tmp_path / "cache")
+    assert str(caught.value) == f"{folder / name} is missing: remove {folder}, it is made again from the pool"
+
+
+def test_no_flipped_bit_of_a_cache_is_learned_from(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Wherever it is: it is refused when the cache is opened, or when the rows are read; or all is made again."""
+    pool, cache = make_pool((40, 30)), tmp_path / "cache"
+    folder = compile_pool(pool, cache).folder
+    sound = {path.name: path.read_bytes() for path in folder.iterdir()}
+    random, refused = np.random.default_rng(0), 0
+    for name in [*sound] * 8:
+        data = bytearray(sound[name])
+        place, bit = int(random.integers(len(data))), int(random.integers(8))
+        data[place] ^= 1 << bit
+        (folder / name).write_bytes(data)
+        try:
+            compiled = compile_pool(pool, cache)
+            with closing(RowFile(compiled.folder)) as file:
+                file.read(np.array([0]), compiled.rows)
+        except SageccError as error:
+            assert "remove" in str(error)
+            assert str(folder) in str(error)
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            assert {path.name: path.read_bytes() for path in folder.iterdir()} == sound, (name, place, bit)
+        (folder / name).write_bytes(sound[name])
+    assert refused > 40
 
 
 def test_a_pool_that_changes_meanwhile_is_not_kept(

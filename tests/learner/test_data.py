@@ -10,6 +10,7 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.data import Prefetch, WindowSampler
+from sagecc.learner.rows import RowWriter
 from sagecc.learner.selection import Selection
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.partitions import partition
@@ -18,11 +19,21 @@ from tests.learner.conftest import PoolMaker, episode, write_part
 AS_IS = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)
 
 
+def rows_of(pool: CompiledPool) -> np.ndarray:
+    return np.fromfile(pool.rows_file, "<f4").reshape(-1, 71)
+
+
+def replace_rows(pool: CompiledPool, rows: np.ndarray) -> None:
+    with RowWriter(pool.folder) as file:
+        file.write(rows)
+
+
 def numbered(pool: CompiledPool) -> CompiledPool:
     """Write each row's episode and its place in there into the first two features."""
-    rows = np.memmap(pool.rows_file, "<f4", "r+").reshape(-1, 71)
+    rows = rows_of(pool)
     rows[:, 0] = np.repeat(np.arange(len(pool.lengths)), pool.lengths)
     rows[:, 1] = np.concatenate([np.arange(n) for n in pool.lengths])
+    replace_rows(pool, rows)
     return pool
 
 
@@ -63,7 +74,7 @@ def test_weights_and_selections_decide_what_is_drawn(make_pool: PoolMaker, tmp_p
 
 def test_a_window_is_the_pools_rows(make_pool: PoolMaker, tmp_path: Path) -> None:
     compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))
-    rows = np.fromfile(compiled.rows_file, "<f4").reshape(-1, 71)
+    rows = rows_of(compiled)
     observation, action, reward = batch(compiled, 37, 20)
     first = compiled.starts[observation[0, :, 0].astype(int)] + observation[0, :, 1].astype(int)
     wanted = rows[np.arange(20)[:, None] + first]
@@ -76,9 +87,10 @@ def test_a_period_is_its_first_rows_observation_its_actions_product_and_its_rewa
     make_pool: PoolMaker, tmp_path: Path
 ) -> None:
     compiled = numbered(compile_pool(make_pool(), tmp_path / "cache"))
-    rows = np.memmap(compiled.rows_file, "<f4", "r+").reshape(-1, 71)
+    rows = rows_of(compiled)
     rows[:, 69], rows[:, 70] = 0.25, np.arange(len(rows))
     rows[:200, 69] = -1  # the first episode's: five of them are clipped to -2
+    replace_rows(compiled, rows)
     with WindowSampler(compiled, AS_IS, 50, 8, seed=0, period=5) as sampler:
         observation, action, reward = sampler.batch(0)
     episode, first = observation[0, :, 0].astype(int), observation[0, :, 1].astype(int)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiled pool's rows on disk and the checksums of their blocks, so that no damaged row is learned from.
+
+A block is the least that a disk reads: to check those of a window costs no other read. Each is checked when it is read
+for the first time, which takes seconds in all for a pool of many gigabytes, whatever the number of windows.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from sagecc.common.arrays import Floats
+from sagecc.common.errors import SageccError
+from sagecc.common.files import errors_naming
+from sagecc.schemas.pool import FEATURE_NAMES
+
+COLUMNS = len(FEATURE_NAMES) + 2
+ROW_BYTES = 4 * COLUMNS
+
+ROWS_FILE, CHECKSUMS_FILE = "rows.f32", "rows.crc32"
+"""Row-major float32 [N, 71], and the CRC-32 of each of its blocks, uint32; both little-endian."""
+
+BLOCK_BYTES = 4096
+
+
+class RowWriter:
+    """Writes the rows and their checksums; use it as a context manager.
+
+    Args:
+        folder: Where to write them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._rows, self._checksums = ((folder / name).open("wb") for name in (ROWS_FILE, CHECKSUMS_FILE))
+        self._rest = b""
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._rows, self._checksums:
+            self._add_checksums(self._rest)
+
+    def write(self, rows: Floats) -> None:
+        """Append rows [n, 71]."""
+        data = rows.tobytes()
+        self._rows.write(data)
+        data = self._rest + data
+        whole = len(data) - len(data) % BLOCK_BYTES
+        self._add_checksums(data[:whole])
+        self._rest = data[whole:]
+
+    def _add_checksums(self, data: bytes) -> None:
+        self._checksums.write(np.array(_checksums(memoryview(data)), "<u4").tobytes())
+
+
+class RowFile:
+    """The rows that RowWriter wrote, read at random places without read-ahead; safe for several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the file.
+
+        Args:
+            folder: Where it and its checksums are.
+
+        Raises:
+            OSError: One of them cannot be opened.
+        """
+        self._path = folder / ROWS_FILE
+        self._checksums = np.fromfile(folder / CHECKSUMS_FILE, "<u4").data
+        self._checked = bytearray(len(self._checksums))
+        self._handle = os.open(self._path, os.O_RDONLY)
+        self._size = os.fstat(self._handle).st_size
+        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def announce(self, first: npt.NDArray[np.int64], rows: int) -> None:
+        """Ask the disk for windows all at once, without waiting, so that `read` finds them in memory or being read.
+
+        Args:
+            first: First row of each window.
+            rows: Rows per window.
+        """
+        for offset in (first * ROW_BYTES).tolist():
+            os.posix_fadvise(self._handle, offset, rows * ROW_BYTES, os.POSIX_FADV_WILLNEED)
+
+    def read(self, first: npt.NDArray[np.int64], rows: int) -> Floats:
+        """Read windows.
+
+        Args:
+            first: First row of each window.
+            rows: Rows per window.
+
+        Returns:
+            The windows, float32 [len(first), rows, 71].
+
+        Raises:
+            SageccError: The file is shorter than that, or damaged there.
+        """
+        windows = np.empty((len(first), rows, COLUMNS), np.float32)
+        with errors_naming(self._path):
+            for window, begin in zip(windows, (first * ROW_BYTES).tolist(), strict=True):
+                data = window.data.cast("B")
+                block, end = begin // BLOCK_BYTES, -(-(begin + len(data)) // BLOCK_BYTES)
+                if self._checked.find(0, block, end) < 0:
+                    self._read(data, begin)
+                else:
+                    data[:] = self._read_checked(block, end)[begin - block * BLOCK_BYTES :][: len(data)]
+        return windows
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+    def _read_checked(self, block: int, end: int) -> memoryview:
+        """Return the blocks from `block` to before `end` after checking them."""
+        offset = block * BLOCK_BYTES
+        data = np.empty(min(end * BLOCK_BYTES, self._size) - offset, np.uint8).data
+        self._read(data, offset)
+        found, stated = _checksums(data), self._checksums[block:end].tolist()
+        if found != stated:
+            damaged = next(i for i, (a, b) in enumerate(zip(found, stated, strict=False)) if a != b)
+            raise SageccError(
+                f"{self._path} is damaged at byte {offset + damaged * BLOCK_BYTES} or up to {BLOCK_BYTES} after it: "
+                "remove its folder, it is made again from the pool"
+            )
+        self._checked[block:end] = bytes([1]) * (end - block)
+        return data
+
+    def _read(self, data: memoryview, offset: int) -> None:
+        """Fill `data` from a place of the file."""
+        while data:
+            count = os.preadv(self._handle, [data], offset)
+            if not count:
+                raise SageccError(f"{self._path} was truncated: remove its folder, it is made again from the pool")
+            data, offset = data[count:], offset + count
+
+
+def _checksums(data: memoryview) -> list[int]:
+    return [zlib.crc32(data[begin : begin + BLOCK_BYTES]) for begin in range(0, len(data), BLOCK_BYTES)]
