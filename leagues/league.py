@@ -16,7 +16,7 @@ from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.lab.spec import Drive, driven_flows
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
-from sagecc.collector.run.store import PARTITION_MARK, SPOOL, SPOOL_MARK
+from sagecc.collector.run.store import PARTITION_MARK, SPOOL, SPOOL_MARK, read_failed
 from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
@@ -167,7 +167,7 @@ class League:
     missing: Mapping[str, list[str]]
     """Ids of environments without an episode, by scheme."""
     failures: Mapping[tuple[str, str], str]
-    """Why a policy's episode failed, by (environment id, scheme)."""
+    """Why an episode failed, by (environment id, scheme)."""
     kernel: str
     """The kernel's identity (collector.kernel.identity)."""
     policies: Mapping[str, str]
@@ -248,7 +248,7 @@ class Gathered:
     episodes: Mapping[tuple[str, str], StoredEpisode]
     """By (environment id, scheme)."""
     failures: Mapping[tuple[str, str], str]
-    """Why a policy's episode failed, by (environment id, scheme)."""
+    """Why an episode failed, by (environment id, scheme)."""
     kernel: str
     """The identity of the kernel of all of them."""
     policies: Mapping[str, str]
@@ -278,9 +278,11 @@ def gather(
     rivals = {name: driver_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
     collected = [environment for environment in environments if not _rivals(environment)]
     episodes = find_episodes([raw], collected, heuristics, seed, seeds)
+    known = read_failed(raw)
+    ids = {(e.id, s): episode_id(e.id, s, seeds.get(e.id, seed)) for e in collected for s in heuristics}
+    failures = {who: known[name] for who, name in ids.items() if who not in episodes and name in known}
     if not allow_missing:
-        _check_complete(episodes, replace(networks, environments=tuple(collected)), heuristics, raw)
-    failures: dict[tuple[str, str], str] = {}
+        _check_complete(episodes, replace(networks, environments=tuple(collected)), heuristics, raw, failures)
     # Beside a policy a heuristic needs the lab with an inference, as policies do.
     contested = [environment for environment in environments if _rivals(environment)]
     groups = [(networks.environments, list(policies)), (contested, heuristics if contested else [])]
@@ -324,10 +326,8 @@ def _run_policies(
         failures = {who: error.failures[name] for who, name in episodes.items() if name in error.failures}
         given_up = error.given_up if isinstance(error, EpisodesGivenUpError) else set()
         for policy in policies:
-            finished = [environment for environment in environments if (environment.id, policy) not in failures]
-            if finished:
-                run(finished, [policy], out)  # nothing is run again: partitions are assembled without the others
-            elif not {episodes[environment.id, policy] for environment in environments} <= given_up:
+            of_policy = {episodes[environment.id, policy] for environment in environments}
+            if of_policy <= error.failures.keys() and not of_policy <= given_up:
                 raise
         return failures
     return {}
@@ -553,17 +553,19 @@ def _check_complete(
     networks: EnvironmentSet,
     schemes: Sequence[str],
     raw: Path,
+    failures: Mapping[tuple[str, str], str],
 ) -> None:
-    """Raise SageccError, saying what to collect, where an episode is missing."""
+    """Raise SageccError, saying what to collect, where an episode is missing; `failures` says why some are."""
     absent = [(e.id, s) for s in schemes for e in networks.environments if (e.id, s) not in episodes]
     if absent:
-        environment, scheme = absent[0]
+        environment, scheme = first = absent[0]
+        why = f" (it failed: {failures[first]})" if first in failures else ""
         wanted = len(networks.environments) * len(schemes)
         names = ",".join(dict.fromkeys(s for _, s in absent))
         raise SageccError(
             f"{raw}: {len(absent)} of {wanted} episodes are missing, such as {scheme} in "
-            f"{environment}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a league "
-            "count them as lost with --allow-missing"
+            f"{environment}{why}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a "
+            "league count them as lost with --allow-missing"
         )
 
 

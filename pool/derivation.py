@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, reading
+from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, read_failed, reading
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.common.files import remove_stale_temporaries, sha256_file, write_atomically
@@ -39,7 +39,7 @@ from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
 from sagecc.pool.reward import friendliness, power
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTITIONS, partition
+from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, LISTINGS, PARTITIONS, partition
 from sagecc.schemas.pool import (
     ALIGNMENT_KEY,
     COLUMNS_FILE,
@@ -164,6 +164,8 @@ class PoolResult:
     """Episodes of the pool."""
     rows: int
     """Rows (transitions) of the pool."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """By id, why episodes failed in their collection, so that the pool has not got them."""
 
 
 def build_pool(
@@ -183,9 +185,14 @@ def build_pool(
     Raises:
         SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay.
     """
-    folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir())
+    failed = read_failed(raw)
+    folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir() and not _all_failed(path))
     if not folders:
-        raise SageccError(f"no raw trajectories in {raw}: run 'sagecc collect' first")
+        raise SageccError(
+            f"no raw trajectories in {raw}: all {len(failed)} episodes failed, such as {next(iter(failed))}"
+            if failed
+            else f"no raw trajectories in {raw}: run 'sagecc collect' first"
+        )
     if any(out.glob(LISTINGS)):
         raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
     POOL_MARK.check(out)
@@ -219,7 +226,7 @@ def build_pool(
             raise
     episodes = sum(len(partition.episodes) for partition in partitions)
     rows = sum(partition.rows for partition in partitions) - episodes
-    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows)
+    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows, failed)
 
 
 class _Partition:
@@ -440,6 +447,11 @@ class _Partition:
         flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
         single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
         return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
+
+
+def _all_failed(folder: Path) -> bool:
+    """Tell whether a raw partition has no episode, for all that were run failed."""
+    return (folder / FAILED_FILE).exists() and not any(folder.glob("*.parquet"))
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:

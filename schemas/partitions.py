@@ -9,8 +9,11 @@ from urllib.parse import quote, unquote
 PARTITIONS = "set=*/scheme=*"
 PARTS = f"{PARTITIONS}/part-*.parquet"
 EPISODES_FILE = "episodes.parquet"
+FAILED_FILE = "failed.json"
 LISTINGS = f"{PARTITIONS}/{EPISODES_FILE}"
-"""Patterns under a folder of trajectories: its partitions, their rows, the episode lists of raw partitions."""
+FAILURES = f"{PARTITIONS}/{FAILED_FILE}"
+"""Patterns under a folder of trajectories: its partitions, their rows, and a raw partition's lists of its episodes
+and of those that failed."""
 
 ROUNDS = "round-*/raw"
 """Pattern under a growing pool's folder: the raw trajectories that its policy played, one folder a round."""

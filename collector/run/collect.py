@@ -21,7 +21,7 @@ from sagecc.schemas.schemes import check_scheme, is_driven
 
 
 class EpisodesFailedError(SageccError):
-    """Some episodes failed; all others are stored.
+    """Some episodes failed; all others are stored, and each partition's FAILED_FILE names those of its own.
 
     Args:
         failures: the reason by episode id.
@@ -50,7 +50,8 @@ def collect(
 ) -> None:
     """Run every scheme in every environment, except episodes that `out` has already, and store the trajectories.
 
-    Equal calls give equal files, whatever the engine and whatever `out` held before.
+    Equal calls give equal files, whatever the engine and whatever `out` held before. An episode that failed is run
+    again by the next call.
 
     Args:
         environments: the environments.
@@ -69,7 +70,7 @@ def collect(
 
     Raises:
         SageccError: a scheme is unknown, or one that the host is to drive has no controller.
-        EpisodesFailedError: an episode failed; all others have run, and its partition is not assembled.
+        EpisodesFailedError: an episode failed; all others have run and are in their partitions.
     """
     for scheme in schemes:
         check_scheme(scheme)
@@ -80,7 +81,7 @@ def collect(
     by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
     with ExitStack() as locks:
         todo: list[Task] = []
-        plans: dict[tuple[str, str], tuple[Partition, set[str]]] = {}
+        plans: dict[tuple[str, str], tuple[Partition, set[str], dict[str, str]]] = {}
         for group, scheme in product(by_set, dict.fromkeys(schemes)):
             names = _all_schemes(group, (scheme,))
             identity = kernel_identity(kernel, {drives[n].underlying if n in drives else n for n in names})
@@ -93,13 +94,15 @@ def collect(
             kept = partition.kept()
             ids = {task.id for task in tasks}
             todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]
-            plans[group[0].set, scheme] = partition, ids if prune else ids | kept.keys()
+            wanted = ids if prune else ids | kept.keys()
+            others = {} if prune else {name: why for name, why in partition.failed().items() if name not in wanted}
+            plans[group[0].set, scheme] = partition, wanted, others
         todo.sort(key=lambda task: -task.cost)  # no long episode may be left to run alone at the end
-        partitions = {key: partition for key, (partition, _) in plans.items()}
+        partitions = {key: partition for key, (partition, _, _) in plans.items()}
         failures = _run(kernel, engine, todo, partitions, progress)
-        for partition, ids in plans.values():
-            if not ids & failures.keys():
-                partition.assemble(ids)
+        for partition, wanted, others in plans.values():
+            failed = {name: failures[name].removeprefix(f"episode {name}: ") for name in wanted & failures.keys()}
+            partition.assemble(wanted - failed.keys(), others | failed)
     if failures:
         raise EpisodesFailedError(failures)
 

@@ -18,14 +18,15 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from sagecc.collector.lab.episode import Episode
+from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
 from sagecc.common.locks import lock
-from sagecc.common.marks import Mark, parquet_mark, remove_leftover
+from sagecc.common.marks import Mark, carries, remove_leftover
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error, select_columns
 from sagecc.common.versions import same_major
-from sagecc.schemas.partitions import EPISODES_FILE, partition
+from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, FAILURES, partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
 
 ROW_GROUP_ROWS = 122_880
@@ -41,8 +42,12 @@ _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
-PARTITION_MARK = parquet_mark(
-    "a partition of 'sagecc collect'", rf"part-\d+\.parquet|{re.escape(EPISODES_FILE)}", b"sagecc.raw_version"
+_VERSION_KEY = b"sagecc.raw_version"
+_FAILED_KEYS = {"raw_version", "kernel", "player", "failed"}
+PARTITION_MARK = Mark(
+    "a partition of 'sagecc collect'",
+    rf"part-\d+\.parquet|{re.escape(EPISODES_FILE)}|{re.escape(FAILED_FILE)}",
+    lambda folder: carries(folder, _VERSION_KEY) or _failed_document(folder) is not None,
 )
 
 SPOOL = ".spool"
@@ -102,6 +107,7 @@ class Partition:
         self._spool = out / SPOOL / self._folder.relative_to(out)
         self._new_folder = self._folder.with_name(f".tmp-{self._folder.name}")
         self._made_by = _made_by(kernel, player)
+        self._about = {"raw_version": RAW_VERSION, "kernel": kernel, "player": player}
         self._lock = -1
 
     def __enter__(self) -> Partition:
@@ -169,6 +175,11 @@ class Partition:
                 path.unlink()
         return spooled
 
+    def failed(self) -> dict[str, str]:
+        """Return by id why episodes failed when they were last run; none if another kernel or player ran them."""
+        document = _failed_document(self._folder) or {}
+        return document["failed"] if document.items() >= self._about.items() else {}
+
     def kept(self) -> dict[str, str]:
         """Return spec_sha256 by id of every episode that need not be run again."""
         return self.stored() | self.spooled()
@@ -182,22 +193,25 @@ class Partition:
         with write_atomically(self._spool_file(episode_id)) as file:
             file.write_bytes(packed)
 
-    def assemble(self, episode_ids: Iterable[str]) -> None:
+    def assemble(self, episode_ids: Iterable[str], failed: Mapping[str, str] = MappingProxyType({})) -> None:
         """Write the partition's files with exactly these episodes, in order of their ids.
 
         The list of episodes is written last: without it the partition counts as empty.
 
         Args:
             episode_ids: episodes that are stored or spooled.
+            failed: by id, why others have failed, of which FAILED_FILE then tells.
 
         Raises:
             SageccError: the rows of a stored episode are missing.
         """
         ids = sorted(episode_ids)
         if set(ids) == self._stored.keys() and not any(self._spool.glob("*.arrow")):
+            self._write_failed(self._folder, failed)
             return
         remove_leftover(self._new_folder)
         try:
+            self._write_failed(self._new_folder, failed)
             self._write(ids)
         except BaseException:
             remove_leftover(self._new_folder)
@@ -214,10 +228,12 @@ class Partition:
         del self._stored
 
     def _write(self, ids: Sequence[str]) -> None:
-        self._new_folder.mkdir(parents=True)
+        if not ids:
+            return
+        self._new_folder.mkdir(parents=True, exist_ok=True)
         old = _old_rows(self._folder) if self._stored else iter(())
         summaries = []
-        meta = {**self._made_by, b"sagecc.raw_version": RAW_VERSION.encode()}
+        meta = {**self._made_by, _VERSION_KEY: RAW_VERSION.encode()}
         with PartWriter(
             self._new_folder, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
         ) as parts:
@@ -235,6 +251,14 @@ class Partition:
             summary = pa.Table.from_pylist(summaries, schema=schema)
             pq.write_table(summary, file, compression="zstd", write_page_checksum=True)
 
+    def _write_failed(self, folder: Path, failed: Mapping[str, str]) -> None:
+        if not failed:
+            (folder / FAILED_FILE).unlink(missing_ok=True)
+        elif self.failed() != failed or folder != self._folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            with write_atomically(folder / FAILED_FILE) as file:
+                file.write_text(json.dumps(self._about | {"failed": dict(failed)}, indent=1, sort_keys=True) + "\n")
+
     def _read_spooled(self, episode_id: str) -> tuple[dict[str, Any], pa.Table] | None:
         path = self._spool_file(episode_id)
         if not path.exists():
@@ -251,6 +275,34 @@ class Partition:
         raise SageccError(
             f"{self._folder}: the rows of episode {episode_id} are gone; remove the folder and collect again"
         )
+
+
+def read_failed(raw: Path) -> dict[str, str]:
+    """Return by id why episodes failed in their last collection, of all partitions in a folder of raw trajectories.
+
+    Raises:
+        SageccError: a partition's FAILED_FILE cannot be read.
+    """
+    failed: dict[str, str] = {}
+    for path in sorted(raw.glob(FAILURES)):
+        document = _failed_document(path.parent)
+        if document is None:
+            raise SageccError(f"{path} is not what 'sagecc collect' writes: remove it and collect again")
+        failed |= document["failed"]
+    return failed
+
+
+def _failed_document(folder: Path) -> dict[str, Any] | None:
+    """Return the content of a partition's FAILED_FILE; None without one, or if it is none."""
+    try:
+        document = read_document(folder / FAILED_FILE)
+    except (FileNotFoundError, NotADirectoryError, SageccError):
+        return None
+    if not isinstance(document, dict) or document.keys() != _FAILED_KEYS:
+        return None
+    failed = document["failed"]
+    is_sound = isinstance(failed, dict) and all(isinstance(reason, str) for reason in failed.values())
+    return document if is_sound else None
 
 
 def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
@@ -324,7 +376,7 @@ def reading(path: Path, required: pa.Schema | None = None) -> Iterator[pq.Parque
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            version = (file.schema_arrow.metadata or {}).get(b"sagecc.raw_version", b"none").decode(errors="replace")
+            version = (file.schema_arrow.metadata or {}).get(_VERSION_KEY, b"none").decode(errors="replace")
             if not same_major(version, RAW_VERSION):
                 raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")
             if fault := required and column_fault(file.schema_arrow, required):

@@ -9,16 +9,20 @@ from typing import Any
 
 import click
 
-from sagecc.collector.run.collect import collect
+from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
-from sagecc.common.errors import SageccError
+from sagecc.common.errors import SageccError, one_line
 from sagecc.common.limits import usable_cores
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
 from sagecc.schemas.environment_set import EnvironmentSet
+from sagecc.schemas.partitions import FAILURES
 from sagecc.schemas.schemes import is_driven
 from sagecc.sets import networks_options, repeats_options
+
+SHOWN_FAILURES = 20
+"""The most failed episodes that are named one by one."""
 
 
 @click.command()
@@ -30,6 +34,12 @@ from sagecc.sets import networks_options, repeats_options
 @click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
+@click.option(
+    "--skip-failed",
+    is_flag=True,
+    help="Go on without episodes that fail, instead of ending with exit status 2. Either way they are named, the others"
+    " are kept, and the same command tries them again.",
+)
 @engine_options
 @kernel_option()
 def command(
@@ -40,6 +50,7 @@ def command(
     jobs: int | None,
     seed: int,
     prune: bool,
+    skip_failed: bool,
     engine: str,
     ray_address: str | None,
     kernel: Path,
@@ -69,5 +80,25 @@ def command(
 
         driving = vars(players(names))
     seeds = networks.seeds(seed)
-    collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **driving)
-    click.echo(f"{len(environments) * len(names)} episodes of {len(names)} schemes in {out}")
+    count = len(environments) * len(names)
+    failures: Mapping[str, str] = {}
+    try:
+        collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **driving)
+    except EpisodesFailedError as error:
+        failures = error.failures
+        _name_each(failures, out)
+        if not skip_failed:
+            raise SageccError(
+                f"{len(failures)} of {count} episodes failed, all others are in {out}: mend what is named above, or go"
+                " on without them with --skip-failed"
+            ) from None
+    skipped = f"; skipped {len(failures)} that failed" if failures else ""
+    click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{skipped}")
+
+
+def _name_each(failures: Mapping[str, str], out: Path) -> None:
+    """Name episodes that failed on standard error, each with the reason."""
+    for name, reason in list(failures.items())[:SHOWN_FAILURES]:
+        click.echo(f"failed: {one_line(name)}: {one_line(reason.removeprefix(f'episode {name}: '))}", err=True)
+    if len(failures) > SHOWN_FAILURES:
+        click.echo(f"failed: {len(failures) - SHOWN_FAILURES} more; {out / FAILURES} name them all", err=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from sagecc.common.errors import one_line
 from sagecc.common.limits import usable_cores
 from sagecc.options import POOL, RAW, environments_option, refuse_both
 from sagecc.pool.checks import GRIDS, check_pool
@@ -73,6 +74,13 @@ def command(
         f"{result.episodes} episodes, {result.rows:,} rows in {out}: {result.derived} partitions derived,"
         f" {result.unchanged} unchanged, {result.removed} removed"
     )
+    if result.failed:
+        name, reason = next(iter(result.failed.items()))
+        click.echo(
+            f"not in it: {len(result.failed)} episodes that failed in 'sagecc collect', such as {one_line(name)}:"
+            f" {one_line(reason)}",
+            err=True,
+        )
 
 
 def parse_windows(text: str) -> Windows:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -23,16 +24,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sagecc.cli import main
 from sagecc.collector.kernel.identity import identity_of_source
 from sagecc.collector.lab.boot import Controller, per_flow
 from sagecc.collector.lab.episode import Episode, FlowSummary
 from sagecc.collector.run import engines, store
-from sagecc.collector.run.collect import collect
-from sagecc.collector.run.engines import Results, local
+from sagecc.collector.run.collect import EpisodesFailedError, collect
+from sagecc.collector.run.engines import Engine, Results, local
 from sagecc.collector.run.grid import set_one
-from sagecc.collector.run.store import SPOOL, Partition, pack, read_table
+from sagecc.collector.run.store import SPOOL, Partition, pack, read_failed, read_table
 from sagecc.collector.run.task import FinishedEpisode, Task, attempt
+from sagecc.commands import collect as collect_command
 from sagecc.common.errors import SageccError
+from sagecc.pool.derivation import build_pool
 from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import RAW_SCHEMA
@@ -156,6 +160,114 @@ def test_a_failed_episode_is_named_and_the_others_are_kept(kernel: Path, tmp_pat
             controllers=broken_policy,
         )
     assert [path.parent.name for path in tmp_path.rglob("episodes.parquet")] == ["scheme=cubic"]
+    assert list(read_failed(tmp_path)) == [f"{ENVIRONMENTS[0].id}.policy:broken.0"]
+
+
+def failing(*ids: str, ran: list[str] | None = None) -> Engine:
+    """Episodes of these ids fail, and no others; `ran` gets the ids of all that run."""
+
+    def run(kernel: Path, tasks: Sequence[Task]) -> Results:
+        for task in tasks:
+            if ran is not None:
+                ran.append(task.id)
+            fails = task.id in ids
+            yield task, SageccError(f"episode {task.id}: no sample") if fails else attempt(kernel, task)
+
+    return run
+
+
+def gather(out: Path, kernel: Path, engine: Engine, count: int = 3, prune: bool = False) -> dict[str, str]:
+    """Collect the first networks; return why episodes failed."""
+    try:
+        collect(ENVIRONMENTS[:count], ("cubic",), out, kernel, engine, progress=False, prune=prune)
+    except EpisodesFailedError as error:
+        return dict(error.failures)
+    return {}
+
+
+IDS = [f"{environment.id}.cubic.0" for environment in ENVIRONMENTS]
+
+
+def test_a_failed_episode_holds_up_no_other_and_is_tried_again(kernel: Path, tmp_path: Path) -> None:
+    out, folder, ran = tmp_path / "raw", tmp_path / "raw" / partition("custom", "cubic"), list[str]()
+    assert gather(out, kernel, failing(IDS[1])) == {IDS[1]: f"episode {IDS[1]}: no sample"}
+    assert read_table(folder / "episodes.parquet")["episode_id"].to_pylist() == sorted({IDS[0], IDS[2]})
+    assert read_failed(out) == {IDS[1]: "no sample"}
+    before = hashes(out)
+    assert gather(out, kernel, failing(IDS[1], ran=ran))
+    assert (ran, hashes(out)) == ([IDS[1]], before)
+    assert gather(out, kernel, failing(), count=1) == {}  # another collection of the same partition
+    assert hashes(out) == before
+    assert gather(out, kernel, failing(ran=ran)) == {}
+    assert ran == [IDS[1]] * 2
+    gather(tmp_path / "undisturbed", kernel, failing())
+    assert hashes(out) == hashes(tmp_path / "undisturbed")  # as if it had never failed
+
+
+def test_where_all_fail_there_is_no_list_of_episodes(kernel: Path, tmp_path: Path) -> None:
+    assert gather(tmp_path, kernel, failing(*IDS)).keys() == set(IDS)
+    folder = tmp_path / partition("custom", "cubic")
+    assert [path.name for path in folder.iterdir()] == ["failed.json"]
+    assert read_failed(tmp_path).keys() == set(IDS)
+    with pytest.raises(SageccError, match=r"all 3 episodes failed, such as custom-.*\.cubic\.0"):
+        build_pool(tmp_path, tmp_path / "pool", progress=False)
+    assert gather(tmp_path, kernel, failing()) == {}
+    assert read_failed(tmp_path) == {}
+
+
+def test_prune_drops_what_failed_before(kernel: Path, tmp_path: Path) -> None:
+    gather(tmp_path, kernel, failing(IDS[2]))
+    gather(tmp_path, kernel, failing(), count=2)
+    assert read_failed(tmp_path).keys() == {IDS[2]}
+    gather(tmp_path, kernel, failing(IDS[0]), count=2, prune=True)
+    assert read_failed(tmp_path) == {}
+    gather(tmp_path, kernel, failing(*IDS), prune=True, count=3)
+    assert read_failed(tmp_path).keys() == {IDS[2]}
+
+
+def test_failures_of_another_kernel_are_forgotten(tmp_path: Path) -> None:
+    with Partition(tmp_path, "custom", "cubic", "one") as target:
+        target.assemble([], {IDS[0]: "no sample"})
+        assert target.failed() == {IDS[0]: "no sample"}
+    with Partition(tmp_path, "custom", "cubic", "another") as target:
+        assert target.failed() == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"failed": {}}', "\0"])
+def test_a_list_of_failures_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / partition("custom", "cubic") / "failed.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(SageccError, match=r"failed\.json .*: remove it and collect again"):
+        read_failed(tmp_path)
+
+
+def test_the_command_names_each_and_goes_on_where_it_is_asked_to(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ids = {f"{replace(environment, set='three').id}.cubic.0" for environment in ENVIRONMENTS}
+    monkeypatch.setattr(collect_command, "local", lambda jobs: failing(*ids))
+    monkeypatch.setattr(collect_command, "SHOWN_FAILURES", 2)
+    out = tmp_path / "raw"
+    networks = [json.loads(environment.to_json()) for environment in ENVIRONMENTS]
+    (tmp_path / "three.json").write_text(json.dumps({"name": "three", "environments": networks}))
+    options = ["collect", "--environments", str(tmp_path / "three.json"), "--kernel", str(kernel), "--out", str(out)]
+    for more, status in (([], 2), (["--skip-failed"], 0)):
+        with pytest.raises(SystemExit) as stopped:
+            main([*options, "--schemes", "cubic,vegas", *more])
+        assert stopped.value.code == status
+        told, errors = capfd.readouterr()
+        named = [line for line in errors.splitlines() if line.startswith("failed: ")]
+        assert all(re.fullmatch(r"failed: three-\S+\.cubic\.0: no sample", line) for line in named[:2])
+        assert named[2:] == [f"failed: 1 more; {out}/set=*/scheme=*/failed.json name them all"]
+        if status:
+            assert "sagecc: 3 of 6 episodes failed, all others are in" in errors
+        else:
+            assert told == f"3 episodes of 2 schemes in {out}; skipped 3 that failed\n"
+    assert read_failed(out).keys() == ids
+    with pytest.raises(SystemExit):
+        main(["pool", "--raw", str(out), "--out", str(tmp_path / "pool")])
+    assert re.search(r"^not in it: 3 episodes that failed .*: no sample$", capfd.readouterr().err, re.MULTILINE)
 
 
 def test_policies_are_collected_too(kernel: Path, tmp_path: Path) -> None:
@@ -266,7 +378,7 @@ def test_a_guest_that_hangs_is_named_and_the_others_are_kept(kernel: Path, tmp_p
 
     with pytest.raises(SageccError, match=r"24mbps.*cubic\.0: .*0\.5 s"):
         collect(ENVIRONMENTS, ("cubic",), tmp_path / "raw", kernel, one_hangs, progress=False)
-    assert len(list((tmp_path / "raw").rglob("*.arrow"))) == 2
+    assert len(read_table(tmp_path / "raw" / partition("custom", "cubic") / "episodes.parquet")) == 2
 
 
 def ignored(numbers: Iterator[int]) -> Iterator[tuple[int, bool]]:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import sagecc.commands.league as league_command
 import sagecc.sets
 from sagecc.collector.run.collect import EpisodesFailedError
-from sagecc.collector.run.store import SPOOL
+from sagecc.collector.run.store import SPOOL, Partition
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import table
@@ -140,8 +140,19 @@ def test_missing_heuristic_can_count_as_lost(raw: Path, tmp_path: Path) -> None:
     assert "Lost without being played" in write_beside(tmp_path / "out", raw).read_text()
 
 
+def test_a_heuristic_that_failed_in_its_collection_says_why(raw: Path, tmp_path: Path) -> None:
+    shutil.rmtree(raw / partition("II", "vegas"))
+    with Partition(raw, "II", "vegas", "any") as target:
+        target.assemble([], {f"{ENVIRONMENTS[2].id}.vegas.0": "no sample"})
+    with pytest.raises(SageccError, match=r"1 of 6 episodes .* vegas in II-.* \(it failed: no sample\)"):
+        play(SMOKE, SCHEMES, raw, tmp_path / "out", no_lab)
+    league = play(SMOKE, SCHEMES, raw, tmp_path / "out", no_lab, allow_missing=True)
+    assert league.failures == {(ENVIRONMENTS[2].id, "vegas"): "no sample"}
+    assert f"vegas in 1 environments, such as {ENVIRONMENTS[2].id}: no sample" in table.text(summary(league))
+
+
 class FailingLab(StubLab):
-    """A lab in which some of the policy's episodes fail; like the collector, it then puts nothing in place."""
+    """A lab in which some of the policy's episodes fail; the others are put in place."""
 
     def __init__(self, failing: Sequence[Environment]) -> None:
         super().__init__()
@@ -149,9 +160,9 @@ class FailingLab(StubLab):
 
     def __call__(self, environments: Sequence[Environment], policies: Sequence[str], out: Path) -> None:
         failures = {f"{e.id}.{p}.0": f"{e.id}: nan" for e in environments for p in policies if e.id in self.failing}
+        super().__call__([e for e in environments if e.id not in self.failing], policies, out)
         if failures:
             raise EpisodesFailedError(failures)
-        super().__call__(environments, policies, out)
 
 
 def test_a_policy_that_fails_loses_there_and_is_listed(raw: Path, tmp_path: Path, policy: str) -> None:
