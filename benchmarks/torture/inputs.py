@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.torture import damage
+from benchmarks.torture import damage, digests, special
 from benchmarks.torture.kills import lines_of
 from benchmarks.torture.stages import KERNEL, LEAST, ROOT
 from sagecc.cli import main
@@ -85,6 +85,8 @@ class Damage:
     how: str
     anew: bool
     """Whether the file was written anew, whole: its checksums hold."""
+    put_right: bool = False
+    """Whether the digests of it that stand in other files were put right."""
 
 
 def hurt(kind: Kind, material: Path, work: Path, rng: random.Random) -> Damage:
@@ -94,9 +96,10 @@ def hurt(kind: Kind, material: Path, work: Path, rng: random.Random) -> Damage:
     path = work / file
     data = path.read_bytes()
     path.unlink()
-    if rng.random() < 0.01:
-        path.mkdir()
-        return Damage(kind, file, "a folder", anew=True)
+    if rng.random() < 0.04:
+        how = rng.choice(list(special.FILES))
+        special.FILES[how](path)
+        return Damage(kind, file, how, anew=True)
     if rng.random() < 0.01 or not data:
         return Damage(kind, file, "gone", anew=True)
     anew = rng.random() < 0.5
@@ -110,7 +113,8 @@ def hurt(kind: Kind, material: Path, work: Path, rng: random.Random) -> Damage:
         how, content = damage.of_bytes(rng, data)
         anew = False
     path.write_bytes(content)
-    return Damage(kind, file, how, anew)
+    put_right = rng.random() < 0.4 and digests.put_right(work, file)
+    return Damage(kind, file, f"{how}, its digest put right" if put_right else how, anew, put_right)
 
 
 def _link(source: str, target: str) -> None:

@@ -159,6 +159,7 @@ def refused(refusal: RefusedError, damage: Damage, work: Path) -> tuple[str, str
 def judged(damage: Damage) -> tuple[str, str]:
     """Judge a result that is not the sound one."""
     guarded = damage.kind.guarded is True or (damage.kind.guarded == "bytes" and not damage.anew)
+    guarded = guarded and not damage.put_right
     return ("accepted", "the result is another than that of the sound file") if guarded else ("different", "")
 
 

@@ -7,10 +7,8 @@ be another than before.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import socket
 import stat
 import subprocess
 import time
@@ -21,6 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.torture import special
 from benchmarks.torture.journal import Journal
 from benchmarks.torture.kills import END_S, Attempt, Calm, calm, differences, empty
 from benchmarks.torture.stages import KERNEL, Job, jobs
@@ -95,30 +94,23 @@ def _finish(job: Job, at: Path, undisturbed: Calm, findings: list[str], how: str
     return {"how": how, "findings": [*findings, *wrong]}
 
 
-def _device(at: Path, minor: int) -> None:
-    os.mknod(at, stat.S_IFCHR | 0o666, os.makedev(1, minor))
-
-
-def _socket(at: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.path.relpath(at))
-
-
 def _link(at: Path) -> None:
     (at.parent / "target").write_text("old")
     at.symlink_to("target")
 
 
+IN_NO_FOLDER = "a path in no folder"
+
 FILES: Mapping[str, Callable[[Path], object]] = {
-    "null": lambda at: _device(at, 3),
-    "full": lambda at: _device(at, 7),
-    "pipe": os.mkfifo,
-    "folder": lambda at: at.mkdir(),
-    "socket": _socket,
-    "link": _link,
-    "dangling link": lambda at: at.symlink_to("nothing-yet"),
-    "link to itself": lambda at: at.symlink_to(at.name),
-    "in no folder": lambda at: None,
+    **{
+        name: make
+        for name, make in special.FILES.items()
+        if name not in ("a device without end", "a terabyte of nothing")
+    },
+    "the null device": lambda at: special.device(at, special.NULL),
+    "a full device": lambda at: special.device(at, special.FULL),
+    "a link": _link,
+    IN_NO_FOLDER: lambda at: None,
 }
 """What a file's place may be instead, and who makes it so."""
 
@@ -130,7 +122,7 @@ def _hostile_file(folder: Path, material: Path, rng: random.Random) -> Row:
     at = folder / "job"
     empty(at, material)
     what, make = rng.choice(list(FILES.items()))
-    place = at / "no" / "folder" / "output" if what == "in no folder" else at / "output"
+    place = at / "no" / "folder" / "output" if what == IN_NO_FOLDER else at / "output"
     command = rng.choice(
         [
             *((*_RUN, option) for option in ("--out", "--flows", "--plot", "--plot-flows")),
@@ -138,10 +130,9 @@ def _hostile_file(folder: Path, material: Path, rng: random.Random) -> Row:
             ("report", "--league", str(material / "least/results"), "--raw", str(material / "least/raw"), "--out"),
         ]
     )
-    os.chdir(at)
     make(place)
     before = _nodes(at)
-    is_read = what == "pipe" and rng.random() < 0.7
+    is_read = what == "a pipe" and rng.random() < 0.7
     reader = subprocess.Popen(["cat", place], stdout=subprocess.DEVNULL) if is_read else None
     run = Attempt((*command, str(place)), at)
     findings = [] if run.ends_within(END_S) else ["hangs"]
