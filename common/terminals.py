@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what is shown, and where, changes nothing that is written.
 """Output to a terminal that may be closed while a command runs."""
 
 from __future__ import annotations
