@@ -14,8 +14,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,11 +27,14 @@ from safetensors.numpy import save as save_tensors
 
 from sagecc.common import shipped
 from sagecc.common.arrays import Floats
+from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.inputs import check_regular
 from sagecc.common.marks import Mark
 from sagecc.common.tables import reading_error
 from sagecc.common.versions import same_major
+from sagecc.policy.bounds import MAX_ACTION, MAX_BASE, MAX_CWND_PACKETS, MAX_PERIOD_MS, NETWORK_BYTES
 from sagecc.policy.choice import Chooser
 from sagecc.policy.folder import CARD, INT8, LITERT, ONNX, WEIGHTS, PolicyFolder
 from sagecc.policy.inference import Architecture, NumpyOps
@@ -69,6 +73,11 @@ MAX_WINDOW_BOUND = 100
 
 _NETWORK_FILES = frozenset({WEIGHTS, LITERT, ONNX, INT8})
 """Names that a card may give digests of: a card from elsewhere must name no file outside its folder."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+_MAX_FILES = 1000
+"""In a policy's folder."""
 
 _BESIDE = (CARD, "metrics.json", "curves.csv", "scores.csv")
 """What a training writes beside the network."""
@@ -129,14 +138,17 @@ class Control:
     def __post_init__(self) -> None:
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
-        factor = 1 if self.slow_start in (None, ACKED) else self.slow_start
+        factor = 1 if self.slow_start is None or self.slow_start == ACKED else self.slow_start
         optional = (factor, *(x for x in (self.window_bound, self.window_bound_loss) if x is not None))
         periods = (self.period_ms, self.period_min_rtts)
         numbers = (self.base, *periods, *self.limits, *self.cwnd_packets, *optional)
-        if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
+        if not all(_is_number(x) for x in numbers):
             raise ValueError("the action's base, limits and period must be numbers")
-        if not (self.base > 1 and self.period_ms > 0 and self.limits[0] < self.limits[1]):
-            raise ValueError(f"no action has base {self.base}, limits {self.limits} and period {self.period_ms} ms")
+        low, high = self.limits
+        if not (1 < self.base <= MAX_BASE and -MAX_ACTION <= low < high <= MAX_ACTION):
+            raise ValueError(f"no action has base {self.base:g} and limits {low:g} and {high:g}")
+        if not 0 < self.period_ms <= MAX_PERIOD_MS:
+            raise ValueError(f"no policy decides every {self.period_ms:g} ms")
         if not 1 <= factor <= 2:
             raise ValueError(f"no slow start multiplies a window by {self.slow_start}")
         if not 0 <= self.period_min_rtts <= 100:
@@ -152,8 +164,9 @@ class Control:
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
         if self.map == RATE_MAP and self.underlying_scheme != "pure":
             raise ValueError(f"a rate is set on top of pure alone, not of {self.underlying_scheme}")
-        if not 1 <= self.cwnd_packets[0] <= self.cwnd_packets[1]:
-            raise ValueError(f"no window is within {self.cwnd_packets}")
+        least, most = self.cwnd_packets
+        if not 1 <= least <= most <= MAX_CWND_PACKETS:
+            raise ValueError(f"no windows are from {least} to {most} packets; {MAX_CWND_PACKETS:,} are the most")
 
     @classmethod
     def of(cls, card: dict[str, Any]) -> Control:
@@ -199,6 +212,10 @@ class Control:
             **min_rtts,
             "underlying_scheme": self.underlying_scheme,
         }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 NETWORKS: dict[str, Callable[..., Architecture]] = {kind.kind: kind for kind in (NetworkSizes, Mlp, Recurrent, Chooser)}
@@ -254,11 +271,17 @@ class PolicyArtefact:
         folder = path if isinstance(path, PolicyFolder) else PolicyFolder.find(path)
         card_path = folder.path / CARD
         try:
-            card = json.loads(folder.read(CARD))
-            version = str(card["format_version"])
+            data = folder.read(CARD)
         except FileNotFoundError as error:
             raise SageccError(f"{card_path} is missing: {_REMEDY}") from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise reading_error(card_path, error, _REMEDY) from error
+        try:
+            card = parse(data, str(card_path))
+            version = str(card["format_version"])
+        except SageccError as error:
+            raise SageccError(f"{error}: {_REMEDY}") from error
+        except (KeyError, TypeError) as error:
             raise SageccError(
                 f"{card_path} is not a policy's card ({type(error).__name__}: {error}): {_REMEDY}"
             ) from error
@@ -272,23 +295,16 @@ class PolicyArtefact:
                 raise ValueError(f"network of kind '{kind}' is not known here")
             sizes = NETWORKS[kind](**fields)
             inputs = card["inputs"]
-            shift, scale = (np.array(inputs[name], np.float32) for name in ("shift", "scale"))
-            if inputs["transform"] not in get_args(InputTransform):
-                raise ValueError(f"transform '{inputs['transform']}' of inputs is not known here")
-            scaling = Scaling(inputs["transform"], shift, scale, float(inputs["limit"]))
-            source, names = (str(inputs["source"]), str(inputs["source_version"])), tuple(inputs["observations"])
+            scaling, names = _scaling(inputs, sizes.inputs), _names(inputs["observations"], sizes.inputs)
+            source = str(inputs["source"]), str(inputs["source_version"])
             control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
             if others := card["files"].keys() - _NETWORK_FILES:
                 raise ValueError(f"{min(others)!r} is no file of a network")
             shapes = sizes.shapes()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SageccError(
                 f"{card_path} is incomplete or not for this program ({type(error).__name__}: {error}): {_REMEDY}"
             ) from error
-        if not len(names) == sizes.inputs == shift.size == scale.size:
-            raise SageccError(f"{card_path}: observations, shift, scale and network inputs differ in number: {_REMEDY}")
-        if not (np.isfinite(shift).all() and np.isfinite(scale).all() and (scale > 0).all() and scaling.limit >= 0):
-            raise SageccError(f"{card_path}: shift, scale or limit is not a usable number: {_REMEDY}")
         weights = _read_weights(folder, digest, shapes)
         return cls(
             folder=folder,
@@ -305,7 +321,7 @@ class PolicyArtefact:
         """Return the names of the files beside the card that exist with the digest it gives."""
         described: dict[str, str] = self.card["files"]
         present = ((name, digest) for name, digest in described.items() if (self.path / name).is_file())
-        return {name for name, digest in present if sha256_file(self.path / name) == digest}
+        return {name for name, digest in present if hashlib.sha256(self.folder.read(name)).hexdigest() == digest}
 
     def initial_state(self, batch: int = 1) -> Floats:
         """Return the hidden state [batch, H] at the start of a flow."""
@@ -324,6 +340,32 @@ class PolicyArtefact:
         return self.sizes.forward(self.weights, NumpyOps(), self.scaling(observation), hidden)
 
 
+def _scaling(inputs: Mapping[str, Any], count: int) -> Scaling:
+    """Return the scaling of a card's inputs; raises KeyError, TypeError or ValueError where it has none that serves."""
+    if inputs["transform"] not in get_args(InputTransform):
+        raise ValueError(f"transform '{inputs['transform']}' of inputs is not known here")
+    shift, scale = (_vector(name, inputs[name], count) for name in ("shift", "scale"))
+    _vector("limit", [inputs["limit"]], 1)
+    if not ((scale > 0).all() and inputs["limit"] >= 0):
+        raise ValueError("scale must be above 0, and limit not below")
+    return Scaling(inputs["transform"], shift, scale, float(inputs["limit"]))
+
+
+def _vector(name: str, numbers: Sequence[float], count: int) -> Floats:
+    if len(numbers) != count:
+        raise ValueError(f"{name} has {len(numbers)} numbers, not {count}")
+    if not all(_is_number(number) and abs(number) <= _LARGEST for number in numbers):
+        raise ValueError(f"{name} holds what is no usable number")
+    return np.array(numbers, np.float32)
+
+
+def _names(observations: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the names of a card's inputs; raises TypeError or ValueError where they are none."""
+    if len(observations) != count or not all(isinstance(name, str) and name.isprintable() for name in observations):
+        raise ValueError(f"observations are not the names of the network's {count} inputs")
+    return tuple(observations)
+
+
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files, so that a retrained one is not taken for the one whose trajectories there are.
 
@@ -337,11 +379,14 @@ def policy_sha256(scheme: str) -> str:
         SageccError: there is no policy.
     """
     path = shipped.policy(scheme.removeprefix(POLICY_PREFIX))
-    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
+    if not (path / CARD).is_file():
         raise SageccError(f"{scheme}: there is no policy at {path}; train one with 'sagecc train'")
+    files = sorted(islice((file for file in path.rglob("*") if file.is_file()), _MAX_FILES + 1))
+    if len(files) > _MAX_FILES:
+        raise SageccError(f"{scheme}: {path} holds more than {_MAX_FILES:,} files, which no policy does")
     digest = hashlib.sha256()
     for file in files:
+        check_regular(file, NETWORK_BYTES)
         digest.update(f"{file.relative_to(path)} {sha256_file(file)}\n".encode())
     return digest.hexdigest()
 
@@ -393,14 +438,16 @@ def write(
 
 def add_exports(policy: PolicyArtefact, exported: ExportedNetwork) -> None:
     """Write the network's other formats beside a policy's weights, in place of earlier ones."""
-    _write_files(policy.path, policy.card, {WEIGHTS: (policy.path / WEIGHTS).read_bytes()}, exported)
+    _write_files(policy.path, policy.card, {WEIGHTS: policy.folder.read(WEIGHTS)}, exported)
 
 
 def write_with_control(policy: PolicyArtefact, folder: Path, control: Control) -> None:
     """Write a policy to another folder, with other actions: its network stays, in all its formats."""
-    files = {name: (policy.path / name).read_bytes() for name in policy.intact_files()}
+    files = {name: policy.folder.read(name) for name in policy.intact_files()}
     weights = {WEIGHTS: files.pop(WEIGHTS)}
-    exported = ExportedNetwork(files, {name: policy.card["export_errors"][name] for name in files})
+    errors = policy.card.get("export_errors")
+    known = errors if isinstance(errors, dict) else {}
+    exported = ExportedNetwork(files, {name: known[name] for name in files if name in known})
     _write_files(folder, policy.card | control.card(), weights, exported)
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sagecc.common.arrays import Floats
+from sagecc.policy.bounds import MAX_ACTION, are_sizes, check_parameters
 from sagecc.policy.inference import Ops
 
 
@@ -32,10 +33,13 @@ class Chooser:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", tuple(self.actions))  # a card has a list
-        sizes = all(type(size) is int and size > 0 for size in (self.inputs, self.gru))
-        numbers = all(type(action) in (int, float) and np.isfinite(action) for action in self.actions)
-        if not (sizes and self.actions and numbers):
-            raise ValueError(f"no network has {self.inputs} inputs, a GRU of {self.gru} and the actions {self.actions}")
+        sizes = are_sizes(self.inputs, self.gru, len(self.actions))
+        numbers = all(type(action) in (int, float) and abs(action) <= MAX_ACTION for action in self.actions)
+        if not (sizes and numbers):
+            raise ValueError(
+                f"no network has {self.inputs} inputs, a GRU of {self.gru} and the actions {self.actions!s:.80}"
+            )
+        check_parameters(self.shapes())
 
     @property
     def state(self) -> int:

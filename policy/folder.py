@@ -10,6 +10,8 @@ from typing import Self
 
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import DOCUMENT_BYTES, read_regular
+from sagecc.policy.bounds import NETWORK_BYTES
 
 CARD = "card.json"
 WEIGHTS, LITERT, ONNX, INT8 = "policy.safetensors", "policy.tflite", "policy.onnx", "policy.int8.tflite"
@@ -47,9 +49,9 @@ class PolicyFolder:
         return PolicyFolder(self.path, {name: self._content(name) for name in names})
 
     def read(self, name: str) -> bytes:
-        """Return a file's content; raises OSError where it cannot be read."""
+        """Return a file's content; raises OSError or SageccError where it cannot be read."""
         if self.held is None:
-            return (self.path / name).read_bytes()
+            return read_regular(self.path / name, DOCUMENT_BYTES if name == CARD else NETWORK_BYTES)
         content = self.held[name]
         if isinstance(content, OSError):
             raise content

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from sagecc.common.arrays import Doubles, Floats
+from sagecc.policy.bounds import MAX_LAYERS, are_sizes, check_parameters
 from sagecc.policy.inference import Ops
 
 Activation = Literal["leaky_relu", "tanh"]
@@ -37,10 +38,11 @@ class Mlp:
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))  # a card has a list
         sizes = (self.inputs, *self.hidden)
-        if not all(type(size) is int and size > 0 for size in sizes) or not 0 <= self.slope < 1:
-            raise ValueError(f"no network has the sizes {sizes} and slope {self.slope}")
+        if len(self.hidden) > MAX_LAYERS or not are_sizes(*sizes) or not 0 <= self.slope < 1:
+            raise ValueError(f"no network has the sizes {sizes!s:.80} and slope {self.slope}")
         if self.activation not in get_args(Activation):
             raise ValueError(f"activation '{self.activation}' is not known here")
+        check_parameters(self.shapes())
 
     @property
     def state(self) -> int:

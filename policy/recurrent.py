@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sagecc.common.arrays import Floats
+from sagecc.policy.bounds import are_sizes
 from sagecc.policy.inference import Ops
 from sagecc.policy.sage import NetworkSizes
 
@@ -35,7 +36,7 @@ class Recurrent:
     """Whether there is an encoder between the GRU and the fully connected layer."""
 
     def __post_init__(self) -> None:
-        if not all(type(size) is int and size > 0 for size in (self.inputs, self.width, self.gru)):
+        if not are_sizes(self.inputs, self.width, self.gru):
             raise ValueError(f"no network has {self.inputs} inputs, width {self.width} and a GRU of {self.gru}")
         self._sage()
 

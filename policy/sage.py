@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sagecc.common.arrays import Floats
+from sagecc.policy.bounds import MAX_ACTION, MAX_LAYERS, are_sizes, check_parameters
 from sagecc.policy.inference import Ops
 
 
@@ -36,8 +37,11 @@ class NetworkSizes:
 
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.width, self.gru, self.residual_blocks, self.mixture)
-        if not all(type(size) is int and size >= 0 for size in sizes) or not self.min_scale > 0:
+        layers = are_sizes(self.residual_blocks, least=0, most=MAX_LAYERS) and isinstance(self.second_encoder, bool)
+        units = are_sizes(self.inputs, self.width, self.mixture) and are_sizes(self.gru, least=0)
+        if not (layers and units and 0 < self.min_scale <= MAX_ACTION):
             raise ValueError(f"no network has the sizes {sizes} and min_scale {self.min_scale}")
+        check_parameters(self.shapes())
 
     @property
     def state(self) -> int:

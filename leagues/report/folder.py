@@ -25,6 +25,7 @@ from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import StoredEpisode, find_episodes
 from sagecc.leagues.standings import REPEAT
 from sagecc.policy.artefact import policy_sha256
+from sagecc.policy.folder import CARD
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import LISTINGS
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -160,4 +161,5 @@ def _check_kernel(episodes: Iterable[StoredEpisode], kernel: str, raw: Path) -> 
 
 
 def _unchanged(policy: str, sha256: str) -> bool:
-    return shipped.policy(policy.removeprefix(POLICY_PREFIX)).exists() and policy_sha256(policy) == sha256
+    card = shipped.policy(policy.removeprefix(POLICY_PREFIX)) / CARD
+    return card.is_file() and policy_sha256(policy) == sha256

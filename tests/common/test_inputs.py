@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import check_regular, read_regular
+from tests.helpers.special_files import PUT, put
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
@@ -27,34 +27,12 @@ def test_the_limit_itself_is_allowed(tmp_path: Path) -> None:
         read_regular(path, 4)
 
 
-def test_a_sparse_file_of_a_terabyte(tmp_path: Path) -> None:
-    path = tmp_path / "sparse"
-    path.touch()
-    os.truncate(path, 2**40)
-    with pytest.raises(SageccError, match=r"sparse has 1,099,511,627,776 bytes, and at most 16,777,216 are read"):
-        read_regular(path)
-
-
-def special_files(folder: Path) -> dict[str, Path]:
-    """Return one file of each kind that a command must not read, by what it is called."""
-    os.mkfifo(folder / "pipe")
-    (folder / "link").symlink_to("/dev/zero")
-    with socket.socket(socket.AF_UNIX) as served:
-        served.bind(str(folder / "socket"))
-    return {
-        "a pipe": folder / "pipe",
-        "a socket": folder / "socket",
-        "a device": folder / "link",
-        "a folder": folder,
-    }
-
-
-def test_special_files(tmp_path: Path) -> None:
-    for kind, path in special_files(tmp_path).items():
-        for refuses in (read_regular, check_regular):
-            with pytest.raises(SageccError) as caught:
-                refuses(path)
-            assert str(caught.value) == f"{path} is {kind}, where a file is expected"
+@pytest.mark.parametrize("kind", PUT)
+def test_special_files(kind: str, tmp_path: Path) -> None:
+    put(kind, tmp_path / "file")
+    for refuses in (read_regular, lambda path: check_regular(path, 2**40)):
+        with pytest.raises(SageccError, match=f"^{tmp_path}/file {kind}, (where a file is expected|and at most)"):
+            refuses(tmp_path / "file")
 
 
 def test_a_pipe_that_takes_a_files_place_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

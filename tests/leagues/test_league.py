@@ -49,7 +49,7 @@ def raw(tmp_path: Path) -> Path:
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models/sage").mkdir(parents=True)
-    (tmp_path / "models/sage/weights").write_text("1")
+    (tmp_path / "models/sage/card.json").write_text("1")
     return "policy:models/sage"
 
 
@@ -80,7 +80,7 @@ def test_retrained_policy_is_run_again(raw: Path, tmp_path: Path, policy: str) -
     play(*games, lab)
     kept = play(*games, better)
     assert kept.standings.filter(pl.col("scheme") == policy)["wins"].to_list() == [4, 0]
-    (tmp_path / "models/sage/weights").write_text("2")
+    (tmp_path / "models/sage/card.json").write_text("2")
     fresh = play(*games, better)
     assert fresh.standings.filter(pl.col("scheme") == policy)["wins"].to_list()[1] == 2
 

@@ -28,7 +28,7 @@ def league(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setattr(league_command, "lab_runner", lambda *_: StubLab())
     for name in ("sage", "bc"):
         (tmp_path / "models" / name).mkdir(parents=True)
-        (tmp_path / "models" / name / "weights").write_text(name)
+        (tmp_path / "models" / name / "card.json").write_text(name)
     write(
         tmp_path / "raw",
         {

@@ -65,7 +65,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         patch.chdir(folder)
         policy = folder / POLICY.removeprefix("policy:")
         policy.mkdir(parents=True)
-        (policy / "weights").write_text("1")
+        (policy / "card.json").write_text("1")
         (policy / "curves.csv").write_text("step,critic_loss,q_mean\n100,4.5,10\n200,3.5,12\n300,3,11\n")
         write(folder / "raw", {(e, s): rows(e, s, *FIGURES[s]) for e in ENVIRONMENTS for s in ("cubic", "vegas")})
         league = play(SMOKE, SCHEMES, folder / "raw", folder / "out", lab)
@@ -211,11 +211,11 @@ def test_training_curves_are_the_files(contents: Contents) -> None:
 
 
 def test_curves_of_a_policy_that_was_trained_again_are_left_out(contents: Contents, place: Place) -> None:
-    weights = place[0] / POLICY.removeprefix("policy:") / "weights"
+    card = place[0] / POLICY.removeprefix("policy:") / "card.json"
     assert list(contents.curves) == [POLICY]
-    weights.write_text("2")
+    card.write_text("2")
     assert not load_it().curves
-    weights.write_text("1")
+    card.write_text("1")
 
 
 # The page

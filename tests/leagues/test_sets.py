@@ -156,9 +156,9 @@ def test_repeats_are_told_in_every_form(tmp_path: Path) -> None:
 
 def test_beside_a_policy_heuristics_play_in_the_league_too(mine: EnvironmentSet, tmp_path: Path) -> None:
     """A collection has nothing to run the policy with; where it changes, all that it flew beside is run again."""
-    weights = tmp_path / "models/rival/weights"
-    weights.parent.mkdir(parents=True)
-    weights.write_text("1")
+    card = tmp_path / "models/rival/card.json"
+    card.parent.mkdir(parents=True)
+    card.write_text("1")
     Path("mine.yaml").write_text(SET.replace("scheme: cubic", "scheme: policy:models/rival"))
     networks, lab, raw, out = load_set("mine.yaml"), StubLab(mbps=6), Path("datasets/sets/mine"), Path("out")
     league = play(networks, SCHEMES, raw, out, lab)
@@ -168,7 +168,7 @@ def test_beside_a_policy_heuristics_play_in_the_league_too(mine: EnvironmentSet,
     assert goodputs[alone.id, "vegas"] == pytest.approx(7)  # as it was collected
     assert goodputs[beside.id, "vegas"] == pytest.approx(6)
     assert league.policies.keys() == {"policy:models/rival"}
-    weights.write_text("2")
+    card.write_text("2")
     again = play(networks, SCHEMES, raw, out, StubLab(mbps=5))
     assert again.wins.filter(pl.col("environment_id") == beside.id)["goodput_mbps"].to_list() == pytest.approx([5] * 4)
 
