@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Not followed as an import: who waits for whom changes no bytes.
-"""Locks on files and folders; the kernel releases them when their holder ends, even if it is killed."""
+"""Locks on files and folders; the kernel releases them when their holder ends, even if it is killed.
+
+A folder is locked itself, so that no file of a lock lies in what is hashed. Programs that the holder starts do not
+inherit its locks. On a file system that machines share, a folder's lock is one machine's.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,99 @@ import errno
 import fcntl
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from sagecc.common.errors import SageccError
 
 POLL_S = 0.1
 _WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Errors of a file system without locks: there, users must not run two writers at once."""
 
+_LOCKS = Path("/proc/locks")
+
+
+@contextmanager
+def sole_writer(*folders: Path) -> Iterator[None]:
+    """Hold the locks of the folders that a command writes, in a fixed order.
+
+    They are made where there are none; what was made and is empty in the end is removed.
+
+    Raises:
+        SageccError: another command holds one.
+    """
+    with ExitStack() as held:
+        for folder in sorted({folder.resolve(): folder for folder in folders}.values(), key=Path.resolve):
+            held.enter_context(_writing(folder))
+        yield
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    is_new = not folder.exists()
+    try:
+        handle = lock_folder(folder)
+    except BlockingIOError:
+        raise SageccError(
+            f"{folder}: another sagecc command writes there{_holder(folder)}; wait for it or end it"
+        ) from None
+    try:
+        yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+        os.close(handle)
+
+
+@contextmanager
+def in_turn(path: Path, told: str) -> Iterator[None]:
+    """Hold the lock of a file or an existing folder; while another process does, say so on stderr and wait.
+
+    Args:
+        path: the file or folder; a file is made where there is none.
+        told: what to say.
+    """
+    try:
+        handle = lock(path)
+    except BlockingIOError:
+        print(told, file=sys.stderr, flush=True)
+        handle = lock(path, math.inf)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def lock_folder(folder: Path) -> int:
+    """Lock a folder, which is made where there is none, whoever removes or replaces it meanwhile.
+
+    Returns:
+        The descriptor that holds the lock as long as it is open.
+
+    Raises:
+        BlockingIOError: another process holds the lock.
+        SageccError: a file stands there.
+    """
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise SageccError(f"{folder} is no folder: name another one, or move it away") from None
+        with suppress(FileNotFoundError):  # it was removed since
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            _acquire(handle, 0)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), folder.stat()):
+                    return handle
+            os.close(handle)
+
 
 def lock(path: Path, wait_s: float = 0.0) -> int:
-    """Lock a folder, or a file, which is made if it does not exist.
+    """Lock an existing folder, or a file, which is made if it does not exist.
 
     Args:
         path: the folder or file.
@@ -32,16 +117,9 @@ def lock(path: Path, wait_s: float = 0.0) -> int:
         BlockingIOError: another process still holds the lock after `wait_s`.
         FileNotFoundError: the file's folder does not exist.
     """
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        _acquire(handle, wait_s)
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:
-            os.close(handle)
-            raise
-    except BaseException:
-        os.close(handle)
-        raise
+    kind = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    handle = os.open(path, kind | os.O_CLOEXEC, 0o644)
+    _acquire(handle, wait_s)
     return handle
 
 
@@ -81,6 +159,19 @@ def is_held(path: Path) -> bool:
 
 
 def _acquire(handle: int, wait_s: float) -> None:
+    """Lock a descriptor, which is closed if that fails; where there are no locks, do nothing."""
+    try:
+        _flock(handle, wait_s)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            os.close(handle)
+            raise
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _flock(handle: int, wait_s: float) -> None:
     if wait_s == math.inf:
         fcntl.flock(handle, fcntl.LOCK_EX)
         return
@@ -91,3 +182,15 @@ def _acquire(handle: int, wait_s: float) -> None:
             return
         time.sleep(POLL_S)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(folder: Path) -> str:
+    """Return in parentheses which process holds a folder's lock; nothing where the kernel does not tell."""
+    with suppress(OSError):
+        found = folder.stat()
+        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        for line in _LOCKS.read_text().splitlines():
+            _, kind, _, _, process, where, *_ = line.split()
+            if (kind, where) == ("FLOCK", place) and int(process) > 0:
+                return f" (process {process})"
+    return ""

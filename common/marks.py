@@ -56,13 +56,21 @@ class Mark:
         Raises:
             SageccError: as `check`.
         """
+        self.clear(folder)
+        with suppress(OSError):  # it does not exist, or holds something else
+            (folder / _UNFINISHED).unlink(missing_ok=True)
+            folder.rmdir()
+
+    def clear(self, folder: Path) -> None:
+        """Remove what the command wrote into a folder, which stays.
+
+        Raises:
+            SageccError: as `check`.
+        """
         self.check(folder)
         for name in _entries(folder):
             if re.fullmatch(self.names, name):
                 (folder / name).unlink()
-        with suppress(OSError):  # it does not exist, or holds something else
-            (folder / _UNFINISHED).unlink(missing_ok=True)
-            folder.rmdir()
 
     def check_whole(self, folder: Path) -> None:
         """Raise SageccError unless a folder is missing, or holds what the command wrote and nothing else."""

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
-from sagecc.common.locks import locked
+from sagecc.common.locks import in_turn
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues.league import PlayOptions, Rules, lab_runner, play
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -56,7 +55,7 @@ class CandidateLeague:
     def prepare(self) -> None:
         """Collect the heuristics' trajectories that are missing; of several processes one does, the others wait."""
         self._raw.mkdir(parents=True, exist_ok=True)
-        with locked(self._raw / ".lock", wait_s=math.inf):
+        with in_turn(self._raw, "another process collects what this league's heuristics play: waiting for it"):
             collect(self._networks.environments, self._schemes, self._raw, self._kernel, local(self._jobs))
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ from sagecc.common import code
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.locks import in_turn
 from sagecc.common.optional import requires_extra
 from sagecc.leagues.distance import NONE, Query, Search, cosine_distance
 from sagecc.leagues.transitions import SIZE, PoolTransitions
@@ -56,6 +57,12 @@ def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
     text = f"{code_identity} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
     folder = cache / hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
+    with in_turn(folder, "another process builds this index: waiting for it"):
+        _build(pool, folder, seed)
+    return folder
+
+
+def _build(pool: PoolTransitions, folder: Path, seed: int) -> None:
     trained = folder / "trained.faiss"
     if not trained.exists():
         _write(trained, _train(pool, seed))
@@ -73,7 +80,6 @@ def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
                 bar.update(len(vectors))
             bar.update(end - begin - index.ntotal)
             _write(path, index)
-    return folder
 
 
 def in_index(pool: PoolTransitions, folder: Path) -> Search:

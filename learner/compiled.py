@@ -15,13 +15,10 @@ import errno
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
 import struct
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +32,7 @@ from sagecc.common import code
 from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
-from sagecc.common.locks import lock
+from sagecc.common.locks import in_turn
 from sagecc.common.manifest import MANIFEST, Manifest, digest
 from sagecc.common.marks import Mark, remove_leftover
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
@@ -302,7 +299,7 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
     folder = cache / key[:16]
     if not _is_compiled(folder, code_id):
         cache.mkdir(parents=True, exist_ok=True)
-        with _exclusively(cache / f".lock-{folder.name}"):
+        with in_turn(cache / f".lock-{folder.name}", "another process compiles this pool: waiting for it"):
             if not _is_compiled(folder, code_id):
                 _make(pool, files, key, code_id, folder)
     return replace(_open(folder, key), windows=windows[0], effective=effective.pop())
@@ -316,20 +313,6 @@ def _is_compiled(folder: Path, code_id: str) -> bool:
         return False
     except (OSError, ValueError, KeyError, TypeError):
         return True
-
-
-@contextmanager
-def _exclusively(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with this process, however it ends; wait while another process holds it."""
-    try:
-        handle = lock(path)
-    except BlockingIOError:
-        tqdm.write("another process compiles this pool: waiting for it", file=sys.stderr)
-        handle = lock(path, math.inf)
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sagecc.common.arrays import Floats
 from sagecc.common.files import write_atomically
+from sagecc.common.locks import sole_writer
 from sagecc.learner import runs
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.config import Config
@@ -96,7 +98,8 @@ def train(
         The result; None on every worker but the chief, which writes the policy and all else.
 
     Raises:
-        SageccError: The pool or a checkpoint is damaged, the run diverges, or the workers' runs differ.
+        SageccError: The pool or a checkpoint is damaged, the run diverges, the workers' runs differ, or another process
+            writes `logs` or `out`.
     """
     compiled = compile_pool(pool, cache).select(config.data)
     if start is not None:
@@ -162,12 +165,14 @@ def train(
         artefact.write(folder, weights, sizes, selected, observations, {**provenance, "step": step}, control=control)
 
     candidates = Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None
-    with sampler:
+    with ExitStack() as held:
+        held.enter_context(sampler)
         if distribution.index > 0:
             follow(config, sampler, value_range, seed, distribution)
             distribution.barrier()
             return None
         artefact.POLICY_MARK.check(out)
+        held.enter_context(sole_writer(logs, out))
         runs.claim(logs, run_id, {"seed": seed, "pool": compiled.identity, "training": config.record()})
         saving = Saving(checkpoint_s, checkpoint_steps)
         result = run(
@@ -182,12 +187,13 @@ def train(
             candidates=candidates,
             start=start,
         )
-
-    exported = export(sizes, result.weights, int8)
-    with artefact.POLICY_MARK.filling(out):
-        kept = write_results(out, result, sizes.parameters, evaluation)
-        about = {**provenance, "metrics": result.metrics, **kept}
-        artefact.write(out, result.weights, sizes, selected, observations, about, exported=exported, control=control)
+        exported = export(sizes, result.weights, int8)
+        with artefact.POLICY_MARK.filling(out):
+            kept = write_results(out, result, sizes.parameters, evaluation)
+            about = {**provenance, "metrics": result.metrics, **kept}
+            artefact.write(
+                out, result.weights, sizes, selected, observations, about, exported=exported, control=control
+            )
     distribution.barrier()
     return outcome(result, out, logs, sizes.parameters)
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, read_faile
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.common.files import remove_stale_temporaries, sha256_file, write_atomically
+from sagecc.common.locks import sole_writer
 from sagecc.common.manifest import MANIFEST, NOTES, FileEntry, Manifest
 from sagecc.common.marks import Mark, carries, remove_leftover
 from sagecc.common.parts import PartWriter, Runs, whole_runs
@@ -183,7 +184,8 @@ def build_pool(
         progress: Whether to show a progress bar on stderr.
 
     Raises:
-        SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay.
+        SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay. Or
+            another process writes the pool.
     """
     failed = read_failed(raw)
     folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir() and not _all_failed(path))
@@ -196,12 +198,19 @@ def build_pool(
     if any(out.glob(LISTINGS)):
         raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
     POOL_MARK.check(out)
-    for folder in out.glob(PARTITIONS):
-        _PARTITION_MARK.check_whole(folder)
-    out.mkdir(parents=True, exist_ok=True)
+    with sole_writer(out):
+        for folder in out.glob(PARTITIONS):
+            _PARTITION_MARK.check_whole(folder)
+        result = _build(raw, out, folders, options or PoolOptions(), jobs, progress)
+    return replace(result, failed=failed)
+
+
+def _build(
+    raw: Path, out: Path, folders: Sequence[Path], settings: PoolOptions, jobs: int, progress: bool
+) -> PoolResult:
     _clear_leftovers(out)
     stop = Event()
-    settings, derivation, known = options or PoolOptions(), code.identity(__name__), _known_files(out)
+    derivation, known = code.identity(__name__), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, settings, derivation), folders))
@@ -226,7 +235,7 @@ def build_pool(
             raise
     episodes = sum(len(partition.episodes) for partition in partitions)
     rows = sum(partition.rows for partition in partitions) - episodes
-    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows, failed)
+    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows)
 
 
 class _Partition:

@@ -14,6 +14,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from sagecc.common.limits import usable_cores
+from sagecc.common.locks import sole_writer
 from sagecc.leagues import analysis
 from sagecc.leagues.league import lab_runner
 from sagecc.leagues.plots import save_png
@@ -160,7 +161,8 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
             arguments["settings"] = take(AnalysisSettings)
             if pool:
                 arguments["pool_settings"] = take(PoolSettings)
-            return command(**arguments)
+            with sole_writer(arguments["settings"].out):
+                return command(**arguments)
 
         decorated: Callable[..., Any] = run
         for option in reversed((*(POOL_OPTIONS if pool else ()), *listed)):

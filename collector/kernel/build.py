@@ -20,6 +20,7 @@ from sagecc.collector.kernel.machine import check_kernel, check_machine
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.locks import in_turn
 from sagecc.common.marks import Mark
 from sagecc.schemas.wire import c_header
 
@@ -131,10 +132,15 @@ def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
 
 
 def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
-    path, identity = build_dir / STAMP, _identity()
     _check_tools()
     _BUILD_MARK.check(build_dir)
     build_dir.mkdir(parents=True, exist_ok=True)
+    with in_turn(build_dir, f"another process builds a kernel in {build_dir}: waiting for it"):
+        return _up_to_date(output, build_dir) or _build_alone(output, build_dir, jobs)
+
+
+def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
+    path, identity = build_dir / STAMP, _identity()
     (build_dir / _LOG).touch()
     archive, version = source_archive(build_dir)
     tree = _tree(build_dir, archive, version)

@@ -21,7 +21,7 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
-from sagecc.common.locks import lock
+from sagecc.common.locks import lock_folder
 from sagecc.common.marks import Mark, carries, remove_leftover
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error, select_columns
@@ -116,18 +116,10 @@ class Partition:
         return self
 
     def _locked_spool(self) -> int:
-        while True:
-            self._spool.mkdir(parents=True, exist_ok=True)
-            try:
-                handle = lock(self._spool)
-            except FileNotFoundError:  # another collector has just removed the spool
-                continue
-            except BlockingIOError:
-                raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), self._spool.stat()):
-                    return handle
-            os.close(handle)
+        try:
+            return lock_folder(self._spool)
+        except BlockingIOError:
+            raise SageccError(f"{self._folder}: another 'sagecc collect' fills it; wait for it or end it") from None
 
     def __exit__(self, *_: object) -> None:
         for folder in (self._spool, self._spool.parent, self._spool.parent.parent):

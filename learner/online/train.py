@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.locks import sole_writer
 from sagecc.common.marks import Mark
 from sagecc.learner import runs
 from sagecc.learner.continuation import CHECKPOINT
@@ -68,7 +69,8 @@ def train(
         evaluation: When and how to evaluate the policy; never by default.
 
     Raises:
-        SageccError: A checkpoint is damaged, the run diverges, an actor fails, or the numbers do not fit together.
+        SageccError: A checkpoint is damaged, the run diverges, an actor fails, the numbers do not fit together, or
+            another process writes `logs`, `out` or `replay`.
     """
     if task.control.limits != (-1.0, 1.0):
         raise SageccError(f"actions must have the limits -1 and 1, not {task.control.limits}: set the control's base")
@@ -87,54 +89,57 @@ def train(
     if finished is not None:
         return finished_outcome(finished, out, logs, config.steps)
 
-    # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
-    from sagecc.common.tensorflow_runtime import configure
-    from sagecc.learner.loop import Saving
-    from sagecc.learner.online.loop import run
-    from sagecc.policy.export import export
-
-    configure(seed)
     POLICY_MARK.check(out)
-    if replay is not None:
-        check_replay(replay, run_id)
-    runs.claim(logs, run_id, {"seed": seed, "task": task.identity, "training": asdict(config)})
-    folder = replay or logs / REPLAY
-    if not (logs / CHECKPOINT).exists():
-        REPLAY_MARK.remove_own(folder)
-    runs.write_run(folder, run_id)
-    provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
-    bound = config.final_window_bound
-    control = replace(task.control, window_bound=bound) if bound else task.control
+    with sole_writer(logs, out, *([replay] if replay else [])):
+        # Imported here because TensorFlow takes seconds to load and only a run that trains needs it.
+        from sagecc.common.tensorflow_runtime import configure
+        from sagecc.learner.loop import Saving
+        from sagecc.learner.online.loop import run
+        from sagecc.policy.export import export
 
-    def write_candidate(place: Path, weights: dict[str, Floats], step: int) -> None:
-        about = {**provenance, "step": step}
-        artefact.write(place, weights, sizes, scaling, task.observations, about, control=control, source=task.source)
+        configure(seed)
+        if replay is not None:
+            check_replay(replay, run_id)
+        runs.claim(logs, run_id, {"seed": seed, "task": task.identity, "training": asdict(config)})
+        folder = replay or logs / REPLAY
+        if not (logs / CHECKPOINT).exists():
+            REPLAY_MARK.clear(folder)
+        runs.write_run(folder, run_id)
+        provenance = {"fingerprint": fingerprint, "training": asdict(config), "seed": seed, "actors": actors}
+        bound = config.final_window_bound
+        control = replace(task.control, window_bound=bound) if bound else task.control
 
-    result = run(
-        config,
-        actor_specs(config, task, folder, seed, actors),
-        seed,
-        logs=logs,
-        fingerprint=run_id,
-        saving=Saving(checkpoint_s, checkpoint_steps),
-        candidates=Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None,
-    )
-    exported = export(sizes, result.weights, int8)
-    with POLICY_MARK.filling(out):
-        kept = write_results(out, result, sizes.parameters, evaluation)
-        artefact.write(
-            out,
-            result.weights,
-            sizes,
-            scaling,
-            task.observations,
-            {**provenance, "metrics": result.metrics, **kept},
-            exported=exported,
-            control=control,
-            source=task.source,
+        def write_candidate(place: Path, weights: dict[str, Floats], step: int) -> None:
+            about = {**provenance, "step": step}
+            artefact.write(
+                place, weights, sizes, scaling, task.observations, about, control=control, source=task.source
+            )
+
+        result = run(
+            config,
+            actor_specs(config, task, folder, seed, actors),
+            seed,
+            logs=logs,
+            fingerprint=run_id,
+            saving=Saving(checkpoint_s, checkpoint_steps),
+            candidates=Candidates(evaluation, logs / "candidates", write_candidate) if evaluation else None,
         )
-    REPLAY_MARK.remove_own(folder)
-    return outcome(result, out, logs, sizes.parameters)
+        exported = export(sizes, result.weights, int8)
+        with POLICY_MARK.filling(out):
+            kept = write_results(out, result, sizes.parameters, evaluation)
+            artefact.write(
+                out,
+                result.weights,
+                sizes,
+                scaling,
+                task.observations,
+                {**provenance, "metrics": result.metrics, **kept},
+                exported=exported,
+                control=control,
+                source=task.source,
+            )
+        REPLAY_MARK.remove_own(folder)
+        return outcome(result, out, logs, sizes.parameters)
 
 
 def check_replay(folder: Path, run_id: str) -> None:

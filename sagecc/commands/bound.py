@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sagecc.common.errors import SageccError
+from sagecc.common.locks import sole_writer
 
 
 @click.command()
@@ -36,5 +37,6 @@ def command(policy: Path, out: Path, window_bound: float | None, loss: float | N
         )
     except ValueError as error:
         raise SageccError(f"--window-bound, --loss and --drains: {error}") from None
-    write_with_control(artefact, out, control)
+    with sole_writer(out):
+        write_with_control(artefact, out, control)
     click.echo(f"{out}  the network of {artefact.path}")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from sagecc.common.locks import sole_writer
+
 
 @click.command()
 @click.argument("policy", type=click.Path(path_type=Path))
@@ -21,9 +23,10 @@ def command(policy: Path, int8: bool) -> None:
     from sagecc.policy.artefact import PolicyArtefact, add_exports
     from sagecc.policy.export import export
 
-    artefact = PolicyArtefact.load(policy)
-    exported = export(artefact.sizes, artefact.weights, int8)
-    add_exports(artefact, exported)
+    with sole_writer(PolicyArtefact.load(policy).path):
+        artefact = PolicyArtefact.load(policy)  # as it is while nobody else writes it
+        exported = export(artefact.sizes, artefact.weights, int8)
+        add_exports(artefact, exported)
     for name, data in exported.files.items():
         errors = ", ".join(f"{output} {value:g}" for output, value in exported.errors[name].items())
         click.echo(f"{policy / name}  {len(data):,} bytes; largest differences: {errors}")

@@ -13,7 +13,7 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.common.locks import locked
+from sagecc.common.locks import sole_writer
 from sagecc.learner.config import load
 from sagecc.options import POOL, kernel_option
 from sagecc.sets import networks_options
@@ -139,15 +139,11 @@ def command(
     }
     every = [(number, step) for number in range(rounds) for step in STEPS] + [(rounds, "train")]
     todo = every if only is None or only_round is None else [(only_round, only)]
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        with locked(out / ".lock"):
-            for number, step in todo:
-                began_s = time.monotonic()
-                did = doing[step](number)
-                click.echo(f"round {number}  {step:<5}  {did} ({time.monotonic() - began_s:.0f} s)")
-    except BlockingIOError:
-        raise SageccError(f"{out}: another 'sagecc grow' is at work there; wait for it or end it") from None
+    with sole_writer(out):
+        for number, step in todo:
+            began_s = time.monotonic()
+            did = doing[step](number)
+            click.echo(f"round {number}  {step:<5}  {did} ({time.monotonic() - began_s:.0f} s)")
     if only is None:
         click.echo(f"policy   {places.policy(rounds)}\npool     {places.pool(rounds - 1)}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sagecc.common.errors import SageccError
+from sagecc.common.locks import sole_writer
 from sagecc.options import NUMBER
 
 
@@ -36,7 +37,8 @@ def orca(checkpoint: Path, out: Path) -> None:
     # The numeric libraries take a second to load: not for --help.
     from sagecc.policy.orca_import import import_checkpoint
 
-    imported = import_checkpoint(checkpoint, out)
+    with sole_writer(out):
+        imported = import_checkpoint(checkpoint, out)
     click.echo(f"policy   {imported.folder} ({imported.parameters:,} parameters, step {imported.step:,})")
 
 

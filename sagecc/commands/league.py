@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sagecc.common.limits import usable_cores
+from sagecc.common.locks import sole_writer
 from sagecc.common.shipped import A_POLICY
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.execution.lab.lockstep import BATCH
@@ -121,21 +122,22 @@ def command(
     LEAGUE_MARK.check(out)
     options = PlayOptions(decision_latency, sample, GiveUp() if give_up else None)
     runner = lab_runner(kernel, jobs, seed, batch, options, networks.seeds(seed))
-    league = play(
-        networks,
-        tuple(names),
-        raw,
-        out,
-        runner,
-        rules=rules,
-        seed=seed,
-        allow_missing=allow_missing,
-        options=options,
-    )
-    save(league, out)
-    click.echo(table.text(summary(league)))
-    if with_report:
-        # A league is its tables: what draws is imported only where a report is wanted.
-        from sagecc.leagues.report.files import write_beside
+    with sole_writer(out):
+        league = play(
+            networks,
+            tuple(names),
+            raw,
+            out,
+            runner,
+            rules=rules,
+            seed=seed,
+            allow_missing=allow_missing,
+            options=options,
+        )
+        save(league, out)
+        click.echo(table.text(summary(league)))
+        if with_report:
+            # A league is its tables: what draws is imported only where a report is wanted.
+            from sagecc.leagues.report.files import write_beside
 
-        click.echo(f"report: {write_beside(out, raw)}")
+            click.echo(f"report: {write_beside(out, raw)}")

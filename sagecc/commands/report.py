@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sagecc.common.errors import SageccError
+from sagecc.common.locks import sole_writer
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
@@ -71,9 +72,10 @@ def command(
         own = load_set(environments, ANY_CODE).name
     league = league or league_folder(own)
     out = out or (league / PAGE if own else LEAGUE.parent / PAGE)
-    contents = load(league, raw or raw_folder(own), analysis or analysis_folder(own))
-    unknown = set(ids) - {environment.id for environment in contents.environments}
-    if unknown:
-        raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
-    write(contents, out, pictures, trajectories, ids)
+    with sole_writer(*([pictures] if pictures else [])):
+        contents = load(league, raw or raw_folder(own), analysis or analysis_folder(own))
+        unknown = set(ids) - {environment.id for environment in contents.environments}
+        if unknown:
+            raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
+        write(contents, out, pictures, trajectories, ids)
     click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -11,6 +11,7 @@ import polars as pl
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.common.locks import sole_writer
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import Collected, collect, lab_identity
@@ -97,10 +98,12 @@ def command(
     runner = lab_runner(kernel, jobs or usable_cores()) if cluster is None else ray_runner(kernel, cluster, tested)
     STUDY_MARK.check(out)
     click.echo(_plan_line(runs), err=True)
-    collected = collect(runs, runner, kept or out / "runs", lab_identity(kernel))
-    if not collected.files:
-        raise SageccError(f"study: none of its {len(runs)} runs ended well: {next(iter(collected.failures.values()))}")
-    _save(collected, out, names_of)
+    with sole_writer(out):
+        collected = collect(runs, runner, kept or out / "runs", lab_identity(kernel))
+        if not collected.files:
+            why = next(iter(collected.failures.values()))
+            raise SageccError(f"study: none of its {len(runs)} runs ended well: {why}")
+        _save(collected, out, names_of)
     click.echo(f"tables and figures: {out}\npage: {out / 'study.html'}")
     if collected.failures:
         raise SageccError(f"study: {len(collected.failures)} runs failed; the same command tries them again")

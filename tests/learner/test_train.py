@@ -147,16 +147,32 @@ def test_a_terminated_run_ends_after_its_step_and_goes_on_bit_for_bit(whole: Pat
     assert digest(stopped) == digest(whole)
 
 
-def test_a_run_whose_terminal_is_closed_writes_a_checkpoint(make_pool: PoolMaker, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_and_a_closed_terminal_has_the_first_write_a_checkpoint(
+    make_pool: PoolMaker, tmp_path: Path
+) -> None:
     """Though its progress bar can no longer be drawn."""
-    arguments = command(tmp_path, make_pool(), checkpoint_every=3600, steps=10**6)
-    process, terminal = at_terminal(arguments)
+    pool = make_pool()
+    arguments = command(tmp_path, pool, checkpoint_every=3600, steps=10**6)
+    first, terminal = at_terminal(arguments)
     shown = b""
     while not re.search(rb" [1-9]\d*/1000000 ", shown):
         shown += os.read(terminal, 4096)
+    seconds = [
+        subprocess.Popen([*arguments, option, str(tmp_path / "other")], stderr=subprocess.PIPE, text=True)
+        for option in ("--logs", "--out")
+    ]
+    for second, held in zip(seconds, ("models", "logs"), strict=True):
+        _, told = second.communicate(timeout=100)
+        assert (second.returncode, told) == (
+            2,
+            f"sagecc: {tmp_path / held / 'a'}: another sagecc command writes there (process {first.pid}); "
+            "wait for it or end it\n",
+        )
+    assert not (tmp_path / "other").exists()
     os.close(terminal)
-    assert process.wait(100) == 129
-    assert load_file(tmp_path / "logs" / "a" / "checkpoint.safetensors")["steps"] > 0
+    assert first.wait(100) == 129
+    steps = load_file(tmp_path / "logs" / "a" / "checkpoint.safetensors")["steps"]
+    assert [line[0] for line in curve(tmp_path)] == list(range(100, steps + 1, 100))
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from sagecc.learner.online.train import train
 from sagecc.policy.artefact import PolicyArtefact
 from tests.conftest import ROOT
 from tests.helpers.fake_labs import fake_task
+from tests.helpers.locks import another_writer
 from tests.helpers.processes import sighup, sigint
 
 CONFIG: dict[str, Any] = {
@@ -161,6 +162,16 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     assert digests(tmp_path) == digests(whole)
     again = train(from_dict(CONFIG), fake_task(2), tmp_path / "model", tmp_path / "logs")
     assert again.trained_steps == 0  # nothing to do, and TensorFlow is not loaded
+
+
+@pytest.mark.parametrize("held", ["model", "logs", "replay"])
+def test_a_second_run_in_one_of_the_firsts_folders_is_refused(tmp_path: Path, held: str) -> None:
+    with (
+        another_writer(tmp_path / held),
+        pytest.raises(SageccError, match=f"/{held}: another sagecc command writes there"),
+    ):
+        train(from_dict(CONFIG), fake_task(2), tmp_path / "model", tmp_path / "logs", replay=tmp_path / "replay")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
