@@ -20,7 +20,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.optional import requires_extra
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.exact import ExactOps, scaled
-from sagecc.policy.folder import INT8, LITERT, ONNX
+from sagecc.policy.folder import CARD, INT8, LITERT, ONNX, WEIGHTS
 
 Step = Callable[[Floats, Floats], tuple[Floats, Floats, Floats, Floats]]
 """Observation [B, F], unscaled, and hidden state [B, H] -> logits, loc, scale [B, K], next hidden state [B, H]."""
@@ -71,8 +71,7 @@ def litert_network(data: bytes) -> Step:
 
 def onnx_network(data: bytes) -> Step:
     """Return the step of the network in an ONNX file's bytes; it takes scaled observations."""
-    with requires_extra("onnx"):
-        import onnxruntime
+    from sagecc.common.onnx_runtime import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -99,12 +98,32 @@ def _from_file(policy: PolicyArtefact, runtime: str, network: Callable[[bytes], 
         raise SageccError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise SageccError(f"{path} is truncated, or not the file that its card.json describes: {remedy}")
-    run = network(data)
+    widths = (*[policy.sizes.mixture] * 3, policy.sizes.state)
+
+    def refusal(reason: object) -> SageccError:
+        return SageccError(f"{path} is no network that {runtime} can run for this policy ({reason}): {remedy}")
 
     def step(observation: Floats, hidden: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        return run(np.asarray(policy.scaling(observation), np.float32), hidden)
+        try:
+            outputs = run(np.asarray(policy.scaling(observation), np.float32), hidden)
+        except Exception as error:  # whatever a library raises
+            raise refusal(_first_line(error)) from error
+        wanted = [((len(hidden), width), "float32") for width in widths]
+        if [(output.shape, output.dtype.name) for output in outputs] != wanted:
+            raise refusal("its outputs have other shapes")
+        return outputs
 
+    try:
+        run = network(data)
+    except SageccError:
+        raise
+    except Exception as error:
+        raise refusal(_first_line(error)) from error
     return step
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line), type(error).__name__)
 
 
 RUNTIMES: dict[str, Callable[[PolicyArtefact], Step]] = {
@@ -114,6 +133,11 @@ RUNTIMES: dict[str, Callable[[PolicyArtefact], Step]] = {
     "litert-int8": lambda policy: _from_file(policy, "litert-int8", litert_network),
     "onnx": lambda policy: _from_file(policy, "onnx", onnx_network),
 }
+
+
+def files(name: str) -> tuple[str, ...]:
+    """Return the names of the files from which a policy is loaded in a runtime."""
+    return (CARD, WEIGHTS, *([FILES[name]] if name in FILES else ()))
 
 
 def load(policy: PolicyArtefact, name: str = DEFAULT) -> Step:

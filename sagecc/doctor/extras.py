@@ -50,7 +50,7 @@ ANALYSIS = Extra(
     "faiss, sklearn, threadpoolctl",
 )
 LITERT = Extra("litert", "--runtime litert", (("ai_edge_litert", "ai-edge-litert"),), "ai_edge_litert.interpreter")
-ONNX = Extra("onnx", "--runtime onnx", (("onnxruntime", "onnxruntime"),), "onnxruntime")
+ONNX = Extra("onnx", "--runtime onnx", (("onnxruntime", "onnxruntime"),), "sagecc.common.onnx_runtime")
 RAY = Extra("ray", "--engine ray, on many machines", (("ray", "ray"),), "ray")
 
 

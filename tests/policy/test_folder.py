@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.folder import CARD, LITERT, WEIGHTS, PolicyFolder
+from sagecc.policy.folder import CARD, LITERT, ONNX, WEIGHTS, PolicyFolder
 
 
 @pytest.fixture
@@ -40,3 +44,44 @@ def test_what_was_missing_when_it_was_held_is_named(name: str, copied: Path) -> 
     with pytest.raises(SageccError, match=f"{copied / name} is missing"):
         PolicyArtefact.load(held)
     PolicyArtefact.load(whole)
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def empty(data: bytes) -> bytes:
+    return b""
+
+
+def with_other_outputs(data: bytes) -> bytes:
+    """Rename what the exporter called `loc`."""
+    assert b"loc" in data
+    return data.replace(b"loc", b"col")
+
+
+@pytest.mark.parametrize("damage", [cut, empty, with_other_outputs])
+@pytest.mark.parametrize(("name", "file"), [("litert", LITERT), ("onnx", ONNX)])
+def test_a_file_that_a_runtime_cannot_run_is_named(
+    name: str, file: str, damage: Callable[[bytes], bytes], copied: Path
+) -> None:
+    """Its digest is right, so that the library itself meets it."""
+    data = damage((copied / file).read_bytes())
+    card = json.loads((copied / CARD).read_text())
+    card["files"][file] = hashlib.sha256(data).hexdigest()
+    (copied / file).write_bytes(data)
+    (copied / CARD).write_text(json.dumps(card))
+    policy = PolicyArtefact.load(copied)
+    with pytest.raises(SageccError, match=f"{copied / file} is no network that {name} can run") as raised:
+        runtime.load(policy, name)(np.ones((3, policy.sizes.inputs), np.float32), policy.initial_state(3))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "file"), [("litert", LITERT), ("onnx", ONNX)])
+def test_another_policy_s_network_is_refused(name: str, file: str, copied: Path) -> None:
+    other = PolicyArtefact.load(shipped.POLICIES / shipped.POOL_POLICY)
+    policy = PolicyArtefact.load(copied)
+    files = policy.card["files"] | {file: other.card["files"][file]}
+    mixed = replace(policy, folder=other.folder, card=policy.card | {"files": files})
+    with pytest.raises(SageccError, match=f"{file} is no network that {name} can run"):
+        runtime.load(mixed, name)(np.ones((3, policy.sizes.inputs), np.float32), policy.initial_state(3))
