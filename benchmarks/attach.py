@@ -31,8 +31,9 @@ from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import MODES, Shared
 from sagecc.execution.stock.supervisor import driving
+from sagecc.policy import runtime
 
-MODEL, RUNTIME = Path("models") / BEST_POLICY, "litert"
+MODEL, RUNTIME = Path("models") / BEST_POLICY, runtime.DEFAULT
 FLOWS = (1, 100, 1000)
 ALONE = 50
 """Agents of a flow each at once."""
@@ -150,12 +151,12 @@ def measure(flows: int, agents: int, fifo: bool) -> dict[str, Any]:
         "flows": flows,
         "agents": agents,
         "priority": "real time" if fifo else "as any program",
-        "ticks": sum(timing["ticks"] for timing in timings),
-        "met": sum(timing["met"] for timing in timings),
-        "p50_ms": max(timing["p50_ms"] for timing in timings),
-        "p99_ms": max(timing["p99_ms"] for timing in timings),
-        "longest_ms": max(timing["longest_ms"] for timing in timings),
-        "cores": round(sum(timing["cpu_s"] / timing["wall_s"] for timing in timings), 3),
+        "ticks": sum(timing.ticks for timing in timings),
+        "met": sum(timing.met for timing in timings),
+        "p50_ms": max(timing.p50_ms for timing in timings),
+        "p99_ms": max(timing.p99_ms for timing in timings),
+        "longest_ms": max(timing.longest_ms for timing in timings),
+        "cores": round(sum(timing.cpu_s / timing.wall_s for timing in timings), 3),
         "under_policy": under_policy,
         "fell_back": fell_back,
         "load": round(load, 1),
@@ -229,7 +230,8 @@ def main() -> None:
     cases += [(options.alone, options.alone, False)] * bool(options.alone)
     looks = ways_to_look()
     rows = [measure(*case) for case in tqdm(cases, desc="cases")]
-    result = {"policy": str(MODEL), "rate_mbps": RATE_MBPS, "measured_s": MEASURE_S, "looks_us": looks, "rows": rows}
+    setting = {"policy": str(MODEL), "runtime": RUNTIME}
+    result = {**setting, "rate_mbps": RATE_MBPS, "measured_s": MEASURE_S, "looks_us": looks, "rows": rows}
     if options.dry:
         print(json.dumps(result, indent=1))
     else:

@@ -99,10 +99,10 @@ def _folder_option(name: str, default: Callable[[str | None], Path], text: str) 
 
 runtime_option = click.option(
     "--runtime",
-    default="auto",
+    default="exact",
     show_default=True,
-    help="What runs the network: litert, onnx, exact, ... (docs/method/learner.md); auto: litert where it is installed"
-    " and the policy has such a file, else exact.",
+    help="What runs the network: exact, numpy, litert, litert-int8 or onnx (docs/method/learner.md). The last three are"
+    " for policies that you trust: a crafted file can break the library that reads it.",
 )
 
 

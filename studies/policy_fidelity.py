@@ -36,6 +36,7 @@ from sagecc.execution.stock.kernel_scheme import private_name
 from sagecc.execution.stock.shared import Shared
 from sagecc.execution.stock.supervisor import Supervisor, driving
 from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
+from sagecc.policy import runtime
 from studies import RESULTS
 from studies.fidelity import KERNEL, network, queueing_ms, tell
 
@@ -77,7 +78,7 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
         "cwnd_mean": run.episode.flows[0].cwnd_mean,
         "notice": run.episode.flows[0].notice,
         "stalled_ms": run.stalled_ms,
-        "met": timing["met"] / timing["ticks"],
+        "met": timing.met / timing.ticks,
         "fell_back": shared.count("fell_back") - fell_back,
         "load": load,
         "curve": curve(run.episode),
@@ -148,7 +149,7 @@ def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     real: dict[Case, list[Run]] = {case: [] for case in NETWORKS}
     with ExitStack() as stack:
-        supervisor, _, shared = stack.enter_context(driving(MODEL, "auto", 16))
+        supervisor, _, shared = stack.enter_context(driving(MODEL, runtime.DEFAULT, 16))
         # as the ends of the flow are: on a busy machine it would be late otherwise, which the lab's never is
         os.sched_setscheduler(supervisor.pid, os.SCHED_FIFO, os.sched_param(host.PRIORITY))
         for repeat, case in tqdm(tuple(product(range(REPEATS), NETWORKS)), desc="real time"):

@@ -1,45 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's process: every 10 ms it reads every socket of the scheme and sets all their windows at once.
+"""What the agent does: every 10 ms it reads every socket of the scheme and sets all their windows at once.
 
-execution.stock.supervisor starts `python -m sagecc.execution.stock.driver SOCKET POLICY RUNTIME SLOTS`. Over the
-socket, one JSON object per message, it reports that it is ready, receives the shared memory, reports that it drives,
-and then its timing. It gives up every privilege before it reads the policy, ends with its parent, and withdraws its
-orders when it ends in order.
+execution.stock.supervisor starts it as execution.stock.process. Over the socket, one JSON object per message, it
+reports that it is ready, receives the shared memory, reports that it drives, and then its timing. It reads the policy's
+files, has everything imported and compiled that a policy can need, and is confined (execution.stock.confinement) before
+it looks into them. It ends with its parent, and withdraws its orders when it ends in order.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import json
 import os
 import signal
 import socket
 import sys
 import time
-from dataclasses import asdict, dataclass
+import traceback
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.common import shipped
 from sagecc.common.arrays import Ints
 from sagecc.common.errors import SageccError
-from sagecc.common.processes import end_with_parent
 from sagecc.execution.agent.actions import PURE_SCHEME
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.confinement import confine
+from sagecc.execution.stock.messages import Message, Timing
 from sagecc.execution.stock.shared import ROW, STALL_NS, Descriptors, Shared
 from sagecc.policy import runtime
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.folder import PolicyFolder
 from sagecc.schemas.raw import TICK_S
 
 TICK_NS = round(TICK_S * 1e9)
 REPORT_NS = 60_000_000_000
-PR_SET_NO_NEW_PRIVS = 38
-LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
-AUTO, LITERT = "auto", "litert"
-"""AUTO: the fastest runtime that the artefact is exported to, otherwise the one that needs no export."""
+GROWTH_BYTES, SLOT_BYTES = 1 << 30, 1 << 19
+"""What a policy may take, and for each of its flows besides: twice what the largest of the paper's takes."""
 
 
 class FlowPolicy(Protocol):
@@ -53,28 +53,6 @@ class FlowPolicy(Protocol):
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""
-
-
-@dataclass
-class Timing:
-    """How an agent kept time since its last report."""
-
-    ticks: int
-    """Ticks that were due while there were flows."""
-    met: int
-    """Of those, the ticks whose orders were all out before the next tick was due."""
-    flows: int
-    """Most flows at once."""
-    p50_ms: float
-    """Median time from when a tick was due until its orders were out."""
-    p99_ms: float
-    """The same time's 99th percentile."""
-    longest_ms: float
-    """The same time's maximum."""
-    cpu_s: float
-    """CPU time of the agent."""
-    wall_s: float
-    """Time since the last report."""
 
 
 class Clock:
@@ -125,7 +103,7 @@ class Driver:
     def __init__(self, policy: FlowPolicy, shared: Shared) -> None:
         self._policy, self._shared = policy, shared
         self._flow_ids = np.zeros(shared.slots, np.uint64)
-        self._tick = int(shared.agent["tick"][0])
+        self._tick = int(shared.agent["tick"][0]) % (1 << 63)  # an agent before can have written any
         self._last_ns = 0
         shared.agent["pid"] = os.getpid()
 
@@ -170,12 +148,12 @@ def warm_up(policy: FlowPolicy, slots: int) -> None:
         policy.reset(slot)
 
 
-def load(path: str, runtime_name: str, slots: int) -> PolicyAgent:
+def load(path: str | PolicyFolder, runtime_name: str, slots: int) -> PolicyAgent:
     """Return the agent of a policy.
 
     Args:
         path: the artefact's folder.
-        runtime_name: of policy.runtime, or AUTO.
+        runtime_name: of policy.runtime.
         slots: the most flows at once.
 
     Raises:
@@ -185,16 +163,26 @@ def load(path: str, runtime_name: str, slots: int) -> PolicyAgent:
     underlying = policy.control.underlying_scheme
     if underlying != PURE_SCHEME:
         raise SageccError(
-            f"policy {path} acts on top of '{underlying}'; on this machine's own kernel only policies that set the"
-            f" window alone ('{PURE_SCHEME}') are driven: run it in the lab"
+            f"policy {policy.path} acts on top of '{underlying}'; on this machine's own kernel only policies that set"
+            f" the window alone ('{PURE_SCHEME}') are driven: run it in the lab"
         )
-    try:
-        step = runtime.load(policy, LITERT if runtime_name == AUTO else runtime_name)
-    except SageccError:
-        if runtime_name != AUTO:
-            raise
-        step = runtime.load(policy)  # nothing is exported
-    return PolicyAgent(policy, slots, step=step)
+    return PolicyAgent(policy, slots, step=runtime.load(policy, runtime_name))
+
+
+def rehearse(runtime_name: str) -> None:
+    """Have everything imported, opened and compiled that driving takes, by the policies that come with sagecc.
+
+    Args:
+        runtime_name: of policy.runtime.
+
+    Raises:
+        SageccError: there is no such runtime, or its library is missing.
+    """
+    like = "litert" if runtime_name == "litert-int8" else runtime_name  # no policy that comes along has int8
+    for name in (shipped.BEST_POLICY, shipped.POOL_POLICY):
+        warm_up(load(str(shipped.POLICIES / name), like, 2), 2)
+    Clock().timing()
+    libbpf.library()
 
 
 class Channel:
@@ -203,12 +191,12 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
 
-    def send(self, **message: object) -> None:
+    def send(self, message: Message) -> None:
         """Send a message; where the supervisor has gone, end in order instead."""
         try:
-            self._socket.send(json.dumps(message).encode())
+            self._socket.send(message.encoded())
         except OSError:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
     def descriptors(self) -> Descriptors:
         """Wait for the descriptors of the shared memory; exit where the supervisor closes the socket instead."""
@@ -233,59 +221,66 @@ def drive(driver: Driver, channel: Channel, signals: list[int]) -> None:
         skipped = took_ns // TICK_NS
         clock.record(flows, took_ns, skipped)
         if signals or clock.began_ns + REPORT_NS < due_ns:
-            channel.send(timing=asdict(clock.timing()))
+            channel.send(Message(timing=clock.timing()))
             clock = Clock()
             if signal.SIGUSR1 in signals:
                 signals.remove(signal.SIGUSR1)
         due_ns += (skipped + 1) * TICK_NS
         time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
-    channel.send(timing=asdict(clock.timing()))
+    channel.send(Message(timing=clock.timing()))
 
 
-def drop_privileges() -> None:
-    """Give up every capability for good: what remains to be done is arithmetic on shared memory."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
-    none = (ctypes.c_uint32 * 6)()
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.capset(header, none):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def run(end: int, path: str, runtime_name: str, slots: int) -> int:
+    """Run the agent; return the exit status.
 
-
-def main() -> int:
-    """Run the agent; return the exit status."""
-    parent = os.getppid()
-    drop_privileges()
-    end_with_parent()
+    Args:
+        end: descriptor of the socket to the supervisor.
+        path: the policy's folder.
+        runtime_name: of policy.runtime.
+        slots: the most flows at once.
+    """
+    parent, channel = os.getppid(), Channel(socket.socket(fileno=end))
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: signals.append(number))
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    path, runtime_name, slots = sys.argv[2], sys.argv[3], int(sys.argv[4])
     try:
-        policy = load(path, runtime_name, slots)
+        folder = PolicyFolder.find(path).hold(runtime.files(runtime_name))
+        rehearse(runtime_name)
+        _close_output()
+        confine(GROWTH_BYTES + slots * SLOT_BYTES)
+        policy = load(folder, runtime_name, slots)
         warm_up(policy, slots)
+        gc.collect()
+        gc.freeze()
+        channel.send(Message(ready=True))
+        if signal.SIGTERM not in signals and os.getppid() == parent:
+            _drive_shared(policy, channel, signals)
     except SageccError as error:
-        channel.send(error=str(error))
-        return 2
-    gc.collect()
-    gc.freeze()
-    channel.send(ready=True)
-    if signal.SIGTERM in signals or os.getppid() != parent:
+        channel.send(Message(error=str(error)))
+    except MemoryError:
+        reason = f"policy {path} needs more memory for {slots} flows than an agent may have: allow fewer by --flows"
+        channel.send(Message(error=reason))
+    except Exception:  # what is left of it has no other way out
+        channel.send(Message(failure=traceback.format_exc()))
+    else:
         return 0
+    return 2
+
+
+def _drive_shared(policy: PolicyAgent, channel: Channel, signals: list[int]) -> None:
+    """Wait for the shared memory and drive its flows to the end."""
     shared = Shared(channel.descriptors())
-    driver = Driver(policy, shared)
     try:
+        driver = Driver(policy, shared)
         driver.tick()
-        channel.send(driving=True)
+        channel.send(Message(driving=True))
         drive(driver, channel, signals)
-    except SageccError as error:
-        shared.withdraw()
-        channel.send(error=str(error))
-        return 2
     finally:
         shared.withdraw()
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _close_output() -> None:
+    """Let nothing more come out but messages: standard error may be a file, or root's terminal."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)

@@ -19,6 +19,7 @@ from pathlib import Path
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.locks import lock
 from sagecc.execution.stock import libbpf
+from sagecc.execution.stock.confinement import held_capabilities
 from sagecc.execution.stock.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
 
 OBJECTS = Path(__file__).with_name("bpf")
@@ -61,15 +62,9 @@ def why_not(*capabilities: str) -> str | None:
 
 def missing_capabilities(*capabilities: str) -> list[str]:
     """Return what this process lacks of CAP_BPF, CAP_PERFMON and `capabilities`; CAP_SYS_ADMIN stands for those two."""
-    held = _capabilities()
+    held = held_capabilities()
     loading = () if held >> CAP_SYS_ADMIN & 1 else ("CAP_BPF", "CAP_PERFMON")
     return [name for name in (*loading, *capabilities) if not held >> CAPABILITIES[name] & 1]
-
-
-def _capabilities() -> int:
-    """Return this process's effective capabilities, one bit per capability."""
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(match[1], 16) if match else 0
 
 
 def fitting_object() -> Path:

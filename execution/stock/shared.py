@@ -145,6 +145,10 @@ class Shared:
         """Return one of COUNTS."""
         return int(self.counts[name][0])
 
+    def report(self, fallbacks: int) -> None:
+        """Note how many of the flows that fell back are in a log."""
+        self.agent["reported"] = fallbacks % (1 << 64)  # an agent can have written any count
+
     def close(self) -> None:
         """Drop the arrays; the memory is unmapped with the last view of it."""
         del self.rows, self.orders, self.agent, self.counts

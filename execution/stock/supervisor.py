@@ -7,7 +7,6 @@ logs it, as `sagecc attach` or `sagecc exec`; where that was killed as well, the
 
 from __future__ import annotations
 
-import json
 import logging
 import select
 import signal
@@ -15,14 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.stock.kernel_scheme import CGROUP_CAPABILITIES, Scheme, private_name, why_not
+from sagecc.execution.stock.messages import MESSAGE_BYTES, Message, Timing
 from sagecc.execution.stock.shared import STALL_NS, Descriptors, Shared
 
 LOG = logging.getLogger("sagecc")
@@ -31,8 +30,16 @@ READY_S = 120.0
 """How long an agent may load its policy: the first time on a machine everything is compiled."""
 
 END_S = 5.0
-MESSAGE_BYTES = 1 << 16
+LEAST_REPORT_S = 1.0
+"""From one report in the log to the next: an agent that its policy took over does not fill the disk."""
 RENO = "follow Reno's rules"
+
+_BROKEN = " (its policy broke the runtime: 'exact' is the safest)"
+MEANINGS: dict[int, str] = {
+    signal.SIGSYS: " (it asked the kernel for what an agent may not do)",
+    **dict.fromkeys((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT), _BROKEN),
+}
+"""What an agent's end by a signal says of its policy."""
 
 
 class AgentLostError(SageccError):
@@ -47,7 +54,7 @@ class Supervisor:
 
         Args:
             policy: the artefact's folder.
-            runtime: of policy.runtime, or execution.stock.driver.AUTO.
+            runtime: of policy.runtime.
             slots: the most flows at once.
 
         Raises:
@@ -58,20 +65,26 @@ class Supervisor:
             sys.executable,
             "-P",
             "-m",
-            "sagecc.execution.stock.driver",
+            "sagecc.execution.stock.process",
             str(other.fileno()),
             str(policy),
             runtime,
             str(slots),
         ]
         with other:
-            self._process = subprocess.Popen(command, pass_fds=[other.fileno()], start_new_session=True)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
         self._shared: Shared | None = None
         self._silent_since_ns: int | None = None
-        self.timings: list[dict[str, Any]] = []
-        """The agent's reports (execution.stock.driver.Timing)."""
+        self._timing: Timing | None = None
+        self._logged_s = -LEAST_REPORT_S
         try:
-            self._wait_for("ready")
+            self._wait_for("ready", lambda message: message.ready)
         except BaseException:
             self._end_process()
             raise
@@ -94,7 +107,7 @@ class Supervisor:
         self._shared = shared
         self._report_earlier_fallbacks(shared)
         socket.send_fds(self._end, [b"."], list(descriptors))
-        self._wait_for("driving")
+        self._wait_for("driving", lambda message: message.driving)
         LOG.info("the agent (process %d) drives every socket of the scheme; %d now", self.pid, _flows(shared))
 
     def check(self, timeout_s: float) -> None:
@@ -105,18 +118,18 @@ class Supervisor:
             raise self._lost_error()
         self._check_heartbeat()
 
-    def report(self) -> dict[str, Any]:
-        """Return how the agent kept time since its last report (execution.stock.driver.Timing)."""
+    def report(self) -> Timing:
+        """Return how the agent kept time since its last report."""
         while self._readable(0):  # earlier messages
             self._receive()
-        earlier = len(self.timings)
+        self._timing = None
         self._process.send_signal(signal.SIGUSR1)
         deadline = time.monotonic() + END_S
-        while len(self.timings) == earlier and time.monotonic() < deadline:
+        while self._timing is None and time.monotonic() < deadline:
             self.check(END_S)
-        if len(self.timings) == earlier:
+        if self._timing is None:
             raise SageccError(f"the agent has not said within {END_S:g} s how it keeps time")
-        return self.timings[-1]
+        return self._timing
 
     def stop(self) -> None:
         """End the agent; its flows follow Reno's rules from their next ACK on."""
@@ -149,39 +162,49 @@ class Supervisor:
         poller.register(self._end, select.POLLIN)
         return bool(poller.poll(1000 * timeout_s))
 
-    def _wait_for(self, key: str) -> None:
-        """Wait for a message with that key; raises SageccError where there is none in time."""
+    def _wait_for(self, state: str, told: Callable[[Message], bool]) -> None:
+        """Wait for a message that tells it; raises SageccError where there is none in time."""
         deadline = time.monotonic() + READY_S
         while (left_s := deadline - time.monotonic()) > 0:
-            if self._readable(min(left_s, 0.2)) and key in self._receive():
+            if self._readable(min(left_s, 0.2)) and told(self._receive()):
                 return
-        raise SageccError(f"the agent was not {key} within {READY_S:g} s")
+        raise SageccError(f"the agent was not {state} within {READY_S:g} s")
 
-    def _receive(self) -> dict[str, Any]:
-        """Read one message; raises AgentLostError where it is an error's, or the agent's end is closed."""
+    def _receive(self) -> Message:
+        """Read one message; raises AgentLostError where the agent ends, or its end is closed."""
         message = self._read()
-        if message is None or "error" in message:
-            raise self._lost_error(None if message is None else str(message["error"]))
+        if message is None:
+            raise self._lost_error()
+        if message.failure:
+            LOG.error("the agent failed:\n%s", message.failure)
+        if message.error or message.failure:
+            raise self._lost_error(message.error or "the agent failed")
         return message
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read(self) -> Message | None:
         """Return one message, None when the agent's end is closed; keep and log a report of its timing."""
         data = self._end.recv(MESSAGE_BYTES)
         if not data:
             return None
-        message: dict[str, Any] = json.loads(data)
-        if timing := message.get("timing"):
-            self.timings.append(timing)
-            if timing["ticks"]:
-                LOG.info(
-                    "%.2f %% of %d deadlines met, %d flows at most, %.1f ms at the 99th percentile, %.0f %% of a core",
-                    100 * timing["met"] / timing["ticks"],
-                    timing["ticks"],
-                    timing["flows"],
-                    timing["p99_ms"],
-                    100 * timing["cpu_s"] / timing["wall_s"],
-                )
+        message = Message.decoded(data)
+        if message.timing:
+            self._timing = message.timing
+            self._log(message.timing)
         return message
+
+    def _log(self, timing: Timing) -> None:
+        now_s = time.monotonic()
+        if not timing.ticks or now_s - self._logged_s < LEAST_REPORT_S:
+            return
+        self._logged_s = now_s
+        LOG.info(
+            "%.2f %% of %d deadlines met, %d flows at most, %.1f ms at the 99th percentile, %.0f %% of a core",
+            100 * timing.met / timing.ticks,
+            timing.ticks,
+            timing.flows,
+            timing.p99_ms,
+            100 * timing.cpu_s / timing.wall_s,
+        )
 
     def _lost_error(self, reason: str | None = None) -> AgentLostError:
         """Withdraw the orders of an agent that is gone; return the error to raise."""
@@ -190,12 +213,12 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        ending = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        ending = f"was killed by {_signal(-status)}" if status < 0 else f"ended with status {status}"
         shared, self._shared = self._shared, None
         if shared is None:
             return AgentLostError(reason or f"the agent {ending} before it drove a flow")
         shared.withdraw()
-        shared.agent["reported"] = shared.count("fell_back") + _flows(shared)
+        shared.report(shared.count("fell_back") + _flows(shared))
         return AgentLostError(f"{reason or f'the agent {ending}'}; its {_flows(shared)} flows {RENO}")
 
     def _check_heartbeat(self) -> None:
@@ -211,14 +234,14 @@ class Supervisor:
         elif self._silent_since_ns is not None:
             silent_s = (beat_ns - self._silent_since_ns) / 1e9
             LOG.warning("the agent is back after %.2f s: %d flows had fallen back", silent_s, _unreported(shared))
-            shared.agent["reported"] = shared.count("fell_back")
+            shared.report(shared.count("fell_back"))
             self._silent_since_ns = None
 
     def _report_earlier_fallbacks(self, shared: Shared) -> None:
         """Log how many flows fell back while there was no supervisor."""
         if unreported := _unreported(shared):
             LOG.warning("since the last agent %d flows fell back to Reno's rules", unreported)
-        shared.agent["reported"] = shared.count("fell_back")
+        shared.report(shared.count("fell_back"))
 
 
 @contextmanager
@@ -257,3 +280,9 @@ def _flows(shared: Shared) -> int:
 
 def _unreported(shared: Shared) -> int:
     return max(shared.count("fell_back") - int(shared.agent["reported"][0]), 0)
+
+
+def _signal(number: int) -> str:
+    """Return a signal's name and what an agent's end by it means."""
+    names = {known.value: known.name for known in signal.Signals}
+    return names.get(number, f"signal {number}") + MEANINGS.get(number, "")

@@ -7,6 +7,7 @@ from contextlib import closing
 from platform import release
 
 from sagecc.common.errors import SageccError
+from sagecc.doctor.extras import run_python
 from sagecc.doctor.finding import REPORT, Check, Finding, fails, refuses, unneeded, works
 from sagecc.execution.stock import cgroup, kernel_scheme, libbpf
 
@@ -23,6 +24,7 @@ def checks() -> tuple[Check, ...]:
         Check("BPF", bpf),
         Check("BPF file system", bpf_file_system),
         Check("control group", control_group),
+        Check("confinement", confinement),
     )
 
 
@@ -85,6 +87,30 @@ def control_group() -> Finding:
         return unneeded(f"{parent} is there; {NO_PRIVILEGES}")
     with cgroup.new_group():
         return works(f"'exec' can make one in {parent}")
+
+
+def confinement() -> Finding:
+    """Check that an agent can give up its rights before it reads a policy: a process does, and tries to open a file."""
+    user, error = run_python(_CONFINED)
+    if error:
+        return fails(error, f"look for what forbids it (seccomp, user namespaces); else {REPORT}")
+    return works(f"a process gave up its rights, as user {user}, and could open nothing")
+
+
+_CONFINED = """
+import os
+from sagecc.common.errors import SageccError
+from sagecc.execution.stock.confinement import confine
+try:
+    confine(1 << 20)
+    os.open("/", os.O_RDONLY)
+except SageccError as error:
+    raise SystemExit(str(error))
+except PermissionError:
+    print(os.getuid())
+else:
+    raise SystemExit("a confined process could open a file")
+"""
 
 
 def _no_library() -> bool:

@@ -359,7 +359,7 @@ def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(kernel_scheme, "_capabilities", lambda: (1 << 41) - 1)
+    monkeypatch.setattr(kernel_scheme, "held_capabilities", lambda: (1 << 41) - 1)
     monkeypatch.setattr(platform, "release", lambda: "6.6.0")
     reason = why_not()
     assert reason is not None and "\n" not in reason

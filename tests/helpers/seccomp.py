@@ -9,17 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import struct
 import sys
 
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
-"""Of classic BPF: load a word, jump if equal, return."""
+from sagecc.execution.stock.seccomp import ALLOW, REFUSE, Rule, install
 
-NUMBER, FIRST_ARGUMENT = 0, 16
-"""Where struct seccomp_data holds them."""
-
-ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+PR_SET_NO_NEW_PRIVS = 38
 
 PTRACE, PERSONALITY = 101, 135
 PTRACE_SETREGSET = 0x4205
@@ -38,29 +32,17 @@ whatever the arguments: personality, and from mount to bpf; clone3 besides, with
 DOCKER_RULES = (*map(str, DOCKER), "435=38")
 
 
-def steps(rule: str) -> list[tuple[int, int, int, int]]:
-    """Return the filter's steps for one rule; each begins with the call's number loaded."""
-    found = re.fullmatch(r"(\d+)(?::(\d+))?(?:=(\d+))?", rule)
-    assert found, rule
-    number, first, error = (int(text) if text else None for text in found.groups())
-    refuse = [(RETURN, 0, 0, REFUSE | (error or 1))]
-    if first is not None:
-        reload = (LOAD, 0, 0, NUMBER)
-        refuse = [(LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, first), *refuse, reload]
-    return [(EQUAL, 0, len(refuse), number or 0), *refuse]
-
-
-def install(rules: list[str]) -> None:
-    """Filter this process and all that it starts."""
-    program = [(LOAD, 0, 0, NUMBER), *(step for rule in rules for step in steps(rule)), (RETURN, 0, 0, ALLOW)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-    header = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code))
-    libc = ctypes.CDLL(None)
-    assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-    assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0) == 0
+def parsed(text: str) -> Rule:
+    """Return a rule from its text."""
+    found = re.fullmatch(r"(\d+)(?::(\d+))?(?:=(\d+))?", text)
+    assert found, text
+    number, first, error = (int(part) if part else None for part in found.groups())
+    action = REFUSE + (error or 1)
+    return Rule(number or 0, action) if first is None else Rule(number or 0, action, 0, (first,))
 
 
 if __name__ == "__main__":
     end = sys.argv.index("--")
-    install(sys.argv[1:end])
+    assert ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    install(map(parsed, sys.argv[1:end]), ALLOW)
     os.execvp(sys.argv[end + 1], sys.argv[end + 1 :])

@@ -469,7 +469,7 @@ def test_tensorflows_notes_of_its_build_are_read() -> None:
 
 
 def test_without_privileges_what_needs_them_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_scheme, "_capabilities", answer(0))
+    monkeypatch.setattr(kernel_scheme, "held_capabilities", answer(0))
     monkeypatch.setattr(kernel_scheme, "Scheme", raising(AssertionError("tried")))
     monkeypatch.setattr(cgroup, "new_group", raising(AssertionError("tried")))
     monkeypatch.setattr(cgroup, "current_group", answer(Path("/sys/fs/cgroup/mine")))
@@ -484,10 +484,10 @@ def test_capabilities_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         (["CAP_BPF", "CAP_NET_ADMIN"], "CAP_PERFMON missing"),
         (["CAP_BPF", "CAP_PERFMON"], "CAP_NET_ADMIN missing"),
     ):
-        monkeypatch.setattr(kernel_scheme, "_capabilities", answer(sum(1 << numbers[name] for name in held)))
+        monkeypatch.setattr(kernel_scheme, "held_capabilities", answer(sum(1 << numbers[name] for name in held)))
         assert own_kernel.privileges().text == missing
     held_bits = 1 << kernel_scheme.CAP_SYS_ADMIN | 1 << numbers["CAP_NET_ADMIN"]
-    monkeypatch.setattr(kernel_scheme, "_capabilities", answer(held_bits))
+    monkeypatch.setattr(kernel_scheme, "held_capabilities", answer(held_bits))
     assert own_kernel.privileges().state is State.WORKS
 
 
