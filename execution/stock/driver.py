@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -181,7 +182,7 @@ def load(path: str, runtime_name: str, slots: int) -> PolicyAgent:
     Raises:
         SageccError: the policy cannot be run on this machine's own kernel.
     """
-    policy = PolicyArtefact.load(path)
+    policy = PolicyArtefact.load(Path(path))
     underlying = policy.control.underlying_scheme
     if underlying != PURE_SCHEME:
         raise SageccError(
