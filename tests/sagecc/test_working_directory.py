@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in the working directory is no part of sagecc: no module, no kernel, nothing under a name that comes along.
+"""What lies in the working directory is no part of sagecc: no module, no kernel, no policy.
 
-The folder of these tests is a stranger's: a module of each name of Python's library and of ours, each of which says
-when it was imported, a file in place of the kernel, and a folder in place of the policy.
+The folder of these tests is a stranger's: a module of each name of Python's library and of others', and a program in
+place of the kernel, each of which says when it ran; and a folder in place of the policy that comes along.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from sagecc.collector.kernel.identity import stamp, write_identities
+from sagecc.common.files import sha256_file
+from sagecc.common.shipped import BEST_POLICY
 from tests.conftest import ROOT
+from tests.helpers.policies import save_still_policy
 
 LIBRARIES = ("click", "duckdb", "matplotlib", "numba", "numpy", "polars", "pyarrow", "pydantic", "tqdm", "yaml")
 SPY = """
@@ -37,6 +42,13 @@ def strangers(tmp_path: Path) -> Path:
     spy = SPY.format(seen=str(tmp_path / "seen"))
     for name in (*sys.stdlib_module_names, *LIBRARIES):
         (folder / f"{name}.py").write_text(spy)
+    kernel = folder / "build" / "sagecc-linux"
+    kernel.parent.mkdir()
+    kernel.write_text(f"#!/bin/sh\necho kernel >> {tmp_path}/seen\n")
+    kernel.chmod(0o755)
+    write_identities(kernel)
+    stamp(kernel).write_text(json.dumps({"sha256": sha256_file(kernel)}))
+    save_still_policy(folder / BEST_POLICY)
     return folder
 
 
@@ -52,7 +64,7 @@ def call(request: pytest.FixtureRequest, strangers: Path) -> tuple[str, ...]:
 
 
 def sagecc(call: tuple[str, ...], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     return subprocess.run([*call, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -80,6 +92,20 @@ def test_nor_does_the_doctor(call: tuple[str, ...], strangers: Path, kernel: Pat
     told = sagecc(call, strangers, "doctor", "--kernel", str(kernel))
     assert imported(strangers) == ""
     assert "golden episode" in told.stdout and "The lab works here." in told.stdout
+
+
+@pytest.mark.parametrize("words", ["doctor", "run --scheme cubic --duration 0.5"])
+def test_a_kernel_that_lies_there_is_not_run(words: str, strangers: Path) -> None:
+    told = sagecc(SAGECC, strangers, *words.split())
+    assert (told.returncode, imported(strangers)) == (0, ""), told.stderr
+
+
+def test_a_policy_that_lies_there_is_not_taken_for_the_one_that_comes_along(strangers: Path, kernel: Path) -> None:
+    run = ("run", "--duration", "0.5", "--kernel", str(kernel), "--scheme")
+    told = sagecc(SAGECC, strangers, *run, f"policy:{BEST_POLICY}")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert f"{BEST_POLICY} comes with sagecc and lies here too: write ./{BEST_POLICY} for the one here" in told.stderr
+    assert sagecc(SAGECC, strangers, *run, f"policy:./{BEST_POLICY}").returncode == 0
 
 
 PROGRAM = """
