@@ -121,12 +121,15 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
         schemes: the schemes; what the host drives counts as POLICY.
 
     Raises:
-        SageccError: the kernel or its identities are missing.
+        SageccError: the kernel or its identities are missing, or it has no such scheme.
     """
     check_kernel(kernel)
     identities = []
     for scheme in schemes:
-        path = identity_folder(kernel) / (POLICY if is_driven(scheme) else scheme)
+        name = POLICY if is_driven(scheme) else scheme
+        if name not in (*SCHEMES, *OTHERS, POLICY):  # a policy's card may say anything
+            raise SageccError(f"the kernel has no scheme '{scheme}': 'sagecc schemes' lists them")
+        path = identity_folder(kernel) / name
         try:
             identities.append(path.read_text().strip())
         except FileNotFoundError:
