@@ -52,12 +52,13 @@ def own_kernel() -> Path:
     Raises:
         SageccError: the file there is not the one that was built, or that came along.
     """
-    if shipped.KERNEL.exists() and not read_stamp(shipped.KERNEL):
-        made, remedy = "'sagecc kernel' built", "run 'sagecc kernel', which builds it anew"
+    kernel = shipped.KERNEL
+    if kernel.exists() and not read_stamp(kernel):
+        made, remedy = "'sagecc kernel' built", "run 'sagecc kernel', which builds one"
         if shipped.INSTALLED:
             made, remedy = "came with sagecc", "install sagecc anew"
-        raise SageccError(f"{shipped.KERNEL} is not the kernel that {made}, as {stamp(shipped.KERNEL)} says: {remedy}")
-    return shipped.KERNEL
+        raise SageccError(f"{kernel} is not the kernel that {made} (its SHA-256 is not in {stamp(kernel)}): {remedy}")
+    return kernel
 
 
 def stamp(kernel: Path) -> Path:

@@ -77,7 +77,9 @@ def test_in_a_checkout_only_what_was_built_there_is_run(monkeypatch: pytest.Monk
     assert own_kernel() == kernel  # there is none yet: what needs one says so
     kernel.parent.mkdir()
     kernel.write_bytes(b"built")
-    with pytest.raises(SageccError, match=r"is not the kernel that 'sagecc kernel' built, as .*json says: run"):
+    with pytest.raises(
+        SageccError, match=r"is not the kernel that 'sagecc kernel' built \(its SHA-256 is not in .*json\): run"
+    ):
         own_kernel()
     stamp(kernel).write_text(json.dumps({"sha256": sha256_file(kernel)}))
     assert own_kernel() == kernel
