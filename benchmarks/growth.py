@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.machine import CpuTime, save
 from sagecc.cli import errors_in_one_line
+from sagecc.collector.kernel.identity import own_kernel
 from sagecc.collector.run.grid import profile_environments
 from sagecc.collector.run.task import FinishedEpisode, Task
-from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.exploration import Exploration
 from sagecc.execution.lab.controllers import Playing, policy_controller
@@ -62,7 +62,7 @@ def floods(scheme: str) -> list[dict[str, Any]]:
         for name, playing in (("whole", Playing()), ("given_up", Playing(give_up=GiveUp(), keep=True))):
             began = CpuTime.now()
             task = Task(environment, scheme, 0, "", policy_controller)
-            [(_, result)] = lockstep(1, 1, playing)(shipped.kernel(), [task])
+            [(_, result)] = lockstep(1, 1, playing)(own_kernel(), [task])
             if not isinstance(result, FinishedEpisode):
                 raise result
             row[name] = {"cpu_s": CpuTime.now().since(began), "ticks": result.rows}
@@ -83,7 +83,7 @@ def grown_round(folder: Path) -> dict[str, Any]:
 
     train_round(growth, places, 0, POOL, CACHE)
     done("train")
-    play_round(growth, places, 0, environments, shipped.kernel(), Exploration(sample=True), GiveUp())
+    play_round(growth, places, 0, environments, own_kernel(), Exploration(sample=True), GiveUp())
     done("play")
     grown = pool_round(places, 0, POOL)
     done("pool")

@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import CpuTime, descendants_cpu_s, save
 from sagecc.cli import errors_in_one_line
+from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig, load
@@ -64,7 +65,7 @@ def decisions(policy: str, labs: int, folder: Path) -> dict[str, Any]:
     """Let actors play as fast as they can, in as many processes as there are cores; count decisions and CPU time."""
     config = configuration(policy, labs)
     processes = min(labs, len(os.sched_getaffinity(0)))
-    specs: list[ActorSpec] = actor_specs(config, online_task(config, shipped.kernel()), folder, 0, processes)
+    specs: list[ActorSpec] = actor_specs(config, online_task(config, own_kernel()), folder, 0, processes)
     with Actors(specs) as actors:
         actors.weights.write({name: np.zeros(shape, np.float32) for name, shape in specs[0].network.shapes().items()})
         actors.begin()
@@ -132,7 +133,7 @@ def together(name: str, folder: Path) -> dict[str, Any]:
     task, cores = LearningTask.of(config.task), len(os.sched_getaffinity(0))
     began = CpuTime.now()
     outcome = train(
-        config, online_task(config, shipped.kernel()), folder / "model", folder / "logs", actors=cores, checkpoint_s=60
+        config, online_task(config, own_kernel()), folder / "model", folder / "logs", actors=cores, checkpoint_s=60
     )
     taken = outcome.metrics["decisions"]
     flows = np.mean(task.networks.flows.values) if isinstance(task.networks, NetworkDistribution) else 1

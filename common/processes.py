@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 
 _PR_SET_PDEATHSIG = 1
 
@@ -19,3 +23,25 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
         number: the signal.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+@contextmanager
+def starting_python(variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Give processes that are started within environment variables, and a safe path if they are Python.
+
+    multiprocessing starts `python -c`, which looks for every module, Python's own too, in the working directory first.
+
+    Args:
+        variables: the environment variables.
+    """
+    given = {"PYTHONSAFEPATH": "1", **variables}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -3,12 +3,15 @@
 """Files that are shipped with sagecc: the lab's kernel, a policy, example environments, sets of them.
 
 An installation has them in the package's folder `shipped`, where `make wheel` puts them; a checkout has them at their
-places in the repository. Files in the working directory take precedence.
+places in the repository. What lies in the working directory stands for none of them: a mere name means what comes with
+sagecc, and where the same name lies here too, it is an error that says how to write either.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from sagecc.common.errors import SageccError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 """The package's folder; in a checkout, whose packages are links, that of the repository."""
@@ -17,6 +20,7 @@ FOLDER = _PACKAGE / "shipped"
 INSTALLED = FOLDER.is_dir()
 
 KERNEL = FOLDER / "sagecc-linux" if INSTALLED else _PACKAGE / "build" / "sagecc-linux"
+"""The lab's kernel, unless another is named: in a checkout, where `sagecc kernel` puts the one that it builds."""
 POLICIES = FOLDER / "policies" if INSTALLED else _PACKAGE / "models"
 BEST_POLICY, POOL_POLICY = "sagecc-10", "sagecc-1"
 """Names of the two that come along: the one that won most, and the one that learned from the pool alone."""
@@ -27,40 +31,49 @@ SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 ENVIRONMENTS = FOLDER / "environments" if INSTALLED else _PACKAGE / "docs" / "examples" / "environments"
 SETS = FOLDER / "sets" if INSTALLED else _PACKAGE / "docs" / "examples" / "sets"
 
-BUILT = Path("build") / "sagecc-linux"
-"""Where `sagecc kernel` puts the kernel that it builds, relative to the working directory."""
 
-
-def kernel() -> Path:
-    """Return the path of the kernel to run: the one built in the working directory, else the shipped one."""
-    return KERNEL if KERNEL.is_file() and not BUILT.is_file() else BUILT
-
-
-def policy(path: Path | str) -> Path:
+def policy(name: Path | str) -> Path:
     """Return the folder of a policy.
 
     Args:
-        path: the folder, or the mere name of a shipped policy.
+        name: the folder, or as a text the mere name of a shipped policy.
+
+    Raises:
+        SageccError: a shipped policy and something here have that name.
     """
-    return _resolved(Path(path), POLICIES)
+    return _found(name, POLICIES)
 
 
-def environment(path: Path) -> Path:
+def environment(name: Path | str, folder: Path = Path()) -> Path:
     """Return the path of an environment file.
 
     Args:
-        path: the file, or the mere name of a shipped one.
+        name: the file, or as a text the mere name of a shipped one.
+        folder: what a path is relative to.
+
+    Raises:
+        SageccError: a shipped file and one in the folder have that name.
     """
-    return _resolved(path, ENVIRONMENTS)
+    return _found(name, ENVIRONMENTS, folder)
 
 
-def environment_set(path: Path) -> Path:
+def environment_set(name: str) -> Path:
     """Return the path of a set file.
 
     Args:
-        path: the file, or the mere name of a shipped one, with or without `.yaml`.
+        name: the file, or the mere name of a shipped one; with or without `.yaml`.
+
+    Raises:
+        SageccError: a shipped set and a file here have that name.
     """
-    return _resolved(path, SETS) if path.suffix or path.exists() else _resolved(path.with_suffix(".yaml"), SETS)
+    if Path(name).suffix:
+        return _found(name, SETS)
+    found = _found(f"{name}.yaml", SETS)
+    if not Path(name).is_file():
+        return found
+    if found.parent == SETS:
+        raise _ambiguous(name, found)
+    return Path(name)
 
 
 def environment_sets() -> tuple[str, ...]:
@@ -68,7 +81,16 @@ def environment_sets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SETS.glob("*.yaml")))
 
 
-def _resolved(path: Path, folder: Path) -> Path:
-    """Return `path`, or, where it is a mere name and does not exist, the file of that name in `folder`, if any."""
-    shipped = folder / path.name
-    return shipped if path == Path(path.name) and not path.exists() and shipped.exists() else path
+def _found(name: Path | str, place: Path, folder: Path = Path()) -> Path:
+    """Return the path that a name means: where it is the mere name of what is shipped in `place`, that one's."""
+    own, shipped = folder / name, place / name
+    mere = isinstance(name, str) and Path(name).name == name.rstrip("/") and name not in ("", "..")
+    if not mere or not shipped.exists():
+        return own
+    if own.exists() and not own.samefile(shipped):
+        raise _ambiguous(shipped.name, shipped)
+    return shipped
+
+
+def _ambiguous(name: str, shipped: Path) -> SageccError:
+    return SageccError(f"{name} comes with sagecc and lies here too: write ./{name} for the one here, or {shipped}")

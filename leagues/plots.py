@@ -46,6 +46,8 @@ SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
 
 
 _RC: Any = {
+    # Matplotlib reads `matplotlibrc` in the working directory, which may have LaTeX run: pictures need none of it.
+    **{name: value for name, value in dict.items(mpl.rcParamsDefault) if not name.startswith("backend")},
     "font.size": 11,
     "axes.titlesize": 12,
     "axes.titleweight": "bold",

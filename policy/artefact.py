@@ -263,7 +263,7 @@ class PolicyArtefact:
         """Read and check an artefact.
 
         Args:
-            path: Its folder, or the name of one that comes with sagecc.
+            path: Its folder, or as a text the name of one that comes with sagecc.
 
         Raises:
             SageccError: It is missing, damaged, of another version, or inconsistent.

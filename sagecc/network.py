@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from sagecc.collector.run.grid import step_rates
 from sagecc.common.errors import SageccError
-from sagecc.options import NUMBER
+from sagecc.options import ENVIRONMENT_FILE, NUMBER
 from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
@@ -68,7 +68,7 @@ _OPTIONS = (
     click.option(
         "--environment",
         "file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=ENVIRONMENT_FILE,
         help="A file that describes any network (docs/reference/formats.md), instead of all the options above.",
     ),
 )

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.schemes import SCHEMES, check_scheme
@@ -25,13 +26,28 @@ ANALYSIS = Path("leagues/analysis")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def kernel_option() -> Decorator:
+class _Named(click.Path):
+    """A path, or the mere name of what comes with sagecc; the command gets where it lies."""
+
+    def __init__(self, find: Callable[[str], Path], dir_okay: bool = True) -> None:
+        super().__init__(dir_okay=dir_okay)
+        self._find = find
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; end with a usage error where it is none, and with SageccError where a name means two."""
+        return self._find(str(super().convert(value, param, ctx)))
+
+
+POLICY_FOLDER, ENVIRONMENT_FILE = _Named(shipped.policy), _Named(shipped.environment, dir_okay=False)
+
+
+def kernel_option(default: Callable[[], Path | None] = own_kernel) -> Decorator:
     """Return --kernel, the kernel to run."""
     return click.option(
         "--kernel",
         type=click.Path(path_type=Path),
-        default=shipped.kernel,
-        show_default=f"{shipped.BUILT}, else the one that comes with sagecc",
+        default=default,
+        show_default="the checkout's build/sagecc-linux, or the one that comes with sagecc",
         help="The virtual-time kernel; 'sagecc kernel' builds or verifies one.",
     )
 

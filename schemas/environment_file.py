@@ -170,18 +170,18 @@ class EnvironmentPart(Part):
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 
-def load_environment(path: Path, trusted: TrustedCode = NO_CODE) -> Environment:
+def load_environment(path: Path | str, trusted: TrustedCode = NO_CODE) -> Environment:
     """Read an environment file: JSON where its name ends in .json, else YAML.
 
     Args:
-        path: the file, or the mere name of one that is shipped with sagecc (docs/reference/formats.md).
+        path: the file, or as a text the mere name of one that is shipped with sagecc.
         trusted: the code that it may name.
 
     Raises:
         SageccError: the file does not describe an environment; the message names the file and the place in it.
     """
-    path = shipped.environment(path)
-    return build(read(EnvironmentPart, path, FIELDS), str(path), path.parent, trusted)
+    file = shipped.environment(path)
+    return build(read(EnvironmentPart, file, FIELDS), str(file), file.parent, trusted)
 
 
 def read(model: type[AnyPart], path: Path, fields: Mapping[str, tuple[str, ...]]) -> AnyPart:

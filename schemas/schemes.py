@@ -83,7 +83,7 @@ def python_class(scheme: str) -> tuple[str, str]:
     Raises:
         SageccError: it names none.
     """
-    named = re.fullmatch(rf"{PYTHON_PREFIX}([^\0-\x1f\x7f\ud800-\udc7f\udd00-\udfff]+\.py):([^\W\d]\w*)", scheme)
+    named = re.fullmatch(rf"{PYTHON_PREFIX}(.+\.py):([^\W\d]\w*)", scheme)
     if named is None:
         raise SageccError(f"'{scheme}': name a file and a class in it, such as {PYTHON_PREFIX}mine.py:Mine")
     return named[1], named[2]

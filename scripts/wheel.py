@@ -21,14 +21,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sagecc.collector.kernel.build import PACKAGE, STAMP, Kernel, ensure_kernel, source_archive
-from sagecc.collector.kernel.identity import identity_folder
+from sagecc.collector.kernel.build import PACKAGE, Kernel, ensure_kernel, source_archive
+from sagecc.collector.kernel.identity import identity_folder, stamp
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from scripts import kernel_source
 
 ROOT = Path(__file__).resolve().parents[1]
+KERNEL = "sagecc-linux"
 SHIPPED = "sagecc/shipped"
 """Where common.shipped looks, in a wheel."""
 
@@ -75,13 +76,13 @@ def kernel_files(folder: Path, for_test: bool = False) -> dict[str, Path]:
     """
     build_dir, kept = folder / "kernel", folder / "wheel"
     if not list(build_dir.glob("linux-????????????")):  # only a built tree tells what was read
-        (build_dir / STAMP).unlink(missing_ok=True)
-    kernel = ensure_kernel(folder / "sagecc-linux", build_dir, os.cpu_count() or 1)
+        stamp(folder / KERNEL).unlink(missing_ok=True)
+    kernel = ensure_kernel(folder / KERNEL, build_dir, os.cpu_count() or 1)
     kept.mkdir(exist_ok=True)
     identities = {f"kernel-identity/{path.name}": path for path in identity_folder(kernel.path).iterdir()}
     files = {
         kernel.path.name: kernel.path,
-        STAMP: build_dir / STAMP,
+        stamp(kernel.path).name: stamp(kernel.path),
         **identities,
         f"source/{PACKAGE}.tar.xz": _linux(kernel, build_dir, kept),
     }

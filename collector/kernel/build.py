@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sagecc.collector.kernel.identity import forget_identities, write_identities
+from sagecc.collector.kernel.identity import forget_identities, own_kernel, read_stamp, stamp, write_identities
 from sagecc.collector.kernel.machine import check_kernel, check_machine
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
@@ -25,8 +25,6 @@ from sagecc.common.marks import Mark
 from sagecc.schemas.wire import c_header
 
 PACKAGE = "linux-source-6.12"
-STAMP = "kernel.json"
-"""File in the build folder that states what the kernel was built from; `make wheel` ships it."""
 TOOLS = {
     "gcc": "gcc",
     "make": "make",
@@ -100,7 +98,7 @@ def ensure_kernel(output: Path, build_dir: Path, jobs: int) -> Kernel:
     Raises:
         SageccError: a tool is missing, the source is not available, or the build fails.
     """
-    kernel = _up_to_date(output, build_dir) or _build(output, build_dir, jobs)
+    kernel = _up_to_date(output) or _build(output, build_dir, jobs)
     write_identities(output)
     return kernel
 
@@ -111,24 +109,17 @@ def shipped_kernel() -> Kernel:
     Raises:
         SageccError: the file is missing, or is not the one that was shipped.
     """
-    stamp = json.loads((shipped.FOLDER / STAMP).read_text())
-    check_kernel(shipped.KERNEL)
-    sha256 = sha256_file(shipped.KERNEL)
-    if sha256 != stamp["sha256"]:
-        raise SageccError(
-            f"{shipped.KERNEL} is not the kernel that came with sagecc (its SHA-256 is {sha256},"
-            f" not {stamp['sha256']}): install sagecc anew"
-        )
-    return Kernel(shipped.KERNEL, sha256, stamp["source"], stamp["libc"])
+    check_kernel(own_kernel())
+    return _stamped(shipped.KERNEL, read_stamp(shipped.KERNEL))
 
 
-def _up_to_date(output: Path, build_dir: Path) -> Kernel | None:
-    path = build_dir / STAMP
-    if output.exists() and path.exists():
-        stamp = json.loads(path.read_text())
-        if stamp["identity"] == _identity() and stamp["sha256"] == sha256_file(output):
-            return Kernel(output, stamp["sha256"], stamp["source"], stamp["libc"])
-    return None
+def _up_to_date(output: Path) -> Kernel | None:
+    known = read_stamp(output)
+    return _stamped(output, known) if known.get("identity") == _identity() else None
+
+
+def _stamped(path: Path, known: Mapping[str, str]) -> Kernel:
+    return Kernel(path, known["sha256"], known["source"], known["libc"])
 
 
 def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
@@ -136,11 +127,11 @@ def _build(output: Path, build_dir: Path, jobs: int) -> Kernel:
     _BUILD_MARK.check(build_dir)
     build_dir.mkdir(parents=True, exist_ok=True)
     with in_turn(build_dir, f"another process builds a kernel in {build_dir}: waiting for it"):
-        return _up_to_date(output, build_dir) or _build_alone(output, build_dir, jobs)
+        return _up_to_date(output) or _build_alone(output, build_dir, jobs)
 
 
 def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
-    path, identity = build_dir / STAMP, _identity()
+    identity = _identity()
     (build_dir / _LOG).touch()
     archive, version = source_archive(build_dir)
     tree = _tree(build_dir, archive, version)
@@ -153,9 +144,9 @@ def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
         _run(["strip", "-o", str(file), str(tree / "linux")], build_dir)
         file.chmod(0o755)
     kernel = Kernel(output, sha256_file(output), version, _version("libc6-dev", build_dir))
-    stamp = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
-    with write_atomically(path) as file:
-        file.write_text(json.dumps(stamp, indent=1))
+    known = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
+    with write_atomically(stamp(output)) as file:
+        file.write_text(json.dumps(known, indent=1))
     return kernel
 
 

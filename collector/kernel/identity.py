@@ -3,16 +3,20 @@
 """Identity of the kernel that ran a scheme's trajectories: the lab's version and the source of the scheme's module.
 
 `sagecc kernel` writes it beside the kernel that it built, one file per scheme; every raw file states it. Kernels that
-give the same trajectories have the same identity, whoever built them from whichever Debian release.
+give the same trajectories have the same identity, whoever built them from whichever Debian release. A stamp beside a
+kernel says which file was built.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from sagecc.collector.kernel.machine import check_kernel
+from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
@@ -38,6 +42,37 @@ MODULES: Mapping[str, str] = MappingProxyType(
 """Source files of our own schemes: after a change of one, only its scheme is collected anew."""
 
 _SOURCES = Path(__file__).parent / "modules"
+
+
+def own_kernel() -> Path:
+    """Return the kernel to run where none is named: the checkout's or the installation's, whatever lies elsewhere.
+
+    Where there is none yet, that is where it would be: who needs it says so.
+
+    Raises:
+        SageccError: the file there is not the one that was built, or that came along.
+    """
+    kernel = shipped.KERNEL
+    if kernel.exists() and not read_stamp(kernel):
+        made, remedy = "'sagecc kernel' built", "run 'sagecc kernel', which builds one"
+        if shipped.INSTALLED:
+            made, remedy = "came with sagecc", "install sagecc anew"
+        raise SageccError(f"{kernel} is not the kernel that {made} (its SHA-256 is not in {stamp(kernel)}): {remedy}")
+    return kernel
+
+
+def stamp(kernel: Path) -> Path:
+    """Return the path of a kernel's stamp, which states its SHA-256 and what it was built from."""
+    return kernel.with_name(f"{kernel.name}.json")
+
+
+def read_stamp(kernel: Path) -> dict[str, Any]:
+    """Return a kernel's stamp; nothing where there is none, or it is that of another file."""
+    try:
+        found = json.loads(stamp(kernel).read_text())
+        return found if isinstance(found, dict) and found.get("sha256") == sha256_file(kernel) else {}
+    except (OSError, ValueError):
+        return {}
 
 
 def identity_of_source(scheme: str) -> str:
@@ -87,12 +122,15 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
         schemes: the schemes; what the host drives counts as POLICY.
 
     Raises:
-        SageccError: the kernel or its identities are missing.
+        SageccError: the kernel or its identities are missing, or it has no such scheme.
     """
     check_kernel(kernel)
     identities = []
     for scheme in schemes:
-        path = identity_folder(kernel) / (POLICY if is_driven(scheme) else scheme)
+        name = POLICY if is_driven(scheme) else scheme
+        if name not in (*SCHEMES, *OTHERS, POLICY):  # a policy's card may say anything
+            raise SageccError(f"the kernel has no scheme '{scheme}': 'sagecc schemes' lists them")
+        path = identity_folder(kernel) / name
         try:
             identities.append(path.read_text().strip())
         except FileNotFoundError:

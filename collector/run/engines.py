@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from sagecc.collector.run.task import Result, Task, attempt
 from sagecc.common.errors import SageccError
-from sagecc.common.processes import end_with_parent
+from sagecc.common.processes import end_with_parent, starting_python
 
 R = TypeVar("R")
 
@@ -113,7 +113,8 @@ def in_processes(
         for core in cores:
             connection, worker_connection = context.Pipe()
             process = context.Process(target=_work, args=(pickled, worker_connection, core), daemon=True)
-            process.start()
+            with starting_python():
+                process.start()
             worker_connection.close()
             processes.append(process)
             connections.append(connection)

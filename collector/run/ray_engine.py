@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -88,7 +88,8 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         _check_reachable(address)
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
+        with chdir("/"):  # the cluster's workers look for modules where the driver is
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise SageccError(f"no Ray cluster at '{address}' ({str(error).splitlines()[0]}): see 'ray start'") from None
     signal.signal(signal.SIGTERM, handler)  # Ray has replaced it by its own

@@ -161,10 +161,10 @@ Found = tuple[str, Environment, Mapping[str, str]]
 
 def _file(choice: str) -> tuple[Path, Path | None]:
     """Return the set file that an option names, and the folder of its traces where it names one."""
-    path, folder = shipped.environment_set(Path(choice)), None
+    path, folder = shipped.environment_set(choice), None
     if not path.is_file() and ":" in choice:
         name, _, traces = choice.partition(":")
-        path, folder = shipped.environment_set(Path(name)), Path(traces)
+        path, folder = shipped.environment_set(name), Path(traces)
         if not folder.is_dir():
             raise SageccError(f"--environments {choice}: there is no folder {folder}")
     if not path.is_file():
@@ -194,8 +194,7 @@ def _listed(part: SetPart, path: Path, trusted: TrustedCode) -> Iterator[Found]:
     for index, entry in enumerate(part.environments):
         place, given, folder = f"{path}: environments[{index}]", entry, path.parent
         if isinstance(entry, FilePart):
-            beside, shipped_file = path.parent / entry.file, shipped.ENVIRONMENTS / entry.file
-            file = shipped_file if shipped_file.is_file() and not beside.is_file() else beside
+            file = shipped.environment(entry.file, path.parent)
             if not file.is_file():
                 raise SageccError(f"{place}: there is no file {file}; the path is relative to this file")
             network, folder, source = read(EnvironmentPart, file, FIELDS), file.parent, str(file)

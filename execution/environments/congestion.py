@@ -50,7 +50,7 @@ class CongestionEnv(gymnasium.Env[Floats, Any]):
 
         Args:
             environment: the network, or several to draw from; see networks.candidates.
-            kernel: path of the lab's kernel, by default the one that common.shipped finds.
+            kernel: path of the lab's kernel, by default the checkout's or the installation's.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_episode_steps: truncate episodes after so many steps; None leaves them their networks' duration.
             task: what the flow observes, does and earns; its networks, where it names any, in place of `environment`.

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sagecc.collector.kernel.identity import own_kernel
 from sagecc.collector.kernel.machine import check_kernel
 from sagecc.collector.lab.boot import Guest
 from sagecc.collector.lab.spec import Drive, driven_flows, episode_spec
-from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import PolicyController
 from sagecc.schemas.environment import Environment
@@ -57,13 +57,13 @@ class Lab:
         """Check the kernel; nothing is booted before `start`.
 
         Args:
-            kernel: the lab's kernel, by default the one that common.shipped finds.
+            kernel: the lab's kernel, by default the checkout's or the installation's.
             drive: how the agents' flows are driven.
 
         Raises:
             SageccError: there is no such kernel.
         """
-        self._kernel, self._drive = Path(kernel or shipped.kernel()), drive
+        self._kernel, self._drive = Path(kernel or own_kernel()), drive
         check_kernel(self._kernel)
         self._flows: tuple[int, ...] = ()
         self._policies = PolicyController({})  # read once for the episodes in which the same compete

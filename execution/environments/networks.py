@@ -74,7 +74,8 @@ def networks(choice: Network | Iterable[Network], trusted: TrustedCode = NO_CODE
 
     Args:
         choice: an Environment; the path of an environment file or of a set file; the name of a profile or of a set that
-            comes with sagecc, for all of its networks; the id of a network of any profile; or several of these.
+            comes with sagecc, for all of its networks, or of an environment file that does; the id of a network of any
+            profile; or several of these.
         trusted: the code that files may name; an Environment may name any.
 
     Raises:
@@ -100,7 +101,7 @@ def _named(name: str, trusted: TrustedCode) -> tuple[Environment, ...]:
     if name in shipped.environment_sets():
         return load_set(name, trusted).environments
     if Path(name).suffix in (".yaml", ".yml", ".json"):
-        return _file(Path(name), trusted)
+        return _file(name, trusted)
     if name in _by_id():
         return (_by_id()[name],)
     close = difflib.get_close_matches(name, [*PROFILES, *_by_id()], 1)
@@ -111,12 +112,13 @@ def _named(name: str, trusted: TrustedCode) -> tuple[Environment, ...]:
     )
 
 
-def _file(path: Path, trusted: TrustedCode) -> tuple[Environment, ...]:
+def _file(name: Path | str, trusted: TrustedCode) -> tuple[Environment, ...]:
+    path = shipped.environment(name)
     if not path.is_file():
         raise SageccError(f"environment: there is no file {path}")
     document = read_document(path)
     if isinstance(document, dict) and document.keys() & {"environments", "grids"}:
-        return load_set(str(path), trusted).environments
+        return load_set(str(path.absolute()), trusted).environments
     return (load_environment(path, trusted),)
 
 

@@ -71,7 +71,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             environment: the network, or several to draw from; see networks.candidates.
             flows: numbers of the flows that are agents, by default all; the others keep the schemes that the network
                 names.
-            kernel: path of the lab's kernel, by default the one that common.shipped finds.
+            kernel: path of the lab's kernel, by default the checkout's or the installation's.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_cycles: truncate episodes after so many steps; None leaves them their networks' duration.
             task: what flows observe, do and earn; its networks, where it names any, in place of `environment`.

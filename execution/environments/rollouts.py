@@ -107,7 +107,7 @@ class Rollouts:
             environment: networks to draw from where the task names none; see networks.candidates.
             labs: number of episodes side by side.
             flows: which flows decide; see networks.Agents. The others keep the schemes that the network names.
-            kernel: path of the lab's kernel, by default the one that common.shipped finds.
+            kernel: path of the lab's kernel, by default the checkout's or the installation's.
             latency_ms: virtual time from an observation to when its action takes effect.
             max_steps: end episodes after so many steps; None leaves them their networks' duration. A flow that does
                 not decide at the last one has no last row.

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -244,7 +245,7 @@ def run(end: int, path: str, runtime_name: str, slots: int) -> int:
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: signals.append(number))
     try:
-        folder = PolicyFolder.find(path).hold(runtime.files(runtime_name))
+        folder = PolicyFolder.find(Path(path)).hold(runtime.files(runtime_name))
         rehearse(runtime_name)
         _close_output()
         confine(GROWTH_BYTES + slots * SLOT_BYTES)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import mmap
 import multiprocessing
-import os
 import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.common.processes import end_with_parent
+from sagecc.common.processes import end_with_parent, starting_python
 from sagecc.learner.online.actor import Actor, State
 from sagecc.learner.online.exploration import Exploring
 from sagecc.learner.online.labs import Labs, MakeLabs
@@ -57,7 +56,8 @@ COUNTERS = np.dtype(
 """What an actor says of itself, and `durable`: how many of its records the last checkpoint knows."""
 
 _VERSION_BYTES = 8
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of an actor: a second thread of its BLAS would take the learner's core."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Actors:
         self._processes: list[Any] = []
         context = multiprocessing.get_context("spawn")
         try:
-            with _one_thread_each():
+            with starting_python(_ONE_THREAD):
                 for spec in specs:
                     ours, theirs = context.Pipe()
                     process = context.Process(target=_serve, args=(pickle.dumps(spec), theirs), daemon=True)
@@ -264,21 +264,6 @@ def _mapped(path: Path, size: int) -> mmap.mmap:
     with path.open("r+b") as file:
         file.truncate(size)
         return mmap.mmap(file.fileno(), size)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Keep the BLAS of processes started within to one thread: a second one would take the learner's core."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _serve(pickled: bytes, connection: Connection) -> None:

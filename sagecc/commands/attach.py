@@ -15,7 +15,7 @@ from sagecc.common.shipped import A_POLICY
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.shared import Descriptors, Shared
 from sagecc.execution.stock.supervisor import Supervisor
-from sagecc.options import log_to_stderr, runtime_option
+from sagecc.options import POLICY_FOLDER, log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 
@@ -23,7 +23,7 @@ CHECK_S = 0.05
 @click.command()
 @click.option(
     "--policy",
-    type=click.Path(path_type=Path),
+    type=POLICY_FOLDER,
     help=f"Who decides: {A_POLICY}.",
 )
 @runtime_option

@@ -10,10 +10,11 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
+from sagecc.options import POLICY_FOLDER
 
 
 @click.command()
-@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("policy", type=POLICY_FOLDER)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The other policy's folder.")
 @click.option("--window-bound", type=float, metavar="K", help="No bound where this is not given.")
 @click.option(

@@ -27,8 +27,8 @@ Findings = dict[str, Finding]
 @click.command()
 @click.option("--all", "thorough", is_flag=True, help="Play every golden episode, import packages, ask for GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@kernel_option()
-def command(thorough: bool, as_json: bool, kernel: Path) -> int:
+@kernel_option(default=lambda: None)
+def command(thorough: bool, as_json: bool, kernel: Path | None) -> int:
     """Say what works on this machine, and what to do where something does not.
 
     Each line is something that was tried, or looked for where it says so. Ends with status 0 where the lab runs (its
@@ -49,7 +49,7 @@ def command(thorough: bool, as_json: bool, kernel: Path) -> int:
     return EXIT_CANNOT_RUN if obstacle else 0
 
 
-def _groups(kernel: Path, thorough: bool) -> Iterator[Group]:
+def _groups(kernel: Path | None, thorough: bool) -> Iterator[Group]:
     yield _group(LAB, "lab", kernel, thorough)
     yield _group("Pool and learner (pool, sql, train)", "learning", RAW.parent, thorough)
     yield _group("A policy on this machine's own kernel (exec, attach)", "own_kernel")

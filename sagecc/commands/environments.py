@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from sagecc.options import ENVIRONMENT_FILE
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import ANY_CODE
@@ -15,7 +16,7 @@ from sagecc.sets import listed_networks_options
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("files", nargs=-1, type=ENVIRONMENT_FILE)
 @listed_networks_options
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with every field.")

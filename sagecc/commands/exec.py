@@ -20,7 +20,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.shipped import A_POLICY
 from sagecc.execution.stock import cgroup
 from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, driving
-from sagecc.options import log_to_stderr, runtime_option
+from sagecc.options import POLICY_FOLDER, log_to_stderr, runtime_option
 
 CHECK_S = 0.05
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -30,7 +30,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--policy",
-    type=click.Path(path_type=Path),
+    type=POLICY_FOLDER,
     required=True,
     help=f"Who decides: {A_POLICY}.",
 )

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from sagecc.common.locks import sole_writer
+from sagecc.options import POLICY_FOLDER
 
 
 @click.command()
-@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("policy", type=POLICY_FOLDER)
 @click.option("--int8", is_flag=True, help="With 8-bit weights too.")
 def command(policy: Path, int8: bool) -> None:
     """Write the network of POLICY, a folder such as models/mine, as LiteRT and ONNX files beside its weights.

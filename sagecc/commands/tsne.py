@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import AnalysisSettings, named_schemes, options, save
+from sagecc.common import shipped
 from sagecc.common.shipped import A_POLICY
 from sagecc.leagues.analysis_plots import map_figure
 from sagecc.leagues.scores import read_rows
@@ -54,7 +53,7 @@ def command(
         for environment in tqdm(environments, desc=scheme, unit="trajectory", disable=None, leave=False):
             if (environment.id, scheme) in episodes:
                 t_s, values, _ = last_hidden(
-                    Path(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
+                    shipped.policy(scheme.removeprefix(POLICY_PREFIX)), read_rows(episodes[environment.id, scheme])
                 )
                 layers.append(HiddenLayer(environment.set, environment.id, t_s, values))
         table, summary = draw_map(scheme, layers, points, settings.seed)

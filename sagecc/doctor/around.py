@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sagecc.collector.kernel.build import missing_packages
 from sagecc.collector.realtime import host, mahimahi
+from sagecc.common import shipped
 from sagecc.common.optional import is_installed
 from sagecc.doctor.extras import RAY, check_extra
 from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
@@ -17,11 +18,11 @@ BPF_TOOLS = {"clang": "clang", "llvm-strip": "llvm"}
 """Programs, and the Debian packages that have them."""
 
 
-def checks(kernel: Path, thorough: bool) -> tuple[Check, ...]:
+def checks(kernel: Path | None, thorough: bool) -> tuple[Check, ...]:
     """Return the group's checks.
 
     Args:
-        kernel: path of the lab's kernel, which need not exist.
+        kernel: path of the lab's kernel, which need not exist; None for the checkout's or the installation's.
         thorough: import packages that are only looked for otherwise.
     """
     return (
@@ -29,7 +30,7 @@ def checks(kernel: Path, thorough: bool) -> tuple[Check, ...]:
         Check("Mahimahi", through_mahimahi),
         Check("Ray", lambda: check_extra(RAY, thorough)),
         Check("make repro", chain),
-        Check("kernel build", lambda: kernel_tools(kernel)),
+        Check("kernel build", lambda: kernel_tools(kernel or shipped.KERNEL)),
         Check("BPF build", bpf_tools),
     )
 

@@ -81,7 +81,7 @@ def run_python(code: str) -> tuple[str, str]:
         What it prints, in one line; and what went wrong, "" where nothing did.
     """
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return "", f"nothing came of it in {TIMEOUT_S} s"
     if done.returncode < 0:

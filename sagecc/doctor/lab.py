@@ -34,11 +34,11 @@ EPISODE = re.compile(r"^episode \S+: ")
 REBUILD = "run 'sagecc kernel', which builds it anew where it is not that of this version's source"
 
 
-def checks(kernel: Path, thorough: bool) -> tuple[Check, ...]:
+def checks(kernel: Path | None, thorough: bool) -> tuple[Check, ...]:
     """Return the group's checks.
 
     Args:
-        kernel: path of the lab's kernel.
+        kernel: path of the lab's kernel; None for the checkout's or the installation's.
         thorough: replay every scheme's golden episode.
     """
     trial = cache(tracing.trial)
@@ -86,10 +86,11 @@ def memory() -> Finding:
     return works(f"{folder}, {room_mb:,} MiB: room for {room_mb // GUEST_MB:,} guests at once")
 
 
-def virtual_time_kernel(kernel: Path) -> Finding:
+def virtual_time_kernel(named: Path | None) -> Finding:
     """Check that the virtual-time kernel exists and was built from this version's source."""
     schemes = (*SCHEMES, *OTHERS, identity.POLICY)
     try:
+        kernel = named or identity.own_kernel()
         machine.check_kernel(kernel.absolute())
         built = identity.kernel_identity(kernel, schemes)
     except SageccError as error:
@@ -100,7 +101,7 @@ def virtual_time_kernel(kernel: Path) -> Finding:
     return works(f"{kernel}: {identity.LAB}, sha256 {sha256_file(kernel)[:12]}")
 
 
-def golden(kernel: Path, schemes: Sequence[str]) -> Finding:
+def golden(named: Path | None, schemes: Sequence[str]) -> Finding:
     """Check that these schemes' golden episodes have the bytes that are pinned."""
     # Imports numpy and pyarrow, which may be what is broken.
     from sagecc.collector.run.golden import ENVIRONMENTS, digest, pinned
@@ -109,7 +110,7 @@ def golden(kernel: Path, schemes: Sequence[str]) -> Finding:
     digests = {}
     for scheme in schemes:
         try:
-            digests[scheme] = digest(kernel, scheme, WATCHDOG_S)
+            digests[scheme] = digest(named or identity.own_kernel(), scheme, WATCHDOG_S)
         except (SageccError, OSError) as error:
             return fails(f"{scheme} was not played: {EPISODE.sub('', plain(str(error)))}")
     took_s = time.perf_counter() - began_s

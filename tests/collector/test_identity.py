@@ -65,3 +65,12 @@ def test_what_cannot_be_joined(one: str, other: str) -> None:
     for pair in ((one, other), (other, one)):
         with pytest.raises(SageccError, match="different kernels"):
             join_identities(pair)
+
+
+@pytest.mark.parametrize("name", ["../kernel-identity/cubic", "cubic/", "", "nowhere"])
+def test_no_other_file_is_an_identity(tmp_path: Path, name: str) -> None:
+    kernel = tmp_path / "linux"
+    kernel.touch()
+    write_identities(kernel)
+    with pytest.raises(SageccError, match="the kernel has no scheme"):
+        kernel_identity(kernel, ["cubic", name])

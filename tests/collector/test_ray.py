@@ -111,6 +111,14 @@ def test_the_command_gives_the_same_files(cluster: Cluster, kernel: Path, tmp_pa
     assert sha256_file(copy) == sha256_file(kernel)
 
 
+def test_the_nodes_import_nothing_from_the_drivers_folder(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "sagecc.py").write_text("raise SystemExit('a stranger was imported')")
+    command = [sys.executable, "-P", "-m", "sagecc", "collect", "--profile", "smoke", "--schemes", "cubic"]
+    command += ["--set", "II", "--kernel", str(kernel), "--engine", "ray", "--ray-address", cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_the_study_gives_the_same_runs(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sagecc", "study", "orca-9", "sage-17", "--schemes", "cubic", "--repeats", "2"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes with sagecc is found from anywhere, and what lies in the working directory comes first."""
+"""What comes with sagecc is found from anywhere, whatever lies in the working directory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from sagecc.cli import main
+from sagecc.cli import cli, main
 from sagecc.collector.kernel import build
+from sagecc.collector.kernel.identity import own_kernel, read_stamp, stamp, write_identities
+from sagecc.collector.run.set_file import load_set
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.optional import import_library, requires_extra
+from sagecc.execution.environments.networks import networks
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.environment_file import load_environment
 from tests.conftest import ROOT
+from tests.helpers.policies import save_still_policy
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "sagecc-linux").write_bytes(b"a kernel")
     known = {"sha256": sha256_file(folder / "sagecc-linux"), "source": "6.12.1", "libc": "2"}
-    (folder / "kernel.json").write_text(json.dumps({**known, "identity": ""}))
+    (folder / "sagecc-linux.json").write_text(json.dumps({**known, "identity": ""}))
     monkeypatch.setattr(shipped, "FOLDER", folder)
     monkeypatch.setattr(shipped, "INSTALLED", True)
     monkeypatch.setattr(shipped, "KERNEL", folder / "sagecc-linux")
@@ -43,18 +48,52 @@ def exit_of(arguments: list[str]) -> int | str | None:
     return ended.value.code
 
 
-def test_the_kernel_built_here_comes_before_the_one_that_came_along(installed: Path) -> None:
-    assert shipped.kernel() == installed / "sagecc-linux"
-    (Path("build")).mkdir()
-    shipped.BUILT.write_bytes(b"another")
-    assert shipped.kernel() == shipped.BUILT
+def lay(kernel: Path, of: Path) -> None:
+    """Lay a file in place of a kernel, with all that a copy of another kernel's folder has."""
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_bytes(b"a stranger's")
+    if of != kernel:
+        shutil.copy2(stamp(of), stamp(kernel))
+    write_identities(kernel)
 
 
-def test_without_any_kernel_the_place_is_named_where_one_is_built(
-    installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (installed / "sagecc-linux").unlink()
-    assert shipped.kernel() == shipped.BUILT
+def test_a_kernel_of_the_working_directory_is_not_run(installed: Path) -> None:
+    lay(Path("build/sagecc-linux"), of=installed / "sagecc-linux")
+    assert own_kernel() == installed / "sagecc-linux"
+
+
+def test_nor_is_one_of_a_checkout_that_is_not_the_programs_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("dvc.yaml", "setup.cfg", "params.yaml"):
+        shutil.copy2(ROOT / name, tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "sagecc-linux").write_bytes(b"a stranger's")
+    monkeypatch.chdir(tmp_path)
+    assert shipped.KERNEL == ROOT / "build" / "sagecc-linux"
+
+
+def test_in_a_checkout_only_what_was_built_there_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kernel = tmp_path / "build" / "sagecc-linux"
+    monkeypatch.setattr(shipped, "KERNEL", kernel)
+    assert own_kernel() == kernel  # there is none yet: what needs one says so
+    kernel.parent.mkdir()
+    kernel.write_bytes(b"built")
+    with pytest.raises(
+        SageccError, match=r"is not the kernel that 'sagecc kernel' built \(its SHA-256 is not in .*json\): run"
+    ):
+        own_kernel()
+    stamp(kernel).write_text(json.dumps({"sha256": sha256_file(kernel)}))
+    assert own_kernel() == kernel
+    lay(kernel, of=kernel)
+    with pytest.raises(SageccError, match="is not the kernel that 'sagecc kernel' built"):
+        own_kernel()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"sha256": null}', "\0"])
+def test_what_is_no_stamp_vouches_for_nothing(tmp_path: Path, text: str) -> None:
+    kernel = tmp_path / "sagecc-linux"
+    kernel.write_bytes(b"built")
+    stamp(kernel).write_text(text)
+    assert read_stamp(kernel) == {}
 
 
 def test_an_installation_verifies_its_kernel(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +102,9 @@ def test_an_installation_verifies_its_kernel(installed: Path, capsys: pytest.Cap
     assert str(installed / "sagecc-linux") in said
     assert "sagecc kernel --output build/sagecc-linux" in said
     assert not Path("build").exists()
+    lay(Path("build/sagecc-linux"), of=installed / "sagecc-linux")
+    assert exit_of(["kernel"]) == 0
+    assert str(installed / "sagecc-linux") in capsys.readouterr().out
 
 
 def test_a_damaged_kernel_is_told(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,16 +133,70 @@ def test_the_shipped_policy_is_found_by_its_name_alone(tmp_path: Path, monkeypat
     assert PolicyArtefact.load("sagecc-1").path == ROOT / "models" / "sagecc-1"
     for other in ("models/sagecc-1", "nowhere", str(tmp_path / "sagecc-1")):
         assert shipped.policy(other) == Path(other)
-    shutil.copytree(ROOT / "models" / "sagecc-1", "sagecc-1")
-    assert shipped.policy("sagecc-1") == Path("sagecc-1")
+
+
+def test_a_folder_of_that_name_does_not_stand_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sagecc-1").mkdir()
+    both = r"sagecc-1 comes with sagecc and lies here too: write \./sagecc-1 for the one here, or .*models/sagecc-1"
+    for named in ("sagecc-1", "sagecc-1/"):
+        with pytest.raises(SageccError, match=both):
+            PolicyArtefact.load(named)
+    for own in ("./sagecc-1", Path("sagecc-1"), Path("./sagecc-1")):
+        assert shipped.policy(own) == Path("sagecc-1")
+    for other in ("", ".", ".."):
+        assert shipped.policy(other) == Path(other)
+    monkeypatch.chdir(ROOT / "models")  # where it is the same
+    assert shipped.policy("sagecc-1").samefile("sagecc-1")
+
+
+def test_a_command_takes_the_one_here_where_it_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_still_policy(Path("sagecc-1"))
+    for policy, chosen in (("./sagecc-1", "sagecc-1"), (str(ROOT / "models/sagecc-1"), str(ROOT / "models/sagecc-1"))):
+        done = CliRunner().invoke(cli, ["bound", policy, "--out", f"out-{len(policy)}"])
+        assert done.output.endswith(f"the network of {chosen}\n")
+    refused = CliRunner().invoke(cli, ["bound", "sagecc-1", "--out", "out"])
+    assert "write ./sagecc-1" in str(refused.exception) and not Path("out").exists()
 
 
 def test_an_example_is_found_by_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     example = ROOT / "docs" / "examples" / "environments" / "cellular.yaml"
-    assert load_environment(Path("cellular.yaml")) == load_environment(example)  # its trace lies beside it
+    assert load_environment("cellular.yaml") == load_environment(example)  # its trace lies beside it
+    assert networks("cellular.yaml") == (load_environment(example),)
     Path("cellular.yaml").write_text("links: [{rate_mbps: 1, queue_packets: 9}]\nrtt_ms: 10\nduration_s: 1\n")
-    assert load_environment(Path("cellular.yaml")) != load_environment(example)
+    own = load_environment(Path("cellular.yaml"))
+    assert own != load_environment(example)
+    assert load_environment("./cellular.yaml") == own and networks("./cellular.yaml") == (own,)
+    Path("set.yaml").write_text("name: mine\nenvironments: [{file: cellular.yaml}]\n")
+    for read in (load_environment, networks):
+        with pytest.raises(SageccError, match=r"write \./cellular\.yaml for the one here"):
+            read("cellular.yaml")
+    with pytest.raises(SageccError, match=r"write \./cellular\.yaml for the one here"):
+        load_set("set.yaml")
+    Path("set.yaml").write_text("name: mine\nenvironments: [{file: ./cellular.yaml}]\n")
+    assert [network.links for network in load_set("set.yaml").environments] == [own.links]
+
+
+def test_so_is_a_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("aqm").mkdir()  # a folder is no set
+    example = load_set("aqm").environments
+    assert (
+        load_set(str(ROOT / "docs/examples/sets/aqm.yaml")).environments == example == load_set("aqm.yaml").environments
+    )
+    Path("aqm").rmdir()
+    own = "name: mine\ngrids: [{bandwidth_mbps: [1], queue_packets: [9], rtt_ms: [9], duration_s: 1}]\n"
+    for file in (Path("aqm"), Path("aqm.yaml")):
+        file.write_text(own)
+        for name in ("aqm", file.name):
+            with pytest.raises(SageccError, match=rf"{name}\S* comes with sagecc and lies here too: write \./{name}"):
+                load_set(name)
+        assert load_set(f"./{file.name}").name == "mine" == load_set(str(file.absolute())).name
+        file.unlink()
+    Path("other").write_text(own)
+    assert load_set("other").name == "mine"
 
 
 def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

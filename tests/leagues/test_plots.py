@@ -55,6 +55,17 @@ def test_standings_bars_are_the_rates(wins: pl.DataFrame) -> None:
         assert [t.get_text() for t in axes.get_yticklabels()] == [label(row["scheme"]) for row in own]
 
 
+def test_a_matplotlibrc_that_lies_around_changes_no_picture(wins: pl.DataFrame) -> None:
+    """LaTeX, which it may ask for, would be run; and here it is not installed."""
+
+    def picture() -> str:
+        return to_svg(standings_figure(standings(wins)), "a")
+
+    expected = picture()
+    with matplotlib.rc_context({"text.usetex": True, "font.family": "monospace", "lines.linewidth": 9}):
+        assert picture() == expected
+
+
 def test_one_set_only(wins: pl.DataFrame) -> None:
     only = wins.filter(wins["set"] == "II")
     assert len(standings_figure(standings(only)).axes) == 1

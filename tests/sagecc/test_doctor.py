@@ -26,7 +26,7 @@ from sagecc.collector.lab.spec import BASE_MEMORY_MB
 from sagecc.collector.realtime import host, mahimahi
 from sagecc.collector.run import golden
 from sagecc.commands.doctor import command
-from sagecc.common import limits
+from sagecc.common import limits, shipped
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.optional import is_installed
 from sagecc.doctor import around, extras, lab, learning, own_kernel
@@ -226,6 +226,19 @@ def test_no_kernel(tmp_path: Path) -> None:
     found = lab.virtual_time_kernel(tmp_path / "none")
     assert found.state is State.FAILS and str(tmp_path / "none") in found.text
     assert "sagecc kernel" in found.what_to_do
+
+
+def test_a_file_that_is_not_the_checkouts_kernel_is_not_run(
+    fake_kernel: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shipped, "KERNEL", fake_kernel)
+    fake_kernel.write_text(f"#!/bin/sh\ntouch {tmp_path}/RAN\n")
+    fake_kernel.chmod(0o755)
+    found, played = lab.virtual_time_kernel(None), lab.golden(None, ("cubic",))
+    assert found.state is played.state is State.FAILS
+    assert found.text.startswith(f"{fake_kernel} is not the kernel that 'sagecc kernel' built")
+    assert found.what_to_do.startswith("run 'sagecc kernel'") and found.text in played.text
+    assert not (tmp_path / "RAN").exists()
 
 
 def test_a_kernel_without_identities_or_of_other_source(fake_kernel: Path) -> None:

@@ -154,10 +154,18 @@ def test_a_program_says_what_it_trusts() -> None:
     assert candidates("net.yaml", named) == (network,)
 
 
-@pytest.mark.parametrize("path", ["a\0.py", "a\n.py", "\ud800.py"])
-def test_a_name_that_is_no_path(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("a\0.py", "printable characters"),
+        ("a\n.py", "printable characters"),
+        ("\ud800.py", "half of a character"),
+        ("a.sh", "name a file and a class in it"),
+    ],
+)
+def test_a_name_that_is_no_path_of_a_python_file(path: str, message: str) -> None:
     Path("net.json").write_text(json.dumps({**NETWORK, "cross": [{"scheme": f"python:{path}:X"}]}))
-    with pytest.raises(SageccError, match="name a file and a class in it"):
+    with pytest.raises(SageccError, match=message):
         load_environment(Path("net.json"))
 
 

@@ -18,6 +18,7 @@ import duckdb
 import pytest
 import yaml
 
+from sagecc.collector.kernel.identity import stamp
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
 from sagecc.leagues.report.folder import read_summary
@@ -32,9 +33,9 @@ def clone(tmp_path: Path, kernel: Path) -> Iterator[Path]:
     copy_project(folder)
     for lock in repro.LOCKS:
         (folder / lock).unlink(missing_ok=True)
-    (folder / "build" / "kernel").mkdir(parents=True)
-    shutil.copy2(kernel, folder / "build")
-    shutil.copy2(ROOT / "build" / "kernel" / "kernel.json", folder / "build" / "kernel")
+    (folder / "build").mkdir()
+    for file in (kernel, stamp(kernel)):
+        shutil.copy2(file, folder / "build")
     yield folder
     # Some of what pytest keeps for looking at later is big.
     shutil.rmtree(folder)

@@ -31,7 +31,7 @@ from tests.conftest import PACKAGES, ROOT, copy_project
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What stands in for the kernel's files: how they come about has tests of its own."""
     folder = tmp_path_factory.mktemp("kernel")
-    names = ("sagecc-linux", "kernel.json", "kernel-identity/cubic", "source/linux-source-6.12.tar.xz")
+    names = ("sagecc-linux", "sagecc-linux.json", "kernel-identity/cubic", "source/linux-source-6.12.tar.xz")
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(name)
@@ -90,7 +90,7 @@ def test_a_wheel_has_what_an_installation_needs_and_nothing_else(built: list[tup
     shipped = {name for name in files if name.startswith(f"{wheel.SHIPPED}/")}
     assert {name for name in files if name.startswith("sagecc/")} == wanted | shipped
     assert {name.split("/")[2] for name in shipped} == {
-        *("sagecc-linux", "kernel.json", "kernel-identity", "policies", "environments", "sets", "source")
+        *("sagecc-linux", "sagecc-linux.json", "kernel-identity", "policies", "environments", "sets", "source")
     }
     assert {f"{wheel.SHIPPED}/policies/{name}/card.json" for name in (POOL_POLICY, BEST_POLICY)} <= shipped
     assert {name.partition("/")[0] for name in files} == {"sagecc", made.name.split("-py3")[0] + ".dist-info"}
