@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.fields import Configurations, checked, simple
+from sagecc.learner.fields import MAX_ROWS, Configurations, checked, simple
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy.artefact import ACKED, MAX_WINDOW_BOUND
+from sagecc.policy.bounds import MAX_LAYERS, MAX_PERIOD_MS, MAX_UNITS
 from sagecc.policy.sage import NetworkSizes
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
@@ -203,6 +204,9 @@ class Config:
         transitions = self.window - 1 - int(self.reward_before_action)
         low, high = self.value_range or (0.0, 1.0)
         checks = [
+            *((getattr(self, name) <= MAX_UNITS, f"{name} must be at most {MAX_UNITS:,}") for name in _UNITS),
+            (self.residual_blocks <= MAX_LAYERS, f"residual_blocks must be at most {MAX_LAYERS}"),
+            (self.batch * self.window <= MAX_ROWS, f"batch times window must be at most {MAX_ROWS:,} rows"),
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in rates),
             (self.gru >= 0, "gru cannot be negative (0 is no GRU)"),
@@ -214,8 +218,8 @@ class Config:
             (0 <= self.average < 1, "average must be from 0 to below 1"),
             (0 <= self.start_share <= 1, "start_share must be from 0 to 1"),
             (
-                self.period_ms >= TICK_MS and self.period_ms % TICK_MS == 0,
-                f"period_ms must be a multiple of the pool's tick, {TICK_MS} ms",
+                TICK_MS <= self.period_ms <= MAX_PERIOD_MS and self.period_ms % TICK_MS == 0,
+                f"period_ms must be a multiple of the pool's tick, {TICK_MS} ms, and at most {MAX_PERIOD_MS:,} ms",
             ),
             (self.slow_start in (None, ACKED), f"slow_start must be null or {ACKED}"),
             (
@@ -243,6 +247,10 @@ class Config:
             raise SageccError(f"training configuration: inputs names '{unknown[0]}', which is no feature of the pool")
         elif not self.inputs or len(set(self.inputs)) < len(self.inputs):
             raise SageccError("training configuration: inputs must name at least one feature, and none twice")
+        try:
+            self.sizes(len(self.observations))
+        except ValueError as error:
+            raise SageccError(f"training configuration: {error}") from None
 
     def sizes(self, inputs: int) -> NetworkSizes:
         """Return the sizes of the policy's network for this number of features."""
@@ -275,6 +283,9 @@ class Config:
             return tuple(column.name for column in FEATURES if INPUT_GROUPS[self.inputs](column))
         return self.inputs
 
+
+_UNITS = ("width", "gru", "mixture", "atoms", "value_samples", "td_samples")
+"""Fields that say how many of something a network, or its loss, has for each row."""
 
 _LATER: dict[str, Any] = {"slow_start": None, "window_bound": None, "window_bound_loss": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
@@ -340,12 +351,14 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         if value is None:
             return None
         if not isinstance(value, list | tuple) or len(value) != 2:
-            raise SageccError(f"training configuration: value_range must be null or [low, high], not {value!r}")
+            raise SageccError(f"training configuration: value_range must be null or [low, high], not {value!r:.60}")
         return tuple(_convert("value_range's bound", bound, float) for bound in value)
     if name == "inputs":
         if isinstance(value, list | tuple) and all(isinstance(x, str) for x in value):
             return tuple(value)
         if isinstance(value, str):
             return value
-        raise SageccError(f"training configuration: inputs must be a group's name or a list of names, not {value!r}")
+        raise SageccError(
+            f"training configuration: inputs must be a group's name or a list of names, not {value!r:.60}"
+        )
     return simple(name, value, kind)

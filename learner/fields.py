@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from importlib import resources
@@ -68,26 +67,30 @@ def checked(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return types
 
 
+LARGEST = 10**9
+"""Largest magnitude of a number in a configuration."""
+
+MAX_ROWS = 2**24
+"""Most rows of observations that a step may take at once: gigabytes."""
+
+
 def simple(name: str, value: Any, kind: Any) -> Any:
-    """Check a value of a simple type; an integer serves where a float is asked for, and YAML reads 1e-4 as text.
+    """Check a value of a simple type; an integer serves where a float is asked for.
 
     Raises:
-        SageccError: It is of another type, or none of a Literal's choices.
+        SageccError: It is of another type, beyond LARGEST, or none of a Literal's choices.
     """
     if choices := get_args(kind):
         if value not in choices:
-            raise SageccError(f"training configuration: {name} must be one of {', '.join(choices)}, not {value!r}")
+            raise SageccError(f"training configuration: {name} must be one of {', '.join(choices)}, not {value!r:.60}")
         return value
-    if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            return number
-    elif type(value) is kind:
+    if kind in (int, float) and type(value) in (int, kind):
+        if abs(value) <= LARGEST:  # NaN is not
+            return kind(value)
+        raise SageccError(f"training configuration: {name} must be a number up to {LARGEST:,}, not {value!r:.60}")
+    if kind not in (int, float) and type(value) is kind:
         return value
-    raise SageccError(f"training configuration: {name} must be of type {kind.__name__}, not {value!r}")
+    raise SageccError(f"training configuration: {name} must be of type {kind.__name__}, not {value!r:.60}")
 
 
 def whole_numbers(name: str, value: Any) -> tuple[int, ...]:
@@ -97,5 +100,5 @@ def whole_numbers(name: str, value: Any) -> tuple[int, ...]:
         SageccError: It is none.
     """
     if not isinstance(value, list | tuple) or not all(type(x) is int for x in value):
-        raise SageccError(f"training configuration: {name} must be a list of whole numbers, not {value!r}")
+        raise SageccError(f"training configuration: {name} must be a list of whole numbers, not {value!r:.60}")
     return tuple(value)

@@ -136,6 +136,8 @@ class Control:
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.underlying_scheme, str) or not self.underlying_scheme.isprintable():
+            raise TypeError("underlying_scheme is no name")
         if self.map not in MAPS.values():
             raise ValueError(f"action map '{self.map}' is not known here")
         factor = 1 if self.slow_start is None or self.slow_start == ACKED else self.slow_start
@@ -179,8 +181,6 @@ class Control:
         """
         action = card["action"]
         (low, high), (least, most) = action["limits"], action["cwnd_packets"]
-        if not isinstance(card["underlying_scheme"], str):
-            raise TypeError("underlying_scheme is no name")
         return cls(
             base=action["base"],
             limits=(low, high),

@@ -162,13 +162,13 @@ def _weights(given: object, reward: object) -> AstraeaWeights:
 def _control(choice: object) -> Control:
     values = {"like": choice} if isinstance(choice, str) else dict(choice) if isinstance(choice, Mapping) else {}
     like = values.pop("like", "pool")
-    if like not in _CONTROLS or not isinstance(choice, str | Mapping):
+    if not isinstance(like, str) or like not in _CONTROLS or not isinstance(choice, str | Mapping):
         raise SageccError(f"task: control must be one of {', '.join(_CONTROLS)}, or fields")
     known = {field.name for field in fields(Control) if field.default is not MISSING}
     if unknown := sorted(set(map(str, values)) - known):
         raise SageccError(f"task: control has no field {unknown[0]}; known are like, {', '.join(sorted(known))}")
     if "map" in values:
-        if values["map"] not in MAPS:
+        if not isinstance(values["map"], str) or values["map"] not in MAPS:
             raise SageccError(f"task: map must be one of {', '.join(MAPS)}, not {values['map']!r}")
         values["map"] = MAPS[values["map"]]
     given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

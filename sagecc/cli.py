@@ -45,6 +45,9 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 GRACE_S = 10.0
 """How long a terminated command has to clean up."""
 
+MAX_LINE = 2000
+"""Characters of an error's line: what a file holds, which it may quote, has no end."""
+
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
@@ -175,5 +178,8 @@ def _paths_prefix(error: OSError) -> str:
 
 
 def _fail(text: str, status: int = EXIT_ERROR, *, prefix: str) -> NoReturn:
-    click.echo(f"{prefix}: {one_line(text)}", err=True)
+    line = one_line(text)
+    if len(line) > MAX_LINE:
+        line = f"{line[: MAX_LINE * 3 // 4]} ... {line[-MAX_LINE // 4 :]}"
+    click.echo(f"{prefix}: {line}", err=True)
     sys.exit(status)

@@ -18,7 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import read_regular
 from sagecc.schemas.environment import MAX_MBPS, MAX_MS, MIN_MBPS, DelayStep, Link, LossStep, RateStep
+from sagecc.schemas.trace_file import TRACE_BYTES
 
 QUANTITIES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -247,7 +249,7 @@ def _rtts(path: Path, rows: Sequence[_Row]) -> tuple[float, ...]:
 def _cells(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each row's place, and its cells by kind."""
     try:
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+        lines = read_regular(path, TRACE_BYTES).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise SageccError(f"{path}: not a trace: it is no text") from None
     separator, places = "", dict(columns.places)

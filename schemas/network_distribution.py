@@ -16,6 +16,7 @@ import numpy as np
 
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import (
+    MAX_DURATION_S,
     MAX_FLOWS,
     MTU_BYTES,
     CrossFlow,
@@ -31,6 +32,9 @@ Kind = Literal["choice", "uniform", "log_uniform", "exponential"]
 
 DRIVEN_SCHEME = "pure"
 """What an Environment calls the scheme of its flows beside the one under test; whoever drives them sets it aside."""
+
+MAX_COUNT = 10_000
+"""As how many networks a distribution may count."""
 
 SHORTEST_S = 1.0
 """Shortest life of a flow that is drawn (s): a later arrival does not come at all."""
@@ -131,14 +135,17 @@ class NetworkDistribution:
         counts = self.flows.values
         checks = (
             ((self.queue_bdp is None) != (self.queue_bytes is None), "give either queue_bdp or queue_bytes"),
-            (self.duration_s >= SHORTEST_S, f"duration_s must be at least {SHORTEST_S:g}"),
+            (
+                SHORTEST_S <= self.duration_s <= MAX_DURATION_S,
+                f"duration_s must be at least {SHORTEST_S:g}, and a day at most",
+            ),
             (
                 self.flows.kind == "choice" and all(n == int(n) and 1 <= n <= MAX_FLOWS for n in counts),
                 f"flows must be a whole number from 1 to {MAX_FLOWS}, or a choice of such",
             ),
             (
-                isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1,
-                "count must be a whole number from 1 on",
+                isinstance(self.count, int) and not isinstance(self.count, bool) and 1 <= self.count <= MAX_COUNT,
+                f"count must be a whole number from 1 to {MAX_COUNT:,}",
             ),
             (self.reward in get_args(Reward), f"reward must be one of {', '.join(get_args(Reward))}"),
         )

@@ -27,7 +27,8 @@ Written by `make pages` from `learner/config.py`, `learner/selection.py`, `learn
 `configs/` beside them. A configuration is a YAML file of fields: `sagecc train --config NAME` takes one that comes with
 sagecc, `--config FILE.yaml` your own.
 `base: NAME` takes what the file does not say from another; `paper+no-gru` is the variant `no-gru` of `paper`. An
-unknown field, a wrong type or a value out of range is an error. [Train](../guide/train.md) says how to use them,
+unknown field, a wrong type or a value out of range is an error. A network has at most 256 layers of 16,384 units and
+2^27 parameters, a step or a round of them takes at most 2^24 rows. [Train](../guide/train.md) says how to use them,
 [the learner](../method/learner.md) why they are as they are. An empty cell is the default.
 """
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.fields import Configurations, checked, simple, whole_numbers
+from sagecc.learner.fields import LARGEST, MAX_ROWS, Configurations, checked, simple, whole_numbers
 from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploring
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.choice import Chooser
@@ -22,6 +22,9 @@ from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.scaling import InputTransform, Scaling
 
 WHERE = "training configuration"
+
+MAX_LABS = 4096
+"""Guest kernels in step; each takes a processor's time and some 40 MB."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,12 @@ class OnlineConfig:
             *((getattr(self, name) >= 1, f"{name} must be at least 1") for name in counts),
             *((getattr(self, name) > 0, f"{name} must be above 0") for name in positive),
             *((getattr(self, name) >= 0, f"{name} cannot be negative") for name in at_least_0),
+            (self.labs <= MAX_LABS, f"labs must be at most {MAX_LABS:,}"),
+            (
+                self.round_steps * self.batch * self.window <= MAX_ROWS,
+                f"round_steps times batch times window must be at most {MAX_ROWS:,} rows",
+            ),
+            (self.replay * self.window <= LARGEST, f"replay times window must be at most {LARGEST:,} rows"),
             (self.tau <= 1, "tau must be at most 1"),
             (0 <= self.final_rate <= 1, "final_rate must be from 0 to 1"),
             (0 <= self.discount < 1, "discount must be from 0 to below 1"),
@@ -174,11 +183,18 @@ class OnlineConfig:
             ),
             (td3 or self.returns == "step", "dagger has no returns"),
             (0 <= self.burn_in < self.window - 1, f"burn_in must leave a transition of the window's {self.window - 1}"),
-            (self.steps % self.round_steps == 0, f"steps must be a multiple of round_steps, {self.round_steps}"),
+            (
+                self.steps % max(self.round_steps, 1) == 0,
+                f"steps must be a multiple of round_steps ({self.round_steps})",
+            ),
         ]
         for holds, text in checks:
             if not holds:
                 raise SageccError(f"{WHERE}: {text}")
+        try:
+            self.sizes(1)
+        except ValueError as error:
+            raise SageccError(f"{WHERE}: {error}") from None
 
     def scaling(self, observations: int) -> Scaling:
         """Return what is done to so many observations before the networks see them."""
@@ -281,6 +297,6 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
         return whole_numbers(name, value)
     if name == "task":
         if not isinstance(value, dict):
-            raise SageccError(f"{WHERE}: task must have fields, not {value!r}")
+            raise SageccError(f"{WHERE}: task must have fields, not {value!r:.60}")
         return value
     return simple(name, value, kind)

@@ -14,13 +14,13 @@ import pytest
 
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
 
-SMALLEST = {
+SMALLEST: dict[str, float] = {
     "width": 8,
     "gru": 8,
     "batch": 2,
     "window": 4,
     "steps": 1,
-    "policy_rate": "1e-3",
+    "policy_rate": 1e-3,
     "critic_rate": 1e-3,
 }
 """A configuration's fields that have no default."""

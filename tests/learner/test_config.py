@@ -62,7 +62,7 @@ def test_overrides_and_a_file_of_ones_own(tmp_path: Path) -> None:
         ({"steps": 1.5}, "steps …int"),
         ({"width": True}, "width …int"),
         ({"beta": -1}, "beta…above 0"),
-        ({"beta": float("nan")}, "beta …float"),
+        ({"beta": float("nan")}, "beta …number"),
         ({"beta": "hot"}, "beta …float, not 'hot'"),
         ({"filter": "soft"}, "filter…exp, binary, identity"),
         ({"discount": 1}, "discount…0…1"),

@@ -84,6 +84,13 @@ def test_what_a_file_is_called_or_says_drives_no_terminal(raising: Raising) -> N
     assert raising(PermissionError(errno.EACCES, "not allowed", said)) == (2, f"sagecc: {shown}: not allowed\n")
 
 
+def test_a_line_has_an_end(raising: Raising) -> None:
+    status, said = raising(SageccError(f"mine.yaml: no {'x' * 10**6}: mend it"))
+    assert said.startswith("sagecc: mine.yaml: no xxx")
+    assert said.endswith("xxx: mend it\n")
+    assert (status, len(said)) == (2, len("sagecc:  ... \n") + 2000)
+
+
 @pytest.fixture
 def probe(tmp_path: Path) -> list[str]:
     """Return a command line whose sagecc has the one command `probe`."""
