@@ -10,18 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from math import inf
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sagecc.common.errors import SageccError
 from sagecc.policy import astraea, aurora, indigo, orca
 from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
-
-Reward = Literal["pool", "pool-log", "pool-fair", "power", "friendliness", "orca", "orca-paper", "astraea", "aurora"]
-"""Rewards: the one of the pool that the network names, the same with steps that are felt from far away, one for a share
-among those that are there, at what it costs them, either of the pool's two, Orca's by its code and by its paper,
-Astraea's, Aurora's."""
 
 OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
@@ -72,8 +67,8 @@ class LearningTask:
     """The definition of the observations and its version."""
     observations: tuple[str, ...] = OBSERVATIONS["pool"][1]
     """Their names, in order."""
-    reward: Reward = "pool"
-    """What an action earns, measured over the period after it (execution.environments.rewards)."""
+    reward: str = "pool"
+    """What an action earns, measured over the period after it: a name of execution.environments.rewards.REWARDS."""
     reward_weights: AstraeaWeights = PAPERS_WEIGHTS
     """Of the terms of Astraea's reward."""
     global_state: bool = False
@@ -86,8 +81,8 @@ class LearningTask:
     environment is given."""
 
     def __post_init__(self) -> None:
-        if self.reward not in get_args(Reward):
-            raise SageccError(f"task: reward must be one of {', '.join(get_args(Reward))}, not {self.reward!r}")
+        if not isinstance(self.reward, str):
+            raise SageccError(f"task: reward must be a name, not {self.reward!r}")
         if self.expert and (self.global_state or self.control.map != STEPS_MAP):
             raise SageccError("task: an expert goes with Indigo's steps, and with no global_state")
 

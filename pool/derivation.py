@@ -38,7 +38,7 @@ from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
 from sagecc.pool.effective import PACED, effective_windows
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
-from sagecc.pool.reward import friendliness, power
+from sagecc.pool.reward import Measured, rewards
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, LISTINGS, PARTITIONS, partition
 from sagecc.schemas.pool import (
@@ -437,14 +437,14 @@ class _Partition:
         features, measured = derive(columns, first, self._options.windows, out)
         followed = np.ones(rows, np.bool_)
         followed[runs.starts[1:] - 1] = followed[-1] = False
-        rewards = self._rewards(runs, measured)
+        earned = self._rewards(runs, measured)
         cwnd = columns["cwnd_pkts"].astype(np.float64)
         follows = np.flatnonzero(followed) + 1
         transitions: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
         transitions |= {name: columns[name][followed] for name in ("step", "t_s")}
         transitions |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
         transitions["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
-        transitions["reward"] = rewards[follows - (self._options.alignment == "public")].astype(np.float32)
+        transitions["reward"] = earned[follows - (self._options.alignment == "public")].astype(np.float32)
         transitions["is_first"] = first[followed]
         transitions["is_last"] = ~followed[follows]
         return pa.table(transitions, schema=POOL_SCHEMA)
@@ -452,10 +452,11 @@ class _Partition:
     def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the reward measured at each row [n]."""
         environments = [self._environments[self._environment_of[name]] for name in runs.values]
-        rate, loss, capacity, rtt_rate = measured
+        names = list(dict.fromkeys(environment.reward for environment in environments))
+        which = np.repeat([names.index(environment.reward) for environment in environments], runs.lengths)
         flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
-        single = np.repeat([environment.reward == "power" for environment in environments], runs.lengths)
-        return np.where(single, power(rate, loss, capacity, rtt_rate), friendliness(rate, capacity, flows))
+        rate, loss, capacity, rtt_rate = measured
+        return np.asarray(rewards(names, which, Measured(rate, loss, capacity, rtt_rate, flows)), np.float64)
 
 
 def _all_failed(folder: Path) -> bool:

@@ -9,10 +9,14 @@ link stepping up would fault the flow for a second that had not been offered to 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from sagecc.common.errors import SageccError
 
 Values = npt.NDArray[np.floating[Any]]
 
@@ -59,3 +63,52 @@ def friendliness(rate: Values, capacity: Values, flows: Values) -> Values:
     share = FAIR_SHARE * capacity / flows
     x = np.minimum(np.divide(rate, share, out=np.zeros(len(capacity)), where=share > 0), 2.0)
     return np.asarray(SCALE * np.exp(-STEEPNESS * (x - 1.0) ** 2))
+
+
+class Measured(NamedTuple):
+    """What rewards are made of, each [n]: averages over the last second, and who shares the link."""
+
+    rate: Values
+    """Delivery rate (bytes/s)."""
+    loss: Values
+    """Loss rate (bytes/s)."""
+    capacity: Values
+    """The link's rate (bytes/s)."""
+    rtt_rate: Values
+    """min RTT / sRTT."""
+    flows: Values
+    """Number of flows that share the link."""
+
+
+REWARDS: Mapping[str, Callable[[Measured], Values]] = MappingProxyType(
+    {
+        "power": lambda m: power(m.rate, m.loss, m.capacity, m.rtt_rate),
+        "friendliness": lambda m: friendliness(m.rate, m.capacity, m.flows),
+    }
+)
+"""By the name that an environment has for it (schemas.environment.Reward)."""
+
+
+def check_reward(name: str) -> str:
+    """Return a name if there is a reward of it; raises SageccError where there is none."""
+    if name not in REWARDS:
+        raise SageccError(f"there is no reward '{name}': it must be one of {', '.join(REWARDS)}")
+    return name
+
+
+def rewards(names: Sequence[str], which: npt.NDArray[np.int64], measured: Measured) -> Values:
+    """Return each row's reward.
+
+    Args:
+        names: Of rewards.
+        which: Each row's reward, as a position in `names` [n].
+        measured: What the rewards are made of.
+
+    Raises:
+        SageccError: There is no reward of a name.
+    """
+    formulas = [REWARDS[check_reward(name)] for name in names]
+    found = formulas[0](measured)
+    for position, formula in enumerate(formulas[1:], 1):
+        found = np.where(which == position, formula(measured), found)
+    return found

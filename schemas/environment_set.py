@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import MAX_JITTER_MS, Environment
@@ -43,6 +44,9 @@ class EnvironmentSet:
 
     repeats: Mapping[str, Repeat] = field(default_factory=dict)
     """By environment id, of those that are repeats of others."""
+
+    skipped: tuple[Path, ...] = ()
+    """Files that match the file's patterns of traces and are none."""
 
     @property
     def own_name(self) -> str | None:

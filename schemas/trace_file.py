@@ -14,7 +14,28 @@ from sagecc.schemas.environment import Trace
 TRACE_BYTES = 64 * 2**20
 """Limit of a trace file: ten million lines or so, minutes of a link of 1 Gbps."""
 
+TRACE_SUFFIXES = (".down", ".up")
+"""Suffixes of Mahimahi's traces; such a file is meant as one whatever it holds."""
+
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,20})?")
+_FIRST_BYTES = 64
+"""More than the first line of a trace has."""
+
+
+def is_trace(path: Path) -> bool:
+    """Tell whether a file among others is meant as a trace: by its suffix, or for its first line is a time.
+
+    Args:
+        path: a regular file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.suffix in TRACE_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        first = file.read(_FIRST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()[:1]
+    return bool(first) and _NUMBER.fullmatch(first[0].decode("latin-1")) is not None
 
 
 def read_trace(path: Path) -> Trace:

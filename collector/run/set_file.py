@@ -36,6 +36,7 @@ from sagecc.schemas.environment_file import (
 )
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import NO_CODE, TrustedCode
+from sagecc.schemas.trace_file import is_trace
 
 MAX_NETWORKS = 20_000
 """Of a set file, so that a slip in a range is an error and no month of work; the paper's grid has 1,099."""
@@ -71,8 +72,13 @@ def load_set(choice: str, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
         tags[environment.id] = dict(given)
     if not environments:
         raise SageccError(f"{path}: the set is empty: list networks under environments, or ranges under grids")
-    option = f"--environments {choice}"
-    return EnvironmentSet(part.name, option, tuple(environments), {key: value for key, value in tags.items() if value})
+    return EnvironmentSet(
+        part.name,
+        f"--environments {choice}",
+        tuple(environments),
+        {key: value for key, value in tags.items() if value},
+        skipped=_skipped(part, path, folder),
+    )
 
 
 def chosen_set(profile: str | None, choice: str | None, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
@@ -285,24 +291,43 @@ def _check_tags(tags: Mapping[str, str], place: str) -> None:
 
 
 def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator[str]:
-    """Yield the paths of traces: as they are, and for a pattern all files in the folder that match, by name."""
+    """Yield the paths of traces: as they are, and for a pattern all traces in the folder that match, by name."""
     for name in names:
-        if not set("*?[") & set(name):
+        if not _is_pattern(name):
             yield name
             continue
-        if folder is None:
+        found = _matching(name, folder, place)
+        traces = [path for path in found if is_trace(path)]
+        if not traces:
+            others = f"; of {', '.join(path.name for path in found[:3])} none is one" if found else ""
             raise SageccError(
-                f"{place}: trace: {name} are files in a folder of yours; name it: --environments NAME:FOLDER"
+                f"{place}: trace: {name}: there is no trace in {folder}{others}; 'sagecc import trace' reads other"
+                " forms"
             )
-        exact = folder / name  # a file's name may have such characters too
-        if not exact.is_file() and (Path(name).is_absolute() or ".." in Path(name).parts or "**" in name):
-            raise SageccError(
-                f"{place}: trace: {name} is no pattern of files in {folder}: leave out '/', '..' and '**'"
-            )
-        found = [exact] if exact.is_file() else sorted(path for path in folder.glob(name) if path.is_file())
-        if not found:
-            raise SageccError(f"{place}: trace: no file in {folder} is a {name}")
-        yield from (str(path.absolute()) for path in found)
+        yield from (str(path.absolute()) for path in traces)
+
+
+def _skipped(part: SetPart, path: Path, folder: Path | None) -> tuple[Path, ...]:
+    """Return the files that match the patterns of a set's traces and are none."""
+    patterns = {name for grid in part.grids for name in grid.trace if _is_pattern(name)}
+    found = {file for name in patterns for file in _matching(name, folder, str(path))}
+    return tuple(file for file in sorted(found) if not is_trace(file))
+
+
+def _is_pattern(name: str) -> bool:
+    return bool(set("*?[") & set(name))
+
+
+def _matching(name: str, folder: Path | None, place: str) -> list[Path]:
+    """Return the files in the folder that a pattern matches, by name; a file of exactly that name alone."""
+    if folder is None:
+        raise SageccError(f"{place}: trace: {name} are files in a folder of yours; name it: --environments NAME:FOLDER")
+    exact = folder / name  # a file's name may have such characters too
+    if exact.is_file():
+        return [exact]
+    if Path(name).is_absolute() or ".." in Path(name).parts or "**" in name:
+        raise SageccError(f"{place}: trace: {name} is no pattern of files in {folder}: leave out '/', '..' and '**'")
+    return sorted(path for path in folder.glob(name) if path.is_file())
 
 
 def _text(value: Any) -> str:

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow earns from one decision to the next, by the names of policy.task.Reward."""
+"""What a flow earns from one decision to the next, by the names that a task has for it (REWARDS)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Ints
+from sagecc.common.errors import SageccError
 from sagecc.execution.agent.intervals import Intervals, min_rtts_us, some
 from sagecc.execution.agent.sources import ObservationSource, PoolFeatures
 from sagecc.execution.environments.astraea import Competition
 from sagecc.policy.orca import DELAY_MARGIN, LOSS_FACTOR
-from sagecc.policy.task import Reward
 from sagecc.pool.features import FeatureTracker
-from sagecc.pool.reward import SCALE, Values, friendliness, power
+from sagecc.pool.reward import REWARDS as REWARDS_OF_POOL
+from sagecc.pool.reward import SCALE, Measured, Values, check_reward, friendliness, power
+from sagecc.pool.reward import rewards as rewards_of_pool
 from sagecc.schemas.environment import Environment, Flow
 
 
@@ -115,25 +120,36 @@ class Earnings(Protocol):
         """
 
 
-class PoolEarnings:
-    """The mean over the ticks of one of the pool's rewards, which cover the last second at each."""
+class PerTick(Protocol):
+    """A reward of each tick, which covers the last second, one slot per flow."""
 
-    def __init__(self, kind: Reward, source: ObservationSource, slots: int) -> None:
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+
+    def rewards(self, measured: Doubles, samples: npt.NDArray[np.void], slots: Ints) -> Doubles:
+        """Return what flows earn at a tick.
+
+        Args:
+            measured: by pool.features.MEASURED [4, n].
+            samples: their rows of raw counters [n].
+            slots: their slots [n].
+        """
+
+
+class PoolEarnings:
+    """The mean over the ticks of a reward of each tick."""
+
+    def __init__(self, per_tick: PerTick, source: ObservationSource, slots: int) -> None:
         """Start with no flow.
 
         Args:
-            kind: `power`, `friendliness`, or `pool` for the one that a flow's network names; `pool-log` is that one,
-                `graded`; `pool-fair` is R1, graded, while a flow is alone, and else what is `shared`.
+            per_tick: the reward of a tick.
             source: what is observed: where it is the pool's features, these are derived once.
             slots: number of slots.
         """
-        self._graded = kind == "pool-log"
-        self._company = _Company(slots) if kind == "pool-fair" else None
-        self._kind: Reward = "pool" if self._graded else kind
+        self._per_tick = per_tick
         self._derives = not isinstance(source, PoolFeatures)
         self._tracker = source.tracker if isinstance(source, PoolFeatures) else FeatureTracker(flows=slots)
-        self._power, self._competitors = np.ones(slots, np.bool_), np.ones(slots)
-        self._all_power = True
         self._sum, self._ticks = np.zeros(slots), np.zeros(slots, np.int64)
         self._slots = np.zeros(0, np.int64)
 
@@ -141,26 +157,14 @@ class PoolEarnings:
         """Put a flow of an environment into a slot."""
         if self._derives:
             self._tracker.reset(slot)
-        bottleneck = environment.narrowest(flow)
-        self._power[slot] = (environment.reward if self._kind == "pool" else self._kind) == "power"
-        self._all_power = bool(self._power.all())
-        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
-        if self._company:
-            self._company.begin(slot, environment, flow)
+        self._per_tick.begin(slot, environment, flow)
         self._sum[slot] = self._ticks[slot] = 0
 
     def update(self, samples: npt.NDArray[np.void], slots: Ints) -> None:
         """Take one row of each flow."""
         if self._derives:
             self._tracker.update_flows(samples, slots)
-        rate, loss, capacity, rtt_rate = self._tracker.measured.T
-        rewards = power(rate, loss, capacity, rtt_rate)
-        if self._company:
-            flows = self._company.flows(slots, samples["t_ns"].astype(np.int64))
-            rewards = np.where(flows == 1, graded(rewards), shared(rate, loss, capacity, flows))
-        elif not self._all_power:
-            rewards = np.where(self._power[slots], rewards, friendliness(rate, capacity, self._competitors[slots]))
-        self._sum[slots] += graded(rewards) if self._graded else rewards
+        self._sum[slots] += self._per_tick.rewards(self._tracker.measured.T, samples, slots)
         self._ticks[slots] += 1
         self._slots = slots
 
@@ -170,6 +174,58 @@ class PoolEarnings:
         means = self._sum[slots] / self._ticks[slots]
         self._sum[slots] = self._ticks[slots] = 0
         return np.asarray(means)
+
+
+class OfPool:
+    """The pool's rewards: of each flow the one that its network names, or the same one of all."""
+
+    def __init__(
+        self, slots: int, name: str | None = None, shape: Callable[[Values], Values] = lambda rewards: rewards
+    ) -> None:
+        """Start with no flow.
+
+        Args:
+            slots: number of slots.
+            name: of the reward of all flows, of pool.reward.REWARDS; None for those that networks name.
+            shape: what becomes of the rewards.
+        """
+        self._name, self._names, self._shape = name, list(REWARDS_OF_POOL), shape
+        self._which, self._competitors = np.zeros(slots, np.int64), np.ones(slots)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        self._which[slot] = self._names.index(check_reward(self._name or environment.reward))
+        bottleneck = environment.narrowest(flow)
+        self._competitors[slot] = sum(bottleneck in environment.path(other) for other in environment.all_flows)
+
+    def rewards(self, measured: Doubles, samples: npt.NDArray[np.void], slots: Ints) -> Doubles:
+        """Return the rewards."""
+        which = self._which[slots]
+        present, positions = np.unique(which, return_inverse=True)
+        names = [self._names[each] for each in present]
+        rate, loss, capacity, rtt_rate = measured
+        ticks = Measured(rate, loss, capacity, rtt_rate, self._competitors[slots])
+        found = rewards_of_pool(names, positions, ticks)
+        return np.asarray(self._shape(found), np.float64)
+
+
+class Fair:
+    """R1, graded, while a flow is alone, and else what is `shared`."""
+
+    def __init__(self, slots: int) -> None:
+        """Start with no flow."""
+        self._company = _Company(slots)
+
+    def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
+        """Put a flow of an environment into a slot."""
+        self._company.begin(slot, environment, flow)
+
+    def rewards(self, measured: Doubles, samples: npt.NDArray[np.void], slots: Ints) -> Doubles:
+        """Return the rewards."""
+        rate, loss, capacity, rtt_rate = measured
+        flows = self._company.flows(slots, samples["t_ns"].astype(np.int64))
+        alone = graded(power(rate, loss, capacity, rtt_rate))
+        return np.where(flows == 1, alone, shared(rate, loss, capacity, flows))
 
 
 class _Company:
@@ -196,17 +252,21 @@ class _Company:
         return np.asarray(np.maximum(up.sum(axis=1), 1), np.float64)
 
 
-class OrcaEarnings:
-    """Orca's reward of the interval since a flow was shown last."""
+Formula = Callable[[Doubles, Doubles, Doubles, Doubles, Doubles], Doubles]
+"""From throughput, loss, highest throughput, lowest RTT and smoothed RTT to rewards, as `orca`."""
 
-    def __init__(self, kind: Reward, slots: int) -> None:
+
+class IntervalEarnings:
+    """A formula's value over the interval since a flow was shown last."""
+
+    def __init__(self, formula: Formula, slots: int) -> None:
         """Start with no flow.
 
         Args:
-            kind: `orca` or `orca-paper`.
+            formula: the reward.
             slots: number of slots.
         """
-        self._reward = orca if kind == "orca" else orca_paper
+        self._reward = formula
         self._intervals, self._max_rate = Intervals(slots), np.zeros(slots)
 
     def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
@@ -276,3 +336,69 @@ class AstraeaEarnings:
         """Return the rewards."""
         labs, rows = np.unique(self._labs[shown], return_inverse=True)
         return self._competition.rewards(labs)[rows]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a reward is earned."""
+
+    source: ObservationSource
+    """What is observed."""
+    labs: int
+    """Number of labs."""
+    flows: int
+    """Slots per lab."""
+    competition: Competition | None
+    """What is known of all flows, for a reward that competes; it is updated before the reward."""
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return self.labs * self.flows
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward."""
+
+    earnings: Callable[[Place], Earnings]
+    """Makes what flows earn at a place."""
+    competes: bool = False
+    """Whether it needs the place's competition."""
+
+
+def per_tick(make: Callable[[int], PerTick]) -> Reward:
+    """Return the mean of a reward of each tick, which `make` makes for so many slots."""
+    return Reward(lambda place: PoolEarnings(make(place.slots), place.source, place.slots))
+
+
+def of_interval(formula: Formula) -> Reward:
+    """Return the reward that is a formula of the interval since the last decision."""
+    return Reward(lambda place: IntervalEarnings(formula, place.slots))
+
+
+def _of_all_flows(place: Place) -> Earnings:
+    if place.competition is None:
+        raise ValueError("this reward needs a competition")
+    return AstraeaEarnings(place.competition, place.flows)
+
+
+REWARDS: dict[str, Reward] = {
+    "pool": per_tick(OfPool),
+    "pool-log": per_tick(partial(OfPool, shape=graded)),
+    "pool-fair": per_tick(Fair),
+    "power": per_tick(partial(OfPool, name="power")),
+    "friendliness": per_tick(partial(OfPool, name="friendliness")),
+    "orca": of_interval(orca),
+    "orca-paper": of_interval(orca_paper),
+    "astraea": Reward(_of_all_flows, competes=True),
+    "aurora": Reward(lambda place: AuroraEarnings(place.slots)),
+}
+"""By the name that a task has for it. A reward of one's own is an entry here, and nothing else."""
+
+
+def reward_of(name: str) -> Reward:
+    """Return the reward of a name; raises SageccError where there is none."""
+    if name not in REWARDS:
+        raise SageccError(f"task: reward must be one of {', '.join(REWARDS)}, not {name!r}")
+    return REWARDS[name]

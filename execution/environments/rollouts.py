@@ -28,13 +28,7 @@ from sagecc.execution.environments.flows import last_tick_ns
 from sagecc.execution.environments.indigo import Expert
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Agents, Candidates, Networks, agents, candidates, draw, room
-from sagecc.execution.environments.rewards import (
-    AstraeaEarnings,
-    AuroraEarnings,
-    Earnings,
-    OrcaEarnings,
-    PoolEarnings,
-)
+from sagecc.execution.environments.rewards import Place, reward_of
 from sagecc.execution.lab.giving_up import GiveUp, LossWindow
 from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
@@ -119,6 +113,7 @@ class Rollouts:
             SageccError: an argument is bad, or there is no kernel.
         """
         check_count("max_steps", max_steps)
+        reward = reward_of(task.reward)
         self.task = task
         """What flows observe and do, and what they earn."""
         self._candidates = candidates(environment if task.networks is None else task.networks, trusted)
@@ -132,18 +127,10 @@ class Rollouts:
         driven = drive(latency_ms, task.control.underlying_scheme)
         self._labs = [Lab(kernel, driven) for _ in range(labs)]
         self._watch = give_up and _Floods(give_up, labs, self.per_lab)
-        astraea = task.reward == "astraea" or task.global_state
-        self._competition = Competition(labs, self.per_lab, task.reward_weights) if astraea else None
+        competes = reward.competes or task.global_state
+        self._competition = Competition(labs, self.per_lab, task.reward_weights) if competes else None
         self._expert = Expert() if task.expert else None
-        self._earnings: Earnings
-        if task.reward == "astraea" and self._competition:
-            self._earnings = AstraeaEarnings(self._competition, self.per_lab)
-        elif task.reward in ("orca", "orca-paper"):
-            self._earnings = OrcaEarnings(task.reward, slots)
-        elif task.reward == "aurora":
-            self._earnings = AuroraEarnings(slots)
-        else:
-            self._earnings = PoolEarnings(task.reward, source, slots)
+        self._earnings = reward.earnings(Place(source, labs, self.per_lab, self._competition))
         self._generators: list[np.random.Generator | None] = [None] * labs
         self._last_ns = np.full(slots, -1)  # of each flow; -1: there is none
         self._lab_last_ns = np.zeros(labs, np.int64)

@@ -19,6 +19,7 @@ from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 from sagecc.schemas.schemes import ANY_CODE
+from sagecc.sets import telling_skipped
 
 EXIT_FOUND = 1
 FORMS = ("minari", "rlds", "huggingface")
@@ -108,7 +109,7 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
     from sagecc.collector.run.set_file import chosen_set  # pydantic takes time to load
 
     refuse_both("profile", environments)
-    grid = chosen_set(profile, environments, ANY_CODE) if profile or environments else None
+    grid = telling_skipped(chosen_set(profile, environments, ANY_CODE)) if profile or environments else None
     report = check_pool(pool, grid, jobs)
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)

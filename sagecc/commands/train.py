@@ -15,6 +15,7 @@ from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.online import config as online_config
 from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
 from sagecc.schemas.schemes import TrustedCode
+from sagecc.sets import telling_skipped
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
@@ -265,7 +266,7 @@ def _league(
     from sagecc.learner.evaluation import Evaluation
 
     refuse_both("evaluate_profile", environments)
-    networks = chosen_set(profile, environments, trusted)
+    networks = telling_skipped(chosen_set(profile, environments, trusted))
     league = CandidateLeague(networks, schemes, kernel, LEAGUES / networks.name, logs / "league", jobs)
     league.prepare()
     return Evaluation(league, every, league.identity, MEAN_RATE if best else "")

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from sagecc.collector.run.grid import profile_environments, set_one, set_two
 from sagecc.collector.run.set_file import GridPart, NetworkPart, SetPart, json_schema, load_set
+from sagecc.commands.environments import command as environments_command
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
@@ -163,6 +165,31 @@ def test_traces_of_a_folder(file: Path, tmp_path: Path) -> None:
         load_set(f"{file}:{folder}")
 
 
+def test_what_lies_among_traces_and_is_none_is_skipped(file: Path, tmp_path: Path) -> None:
+    """A README or a Makefile; but a trace that is damaged is an error, by its suffix or by its first line."""
+    file.write_text("name: mine\ngrids:\n  - {trace: ['*'], rtt_ms: [20], queue_packets: [100], duration_s: 10}")
+    folder = tmp_path / "traces"
+    (folder / "old").mkdir(parents=True)
+    contents = {"a.down": "1\n2\n", "trace-7-bus": "3.5\n", "README.md": "# 3 traces\n", "Makefile": "all:\n\t:\n"}
+    for name, text in (contents | {".DS_Store": "\0\0\0\x01Bud1", "empty": "", "rates.txt": "0.0 1.5\n"}).items():
+        (folder / name).write_text(text)
+    networks = load_set(f"{file}:{folder}")
+    assert [re.split("-12mbps|-20ms", each.id)[0] for each in networks.environments] == ["mine-a", "mine-trace-7-bus"]
+    others = [".DS_Store", "Makefile", "README.md", "empty", "rates.txt"]
+    assert [path.name for path in networks.skipped] == others
+    done = CliRunner().invoke(environments_command, ["--environments", f"{file}:{folder}"], catch_exceptions=False)
+    assert done.stderr == f"skipped, no traces: {', '.join(others)}\n"
+    for name, text, message in (("b.up", "# no time\n", "line 1"), ("c", "1\nx\n", "line 2"), ("d.down", "", "empty")):
+        (folder / name).write_text(text)
+        with pytest.raises(SageccError, match=rf"traces/{re.escape(name)}.*{message}"):
+            load_set(f"{file}:{folder}")
+        (folder / name).unlink()
+    for name in ("a.down", "trace-7-bus"):
+        (folder / name).unlink()
+    with pytest.raises(SageccError, match=r"no trace in .*traces; of \.DS_Store, Makefile, README\.md none is one"):
+        load_set(f"{file}:{folder}")
+
+
 def test_a_trace_whose_name_is_a_pattern_goes_by_its_name(file: Path, tmp_path: Path) -> None:
     grid = "name: mine\ngrids:\n  - {trace: ['%s'], rtt_ms: [20], queue_packets: [100], duration_s: 10}"
     for name in ("a[1].down", "a1.down"):
@@ -248,7 +275,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         ),
         (GRID + ", cross: [[{scheme: qubic}]]}", "grids[0]: cross[0]: unknown scheme 'qubic'"),
         (GRID + ", loss: []}", "grids[0]: loss: must have one value or more"),
-        (GRID + ", loss: [2]}", "grids[0]: links[0]: the loss probability must be at least 0 and below 1"),
+        (GRID + ", loss: [2]}", "grids[0]: links[0]: the loss probability must be at least 0 and at most 1"),
         (GRID + ", discipline: [fifo]}", "grids[0].discipline[0]: must be one of"),
         (
             GRID + ", queue_packets: [10]}",
@@ -282,7 +309,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (f"name: mine\nenvironments: [{ONE}, tags: {{a: {'b' * 129}}}}}]", "tags.a: …128…not 'bbb"),
         (
             f'name: mine\nenvironments: [{ONE}, cross: [{{scheme: "policy:\\a"}}]}}]',
-            r"cross: 'policy:\x07': …printable",
+            r"cross[0]: 'policy:\x07': …printable",
         ),
     ],
 )

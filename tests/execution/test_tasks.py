@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +21,11 @@ from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.agent.reports import Reports
 from sagecc.execution.environments import astraea
 from sagecc.execution.environments.astraea import Flows
-from sagecc.execution.environments.rewards import PoolEarnings, graded, orca, orca_paper, shared
+from sagecc.execution.environments.congestion import CongestionEnv
+from sagecc.execution.environments.rewards import Place, PoolEarnings, graded, orca, orca_paper, reward_of, shared
+from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.learner.online.config import load
+from sagecc.online import online_task
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
 from sagecc.policy.astraea import CONTROL, GLOBAL_STATE, OBSERVATIONS
 from sagecc.policy.orca import CONTROL as ORCA
@@ -192,7 +197,7 @@ class Measured:
 
 def earned_at(times_s: list[float], environment: Environment, flow: Flow) -> list[float]:
     """What a flow with a quarter of the link earns by `pool-fair` at some times."""
-    earnings = PoolEarnings("pool-fair", cast("Any", None), 1)
+    earnings = cast("PoolEarnings", reward_of("pool-fair").earnings(Place(cast("Any", None), 1, 1, None)))
     earnings._tracker = cast("Any", Measured())
     earnings.begin(0, environment, flow)
     slot, found = np.zeros(1, np.int64), []
@@ -322,10 +327,7 @@ def test_a_task_is_plain_data() -> None:
         ({"control": {"map": "cwnd"}}, "map must be one of power, spread, hundredths, linear, rate, steps"),
         ({"control": {"base": 0.5}}, "control: no action has base 0.5"),
         ({"control": {"limits": 3}}, "control: "),
-        (
-            {"reward": "sprout"},
-            "reward must be one of pool, pool-log, pool-fair, power, friendliness, orca, orca-paper, astraea, aurora",
-        ),
+        ({"reward": 3}, "reward must be a name, not 3"),
         ({"reward": "astraea", "reward_weights": {"loss": -1}}, "reward_weights.loss must be a number from 0, not -1"),
         ({"reward": "astraea", "reward_weights": {"lost": 1}}, "reward_weights has no lost; known are throughput, la"),
         ({"reward_weights": {"loss": 1}}, "reward_weights are fields, and of the reward astraea only"),
@@ -336,3 +338,15 @@ def test_a_task_is_plain_data() -> None:
 def test_what_is_no_task_is_refused(plain: dict[str, Any], message: str) -> None:
     with pytest.raises(SageccError, match=f"task: .*{message}"):
         LearningTask.of(plain)
+
+
+def test_a_reward_that_is_none_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    names = "pool, pool-log, pool-fair, power, friendliness, orca, orca-paper, astraea, aurora"
+    message = f"task: reward must be one of {names}, not 'sprout'"
+    for start in (CongestionEnv, Rollouts):
+        with pytest.raises(SageccError, match=message):
+            start(task=LearningTask.of({"reward": "sprout"}), kernel=tmp_path / "no-kernel")
+    config = load("labs-tiny")
+    config = replace(config, task={**config.task, "reward": "sprout"})
+    with pytest.raises(SageccError, match=message):
+        online_task(config, tmp_path / "no-kernel")

@@ -7,22 +7,28 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 import yaml
 
 from sagecc.cli import cli
 from sagecc.collector.run.set_file import load_set
+from sagecc.execution.environments import rewards
+from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.learner.online.config import load
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.task import LearningTask
 from tests.conftest import ROOT
 from tests.helpers.stock import on_stock_kernel
 
 PAGE = (ROOT / "docs/guide/train-your-own.md").read_text()
+(REWARD,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 MINE, JUDGE = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [
     shlex.split(line)[1:] if line.startswith("sagecc") else shlex.split(line)[2:]
@@ -55,6 +61,29 @@ def test_its_commands_have_such_options() -> None:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         command.make_parser(click.Context(command)).parse_args(list(words))
+
+
+def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines as if they stood at the end of that file, and no others."""
+    monkeypatch.setattr(rewards, "REWARDS", dict(rewards.REWARDS))
+    lines = {**vars(rewards)}
+    exec(textwrap.dedent(REWARD), lines)
+    plain = yaml.safe_load(MINE)
+    plain["task"] |= {"reward": "mine", "networks": {"rate_mbps": 12, "rtt_ms": 20, "queue_bdp": 0.5, "duration_s": 3}}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(plain))
+    config = load(str(tmp_path / "my.yaml"))
+    online_task(config, kernel)
+    rollouts, earned = Rollouts(LearningTask.of(config.task), kernel=kernel), list[float]()
+    try:
+        step = rollouts.reset([0])
+        while not step.over.any():
+            step = rollouts.step(np.ones((~step.over).sum()))
+            earned += step.rewards.tolist()
+    finally:
+        rollouts.close()
+    assert len(earned) > 50
+    assert 0.9 < max(earned) <= 1  # the highest throughput, and nothing lost
+    assert min(earned) < 0  # a twentieth or more lost
 
 
 @pytest.mark.slow

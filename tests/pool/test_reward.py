@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagecc.pool.reward import friendliness, power
+from sagecc.common.errors import SageccError
+from sagecc.pool.reward import REWARDS, Measured, friendliness, power, rewards
+from sagecc.schemas.environment import Reward
 
 
 def r1(rate: float, loss: float, capacity: float, rtt_rate: float) -> float:
@@ -69,3 +72,16 @@ def test_rewards_are_finite_and_at_most_25(rate: int, loss: int, capacity: int, 
     assert r1(rate, loss, capacity, rtt_rate) <= 25 + 1e-9
     assert 0 < r2(rate, capacity, flows) <= 25
     assert np.isfinite(np.float32(r1(rate, loss, capacity, rtt_rate)))
+
+
+def test_every_reward_that_an_environment_may_name_has_a_formula() -> None:
+    assert set(REWARDS) == set(get_args(Reward))
+
+
+def test_each_row_has_the_reward_of_its_name() -> None:
+    values = [np.array([50.0, 50.0, 100.0]), np.zeros(3), np.full(3, 100.0), np.ones(3), np.full(3, 2.0)]
+    measured = Measured(*values)
+    found = rewards(["friendliness", "power"], np.array([0, 1, 1]), measured)
+    np.testing.assert_allclose(found, [r2(50, 100, 2), 6.25, 25])
+    with pytest.raises(SageccError, match="there is no reward 'kindness': it must be one of power, friendliness"):
+        rewards(["power", "kindness"], np.array([0, 0, 0]), measured)
