@@ -14,6 +14,21 @@ from sagecc.execution.stock import cgroup, kernel_scheme, libbpf
 NO_PRIVILEGES, NO_LIBRARY = "not tried: it needs the privileges above", "not tried: it needs libbpf"
 AS_ROOT = "run it as root; 'sudo sagecc doctor' then tries what follows"
 
+CONFINED = """
+import os
+from sagecc.common.errors import SageccError
+from sagecc.execution.stock.confinement import confine
+try:
+    confine(1 << 28)
+    os.open("/", os.O_RDONLY)
+except SageccError as error:
+    raise SystemExit(str(error))
+except PermissionError:
+    print(os.getuid())
+else:
+    raise SystemExit("a confined process could open a file")
+"""
+
 
 def checks() -> tuple[Check, ...]:
     """Return the group's checks."""
@@ -91,26 +106,10 @@ def control_group() -> Finding:
 
 def confinement() -> Finding:
     """Check that an agent can give up its rights before it reads a policy: a process does, and tries to open a file."""
-    user, error = run_python(_CONFINED)
+    user, error = run_python(CONFINED)
     if error:
         return fails(error, f"look for what forbids it (seccomp, user namespaces); else {REPORT}")
     return works(f"a process gave up its rights, as user {user}, and could open nothing")
-
-
-_CONFINED = """
-import os
-from sagecc.common.errors import SageccError
-from sagecc.execution.stock.confinement import confine
-try:
-    confine(1 << 20)
-    os.open("/", os.O_RDONLY)
-except SageccError as error:
-    raise SystemExit(str(error))
-except PermissionError:
-    print(os.getuid())
-else:
-    raise SystemExit("a confined process could open a file")
-"""
 
 
 def _no_library() -> bool:

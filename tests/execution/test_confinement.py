@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,12 @@ from sagecc.commands import attach
 from sagecc.commands import exec as exec_
 from sagecc.common import shipped
 from sagecc.execution.stock.confinement import NOBODY, may_change_user
+from sagecc.execution.stock.messages import MESSAGE_BYTES, Message
 from sagecc.policy import runtime
 from sagecc.policy.artefact import ACKED, MAPS, Control
 from sagecc.policy.folder import CARD, WEIGHTS
 from tests.helpers.policies import save_still_policy
-from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
+from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel, with_libbpf
 
 as_root = pytest.mark.skipif(not may_change_user(), reason="only root can become another user")
 
@@ -192,6 +194,7 @@ def own_policies(folder: Path) -> Iterator[Path]:
         yield save_still_policy(folder / f"bound-{drains}", control=bound)
 
 
+@with_libbpf
 @pytest.mark.parametrize("name", ["exact", "numpy", "litert", "onnx"])
 def test_every_policy_is_driven_by_what_was_there_before(name: str, tmp_path: Path) -> None:
     """Nothing is imported, opened, compiled or started any more, whatever the policy's kind."""
@@ -203,6 +206,46 @@ def test_every_policy_is_driven_by_what_was_there_before(name: str, tmp_path: Pa
     command = [sys.executable, "-c", DRIVE, name, *policies]
     done = subprocess.run([*map(str, command)], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.stdout == "driven\n", done.stderr
+
+
+AGENT = """
+import sys
+from sagecc.execution.stock import driver
+rehearsed = []
+def rehearse(name, known=driver.rehearse):
+    known(name)
+    rehearsed.append(name)
+def warm_up(policy, slots, known=driver.warm_up):
+    known(policy, slots)
+    if rehearsed:
+        spoil()
+driver.rehearse, driver.warm_up = rehearse, warm_up
+def spoil():
+    SPOIL
+sys.exit(driver.run(int(sys.argv[1]), sys.argv[2], "exact", 8))
+"""
+
+
+@with_libbpf
+@pytest.mark.parametrize(
+    ("spoil", "error", "failure"),
+    [
+        ("bytearray(1 << 31)", "needs more memory for 8 flows than an agent may have", ""),
+        ("open('/etc/shadow')", "", "PermissionError: [Errno 1] Operation not permitted: '/etc/shadow'"),
+        ("from sagecc.cli import main", "", "sagecc.cli"),
+    ],
+)
+def test_why_a_confined_agent_failed_reaches_its_supervisor(
+    spoil: str, error: str, failure: str, tmp_path: Path
+) -> None:
+    policy = save_still_policy(tmp_path / "policy")
+    end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with end, other:
+        command = [sys.executable, "-c", AGENT.replace("SPOIL", spoil), str(other.fileno()), str(policy)]
+        done = subprocess.run(command, env=ENVIRONMENT, pass_fds=[other.fileno()], capture_output=True, text=True)
+        message = Message.decoded(end.recv(MESSAGE_BYTES))
+    assert (done.returncode, done.stderr) == (2, "")
+    assert error in message.error and failure in message.failure and (message.error or message.failure)
 
 
 @as_root

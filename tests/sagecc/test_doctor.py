@@ -504,6 +504,15 @@ def test_capabilities_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_kernel.privileges().state is State.WORKS
 
 
+def test_an_agent_can_be_confined_or_it_is_said_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_kernel.confinement().state is State.WORKS
+    filtered = [*SECCOMP, "317", "--", sys.executable, "-c", own_kernel.CONFINED]
+    error = subprocess.run(filtered, capture_output=True, text=True).stderr.strip()
+    monkeypatch.setattr(own_kernel, "run_python", answer(("", error)))
+    found = own_kernel.confinement()
+    assert found.fails and found.text.startswith("an agent cannot be confined here (Operation not permitted)")
+
+
 def test_no_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libbpf, "library", raising(SageccError("libbpf.so.1 is missing: apt-get install libbpf1")))
     assert own_kernel.library() == fails("libbpf.so.1 is missing", "apt-get install libbpf1")
