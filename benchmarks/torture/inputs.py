@@ -60,7 +60,8 @@ class Kind:
     share: of 10,000. folder: of the material, what the way in needs. damaged: which of its files may be damaged.
     enter: the way in, of the folder and the damaged file: returns the result, in words that do not hang on the folder.
     guarded: whether checksums cover the files, so that what is accepted must have the result of a sound one; `bytes`:
-    those of a file's pages, not of what was written anew.
+    those of a file's pages, not of what was written anew. crafted: whether digests may be put right after the damage:
+    not for runtimes that are for files one trusts (policy.runtime).
     """
 
     name: str
@@ -69,6 +70,7 @@ class Kind:
     damaged: tuple[str, ...]
     enter: Callable[[Path, Path, Sagecc], str]
     guarded: bool | str = False
+    crafted: bool = True
 
     def files(self, material: Path) -> list[Path]:
         """Return the files that may be damaged, within the folder."""
@@ -113,7 +115,7 @@ def hurt(kind: Kind, material: Path, work: Path, rng: random.Random) -> Damage:
         how, content = damage.of_bytes(rng, data)
         anew = False
     path.write_bytes(content)
-    put_right = rng.random() < 0.4 and digests.put_right(work, file)
+    put_right = kind.crafted and rng.random() < 0.4 and digests.put_right(work, file)
     return Damage(kind, file, f"{how}, its digest put right" if put_right else how, anew, put_right)
 
 
@@ -278,8 +280,8 @@ KINDS = (
     Kind("pool, to export", 200, "few", POOL, _export, guarded="bytes"),
     Kind("pool, in SQL", 200, "few", POOL, _sql),
     Kind("policy's weights", 250, "policy", ("policy.safetensors",), _policy("exact"), guarded=True),
-    Kind("policy as LiteRT", 175, "policy", ("policy.tflite",), _policy("litert"), guarded=True),
-    Kind("policy as ONNX", 175, "policy", ("policy.onnx",), _policy("onnx"), guarded=True),
+    Kind("policy as LiteRT", 175, "policy", ("policy.tflite",), _policy("litert"), guarded=True, crafted=False),
+    Kind("policy as ONNX", 175, "policy", ("policy.onnx",), _policy("onnx"), guarded=True, crafted=False),
     Kind("policy's card", 500, "policy", ("card.json",), _policy("exact")),
     Kind("league", 400, "least", ("results/*.json", "results/*.parquet", *RAW), _league, guarded="bytes"),
     Kind("league, to its report", 60, "least", ("results/*.json", "results/*.parquet", *RAW), _report, guarded="bytes"),
