@@ -64,6 +64,7 @@ class _Worker:
         self._process = context.Process(target=_try_all, args=(other, work, material, seed), daemon=True)
         self._process.start()
         other.close()
+        self._end.recv()  # it has loaded everything: that counts for no input
 
     def attempt(self, index: int) -> dict[str, Any]:
         """Return the row of an input."""
@@ -88,6 +89,7 @@ class _Worker:
 def _try_all(end: Connection, work: Path, material: Path, seed: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    end.send("ready")
     while True:
         try:
             index = end.recv()
