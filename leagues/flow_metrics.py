@@ -232,7 +232,7 @@ def share_over_time(
     """
     goodput = pl.col("goodput_mbps")
     others = goodput.filter(pl.col("flow") != tested)
-    other = pl.max_horizontal(others.mean() if against == "mean" else others.max(), pl.lit(floor_mbps))
+    other = pl.max_horizontal({"mean": others.mean(), "max": others.max()}[against], pl.lit(floor_mbps))
     own = pl.max_horizontal(goodput.filter(pl.col("flow") == tested).first(), pl.lit(floor_mbps))
     both = (pl.col("flow") == tested).any() & (pl.col("flow") != tested).any()
     return (

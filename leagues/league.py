@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import get_args
 
 import polars as pl
 
@@ -111,6 +112,11 @@ class Rules:
             raise SageccError(f"league: alpha must be above 0 and at most 10, not {self.alpha:g}")
         if not 0 <= self.margin < 1:
             raise SageccError(f"league: the margin must be at least 0 and below 1, not {self.margin:g}")
+        if self.friendly_margin not in get_args(FriendlyMargin):
+            raise SageccError(
+                f"league: friendly_margin must be one of {', '.join(get_args(FriendlyMargin))}, not"
+                f" '{self.friendly_margin}'"
+            )
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ SCORE_SCHEMA = {
 """One row per window, environment and scheme. `status` is `ok`, `missing` (no episode) or `silent` (no rows or no
 packets in the window); `metric` is `power` (S_p, bigger is better) or `friendliness` (S_fr, smaller is better)."""
 
+METRICS = ("power", "friendliness")
+"""What a window can be scored by: the `reward` that its environment names."""
+
 _SUMMED = ("rows", "goodput_mbps", "sent_packets", "lost_packets")
 _LISTED = ("episode_id", "environment_id", "scheme", "seed", *_SUMMED)
 _COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_bytes")
@@ -197,7 +200,13 @@ def score(
 
 
 def rescore(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
-    """Return a table of SCORE_SCHEMA with the `score` of another alpha; the rates and delays stay."""
+    """Return a table of SCORE_SCHEMA with the `score` of another alpha; the rates and delays stay.
+
+    Raises:
+        SageccError: the table has another metric than METRICS.
+    """
+    if unknown := set(table["metric"]) - set(METRICS):
+        raise SageccError(f"league: there is no score by '{min(unknown)}': it must be one of {', '.join(METRICS)}")
     r, d = pl.col("goodput_mbps"), pl.col("delay_ms")
     ok = pl.col("status") == "ok"
     return table.with_columns(

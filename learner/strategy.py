@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -331,8 +331,11 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
         seed: Seed of TensorFlow's random numbers.
 
     Raises:
-        SageccError: There is no such device, or the workers are not described or do not connect.
+        SageccError: There is no such kind or device, or the workers are not described or do not connect.
     """
+    for name, choices in ((kind, get_args(Kind)), (device, get_args(Device))):
+        if name not in choices:
+            raise SageccError(f"there is no '{name}' to train on: it must be one of {', '.join(choices)}")
     cluster = Cluster.of(os.environ) if kind == "workers" else None
     configure(seed)
     gpus = tf.config.list_physical_devices("GPU")

@@ -14,11 +14,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from safetensors import SafetensorError
@@ -41,7 +41,7 @@ from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import InputTransform, Scaling
+from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -180,6 +180,7 @@ class Control:
             ValueError: A field's value is unknown or out of range.
         """
         action = card["action"]
+        _refuse_unknown("action", action, _ACTION_FIELDS)
         (low, high), (least, most) = action["limits"], action["cwnd_packets"]
         return cls(
             base=action["base"],
@@ -212,6 +213,19 @@ class Control:
             **min_rtts,
             "underlying_scheme": self.underlying_scheme,
         }
+
+
+_ACTION_FIELDS = {
+    *("map", "base", "limits", "cwnd_packets", "slow_start"),
+    *("window_bound", "window_bound_loss", "window_bound_drains"),
+}
+_INPUT_FIELDS = {"source", "source_version", "observations", "transform", "shift", "scale", "limit"}
+
+
+def _refuse_unknown(name: str, fields: Mapping[str, Any], known: Set[str]) -> None:
+    """Raise ValueError for a field of a card that would decide something, and is not known here."""
+    if unknown := fields.keys() - known:
+        raise ValueError(f"{name} has a field {min(unknown)!r} that is not known here")
 
 
 def _is_number(value: object) -> bool:
@@ -295,6 +309,7 @@ class PolicyArtefact:
                 raise ValueError(f"network of kind '{kind}' is not known here")
             sizes = NETWORKS[kind](**fields)
             inputs = card["inputs"]
+            _refuse_unknown("inputs", inputs, _INPUT_FIELDS)
             scaling, names = _scaling(inputs, sizes.inputs), _names(inputs["observations"], sizes.inputs)
             source = str(inputs["source"]), str(inputs["source_version"])
             control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
@@ -342,8 +357,6 @@ class PolicyArtefact:
 
 def _scaling(inputs: Mapping[str, Any], count: int) -> Scaling:
     """Return the scaling of a card's inputs; raises KeyError, TypeError or ValueError where it has none that serves."""
-    if inputs["transform"] not in get_args(InputTransform):
-        raise ValueError(f"transform '{inputs['transform']}' of inputs is not known here")
     shift, scale = (_vector(name, inputs[name], count) for name in ("shift", "scale"))
     _vector("limit", [inputs["limit"]], 1)
     if not ((scale > 0).all() and inputs["limit"] >= 0):

@@ -458,7 +458,7 @@ class Environment:
                 links=tuple(_link(link) for link in raw.pop("links")),
                 return_links=tuple(_link(link) for link in raw.pop("return_links")),
                 windows_s=tuple((float(a), float(b)) for a, b in raw.pop("windows_s")),
-                cross=tuple(CrossFlow(c["scheme"], _flow(c.get("flow", {}))) for c in raw.pop("cross", ())),
+                cross=tuple(_cross(cross) for cross in raw.pop("cross", ())),
                 flow=_flow(raw.pop("flow", {})),
                 **raw,
             )
@@ -554,9 +554,13 @@ def _link(raw: dict[str, Any]) -> Link:
         rates=tuple(RateStep(**r) for r in rest.pop("rates", ())),
         delays=tuple(DelayStep(**d) for d in rest.pop("delays", ())),
         losses=tuple(LossStep(**step) for step in rest.pop("losses", ())),
-        trace=Trace(trace["name"], tuple(trace["opportunities_ms"])) if trace else None,
+        trace=Trace(**{**trace, "opportunities_ms": tuple(trace["opportunities_ms"])}) if trace else None,
         **rest,
     )
+
+
+def _cross(raw: dict[str, Any]) -> CrossFlow:
+    return CrossFlow(**{**raw, "flow": _flow(raw.get("flow", {}))})
 
 
 def _flow(raw: dict[str, Any]) -> Flow:

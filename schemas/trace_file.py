@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
@@ -25,17 +26,35 @@ _FIRST_BYTES = 64
 def is_trace(path: Path) -> bool:
     """Tell whether a file among others is meant as a trace: by its suffix, or for its first line is a time.
 
+    A hidden file is not.
+
     Args:
         path: a regular file.
 
     Raises:
         OSError: it cannot be read.
     """
+    if path.name.startswith("."):
+        return False
     if path.suffix in TRACE_SUFFIXES:
         return True
     with path.open("rb") as file:
         first = file.read(_FIRST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()[:1]
     return bool(first) and _NUMBER.fullmatch(first[0].decode("latin-1")) is not None
+
+
+def among(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Return those of some regular files that `is_trace`, and the others, in the order given."""
+    kinds: dict[bool, list[Path]] = {True: [], False: []}
+    for path in paths:
+        kinds[is_trace(path)].append(path)
+    return kinds[True], kinds[False]
+
+
+def no_trace(folder: Path | None, others: Sequence[Path]) -> str:
+    """Return the end of an error's message about a folder in which only these others were found."""
+    named = f"; of {', '.join(path.name for path in others[:3])} none is one" if others else ""
+    return f"there is no trace in {folder}{named}; 'sagecc import trace' reads other forms"
 
 
 def read_trace(path: Path) -> Trace:

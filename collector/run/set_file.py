@@ -36,7 +36,7 @@ from sagecc.schemas.environment_file import (
 )
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import NO_CODE, TrustedCode
-from sagecc.schemas.trace_file import is_trace
+from sagecc.schemas.trace_file import among, no_trace
 
 MAX_NETWORKS = 20_000
 """Of a set file, so that a slip in a range is an error and no month of work; the paper's grid has 1,099."""
@@ -296,14 +296,9 @@ def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator
         if not _is_pattern(name):
             yield name
             continue
-        found = _matching(name, folder, place)
-        traces = [path for path in found if is_trace(path)]
+        traces, others = among(_matching(name, folder, place))
         if not traces:
-            others = f"; of {', '.join(path.name for path in found[:3])} none is one" if found else ""
-            raise SageccError(
-                f"{place}: trace: {name}: there is no trace in {folder}{others}; 'sagecc import trace' reads other"
-                " forms"
-            )
+            raise SageccError(f"{place}: trace: {name}: {no_trace(folder, others)}")
         yield from (str(path.absolute()) for path in traces)
 
 
@@ -311,7 +306,7 @@ def _skipped(part: SetPart, path: Path, folder: Path | None) -> tuple[Path, ...]
     """Return the files that match the patterns of a set's traces and are none."""
     patterns = {name for grid in part.grids for name in grid.trace if _is_pattern(name)}
     found = {file for name in patterns for file in _matching(name, folder, str(path))}
-    return tuple(file for file in sorted(found) if not is_trace(file))
+    return tuple(among(sorted(found))[1])
 
 
 def _is_pattern(name: str) -> bool:

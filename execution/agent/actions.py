@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +13,16 @@ import numpy.typing as npt
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.execution.agent.window import RATE_WINDOWS, UNLIMITED, CongestionWindows, pacing_rates
 from sagecc.policy import exact
-from sagecc.policy.artefact import ACKED, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, STEPS_MAP, Control
+from sagecc.policy.artefact import (
+    ACKED,
+    ACTION_MAP,
+    HUNDREDTHS_MAP,
+    LINEAR_MAP,
+    RATE_MAP,
+    SPREAD_MAP,
+    STEPS_MAP,
+    Control,
+)
 from sagecc.policy.indigo import candidates, indices
 
 Bools = npt.NDArray[np.bool_]
@@ -60,10 +71,24 @@ def ratios(control: Control, actions: Doubles) -> Doubles:
     Returns:
         Ratios [B].
     """
-    if control.map in (LINEAR_MAP, RATE_MAP):
-        change = (control.base - 1.0) * actions
-        return np.asarray((1.0 + np.maximum(change, 0.0)) / (1.0 - np.minimum(change, 0.0)))
-    return exact.power(control.base, actions)
+    return RATIOS[control.map](control.base, actions)
+
+
+def _linear(base: float, actions: Doubles) -> Doubles:
+    change = (base - 1.0) * actions
+    return np.asarray((1.0 + np.maximum(change, 0.0)) / (1.0 - np.minimum(change, 0.0)))
+
+
+RATIOS: Mapping[str, Callable[[float, Doubles], Doubles]] = MappingProxyType(
+    {
+        ACTION_MAP: exact.power,
+        SPREAD_MAP: exact.power,
+        HUNDREDTHS_MAP: exact.power,
+        LINEAR_MAP: _linear,
+        RATE_MAP: _linear,
+    }
+)
+"""By a map that multiplies, what it multiplies by: from base and actions to ratios."""
 
 
 class Multiply:
@@ -154,12 +179,20 @@ class TakeSteps:
 
 def action_map(control: Control, flows: int) -> ActionMap:
     """Return the action map that a policy's card names, for so many flows."""
-    kinds: dict[str, type[MultiplyInHundredths | MultiplyRates | TakeSteps]] = {
+    return ACTION_MAPS[control.map](control, flows)
+
+
+ACTION_MAPS: Mapping[str, Callable[[Control, int], ActionMap]] = MappingProxyType(
+    {
+        ACTION_MAP: Multiply,
+        SPREAD_MAP: Multiply,
+        LINEAR_MAP: Multiply,
         HUNDREDTHS_MAP: MultiplyInHundredths,
         RATE_MAP: MultiplyRates,
         STEPS_MAP: TakeSteps,
     }
-    return kinds.get(control.map, Multiply)(control, flows)
+)
+"""By what a policy's card says that an action does (policy.artefact.MAPS)."""
 
 
 class SlowStart(Protocol):

@@ -58,12 +58,14 @@ def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
         return tuple(range(environment.flow_count))
     if chosen == "own":
         return (0, *(n for n, cross in enumerate(environment.cross, 1) if cross.scheme == DRIVEN_SCHEME))
+    if isinstance(chosen, str):
+        raise SageccError(f"flows must be numbers, 'own' or None, not '{chosen}'")
     return tuple(chosen)
 
 
 def room(candidates: Candidates, chosen: Agents) -> int:
     """Return one more than the highest number that a flow which decides may have."""
-    if chosen is not None and chosen != "own":
+    if chosen is not None and not isinstance(chosen, str):
         return max(chosen) + 1
     several = (candidates,) if isinstance(candidates, NetworkDistribution) else candidates
     return max(c.max_flows if isinstance(c, NetworkDistribution) else agents(c, chosen)[-1] + 1 for c in several)

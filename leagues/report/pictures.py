@@ -12,6 +12,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from sagecc.collector.run.grid import step_rates
+from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
 from sagecc.leagues.plots import (
     GREEN,
@@ -188,6 +189,8 @@ def analysis_picture(name: str, analysis: Analysis) -> Picture:
             "the largest of a row in bold."
         )
         return Picture(name, "Similarity to the schemes", text, similarity_figure(analysis.table, titles))
+    if name != "tsne":
+        raise SageccError(f"report: there is no picture of an analysis '{name}'")
     same_network = {row["policy"]: row["apart"] for row in analysis.summary["maps"]}
     text = (
         "The last hidden layer at each decision, laid out by t-SNE; only nearness has a meaning. By chance "

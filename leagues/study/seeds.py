@@ -30,7 +30,7 @@ from sagecc.leagues.study.seed_networks import (
     no_traces,
 )
 from sagecc.schemas.environment import RateStep
-from sagecc.schemas.trace_file import read_trace
+from sagecc.schemas.trace_file import among, no_trace, read_trace
 
 DOUBLES, HALVES, BESIDE_CUBIC, STEPS = "rate doubles", "rate halves", "beside Cubic", "steps"
 
@@ -348,14 +348,16 @@ SEEDS: Mapping[str, Experiment] = MappingProxyType(
 def with_traces(experiment: Experiment, folder: Path) -> Experiment:
     """Return a traced experiment over the traces of a folder, a cell each, in the order of their names.
 
+    What lies there beside traces (schemas.trace_file.is_trace) is left alone.
+
     Raises:
-        SageccError: The folder is missing, or has no file, or one of them is no trace.
+        SageccError: The folder is missing, or has no trace, or one of them is damaged.
     """
     if not folder.is_dir():
         raise SageccError(f"--traces {folder}: no such folder; give one with Mahimahi's traces")
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    paths, others = among(sorted(path for path in folder.iterdir() if path.is_file()))
     if not paths:
-        raise SageccError(f"--traces {folder}: there is no trace in it")
+        raise SageccError(f"--traces {folder}: {no_trace(folder, others)}")
     traces = {path.name: read_trace(path) for path in paths}
     grid = tuple(Cell(rtt_ms=CELLULAR_RTT_MS, case=name) for name in traces)
     return replace(experiment, grid=grid, network=Alone(CELLULAR_S, CELLULAR_QUEUE_BYTES, traces=traces))

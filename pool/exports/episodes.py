@@ -163,8 +163,11 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
         action: Form of the actions: one of ACTIONS.
 
     Raises:
-        SageccError: There is no pool of this major version, or it has no such set, scheme or episode.
+        SageccError: There is no pool of this major version, or it has no such set, scheme or episode, or there is no
+            such form.
     """
+    if action not in ACTIONS:
+        raise SageccError(f"an action is exported as {' or '.join(ACTIONS)}, not as '{action}'")
     listing = pool / EPISODES_FILE
     try:
         table = pq.read_table(listing, partitioning=None, page_checksum_verification=True)

@@ -56,6 +56,8 @@ def export(
         SageccError: `path` exists already, the form's library is missing, the disk has too little room, or the pool is
             missing or damaged.
     """
+    if form not in PACKAGES:
+        raise SageccError(f"a pool is exported to {', '.join(PACKAGES)}, not to '{form}'")
     refuse_existing(path)
     if path.resolve().is_relative_to(pool.resolve()):
         raise SageccError(f"{path} is in the pool: choose a path outside")

@@ -73,6 +73,8 @@ def command(
         )
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
+    if not names:
+        raise SageccError("--schemes names none: there is nothing to collect")
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
     driving: Mapping[str, Any] = {}
     if any(map(is_driven, names)):
