@@ -79,6 +79,17 @@ print("reward", last[1])
 from sagecc.execution.environments.parallel import CongestionParallelEnv
 """
 
+SUPERSUIT = """
+import supersuit
+from sagecc.execution.environments.parallel import CongestionParallelEnv
+environment = supersuit.frame_stack_v1(CongestionParallelEnv(constant_agents=True), 2)
+vector = supersuit.concat_vec_envs_v1(supersuit.pettingzoo_env_to_vec_env_v1(environment), 2)
+vector.reset(seed=1)
+for _ in range(20):
+    vector.step([vector.action_space.sample()] * vector.num_envs)
+vector.close()
+"""
+
 RAY = """
 from sagecc.cli import main
 cluster = []
@@ -137,12 +148,15 @@ class Trial:
         """Install the wheel and its extras; return what that takes on disk (bytes)."""
         subprocess.run([python, "-m", "venv", self.folder / "venv"], check=True)
         before = _bytes(self.folder / "venv")
-        wanted = f"{self.wheel}[{','.join(sorted(self.extras))}]" if self.extras else str(self.wheel)
+        self.add(f"{self.wheel}[{','.join(sorted(self.extras))}]" if self.extras else str(self.wheel), constraints)
+        return _bytes(self.folder / "venv") - before
+
+    def add(self, wanted: str, constraints: Path | None) -> None:
+        """Install a package, and hold that all that is installed fits together."""
         held = ("-c", str(constraints)) if constraints else ()
         pip = (str(self.bin / "python"), *PIP)
         subprocess.run([*pip, "install", *held, wanted], cwd=self.folder, check=True)
         subprocess.run([*pip, "check"], cwd=self.folder, check=True)
-        return _bytes(self.folder / "venv") - before
 
     def prepare(self) -> None:
         """Make the folder to work in; choose who works there."""
@@ -213,13 +227,15 @@ def main() -> None:
     extras = EXTRAS if given.extras == "all" else tuple(filter(None, given.extras.split(",")))
     with tempfile.TemporaryDirectory(prefix="sagecc-wheel-") as folder:
         trial = Trial(Path(folder), wheel.resolve(), extras)
-        size = trial.install(given.python, _constraints(Path(folder), given.versions, extras))
+        constraints = _constraints(Path(folder), given.versions, extras)
+        size = trial.install(given.python, constraints)
         trial.prepare()
         trial.note(extras or size <= MOST_BYTES, f"{size / 1e6:.0f} MB installed")
         for step in STEPS:
             trial.try_step(step)
         try_bytes(trial)
         try_exec(trial)
+        try_supersuit(trial, constraints)
         if given.rebuild:
             try_rebuild(trial)
     print(f"wheel: {trial.passed} passed, {len(trial.failed)} failed")
@@ -257,6 +273,12 @@ def try_exec(trial: Trial) -> None:
         print(f"skip {' '.join(command)}: {done.stderr.strip()}")
     else:
         trial.note(done.returncode == 0, " ".join(command), done)
+
+
+def try_supersuit(trial: Trial, constraints: Path | None) -> None:
+    """Let SuperSuit, which nothing here needs, make a batch of all flows of several networks."""
+    trial.add("supersuit", constraints)
+    trial.try_step(WheelStep(("-c", SUPERSUIT), name="flows in a batch of SuperSuit's"))
 
 
 def try_rebuild(trial: Trial) -> None:

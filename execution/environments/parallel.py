@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from gymnasium.utils import EzPickle
 from pettingzoo import ParallelEnv
 
 from sagecc.collector.run.grid import bottleneck
@@ -43,7 +44,7 @@ Step = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dic
 """By agent: observations, rewards, terminations, truncations, infos."""
 
 
-class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
+class CongestionParallelEnv(ParallelEnv[str, Floats, Any], EzPickle):
     """TCP flows that share a network, one agent per flow: `flow_0` is the network's flow under test, `flow_1` another.
 
     Spaces, rewards and infos are those of CongestionEnv for each of them; the pool's rewards count the rate against the
@@ -51,10 +52,16 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
     up: an agent appears with its first observation (its reward is 0 then) and is truncated when its flow stops. While
     no flow decides the lab runs on, so that there are no agents only once the episode is over.
 
-    Every method raises SageccError for bad input, and where the kernel fails.
+    With `constant_agents`, `agents` are all flows from the first step to the last, at which all are truncated. Who does
+    not decide now is idle: its action is ignored, it earns 0, and it observes what it observed last; before its flow is
+    up and after that zeros, or the bound next to 0. `idle` in each info tells who is.
+
+    A copy, as by pickle, is a new environment with the same arguments. Every method raises SageccError for bad input,
+    and where the kernel fails.
     """
 
     metadata: dict[str, Any] = {"name": "sagecc_congestion_v0", "render_modes": []}  # noqa: RUF012 - PettingZoo's
+    render_mode: str | None = None
 
     def __init__(
         self,
@@ -64,6 +71,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         latency_ms: float = 0.0,
         max_cycles: int | None = None,
         task: LearningTask = DEFAULT_TASK,
+        constant_agents: bool = False,
     ) -> None:
         """Check that the networks and the kernel can be used; nothing is booted before `reset`.
 
@@ -75,10 +83,12 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             latency_ms: virtual time from an observation to when its action takes effect.
             max_cycles: truncate episodes after so many steps; None leaves them their networks' duration.
             task: what flows observe, do and earn; its networks, where it names any, in place of `environment`.
+            constant_agents: whether all flows are agents all the time, as SuperSuit wants it.
 
         Raises:
             SageccError: an argument is bad, or there is no kernel.
         """
+        EzPickle.__init__(self, environment, flows, kernel, latency_ms, max_cycles, task, constant_agents)
         check_count("max_cycles", max_cycles)
         choice = candidates(environment if task.networks is None else task.networks)
         self._driven = tuple(dict.fromkeys(range(room(choice, None)) if flows is None else flows))
@@ -94,6 +104,10 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         }
         self.action_spaces: dict[str, spaces.Space[Any]] = {agent: action_space(task) for agent in self.possible_agents}
         self._rollouts = Rollouts(task, environment, 1, flows, kernel, latency_ms)
+        self._constant_agents = constant_agents
+        self._deciding: list[str] = []
+        self._nothing = _nearest_to_zero(observation_space(task))
+        self._latest: dict[str, Floats] = {}  # of constant agents
         self._cycles = 0
         self._state = np.zeros(0, np.float32)
 
@@ -123,7 +137,8 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         """
         choice = candidates(options["environment"]) if options and "environment" in options else ()
         self._check(choice)
-        self.agents, self._cycles = [], 0
+        self._cycles = 0
+        self._latest = dict.fromkeys(self.possible_agents, self._nothing)
         observations, _, _, _, infos = self._run_to_agent(self._rollouts.reset([seed], environment=choice))
         environment, seed = self._rollouts.episodes[0]
         for info in infos.values():
@@ -148,7 +163,7 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             odd = min(set(actions) ^ set(self.agents))
             problem = "has no action" if odd in self.agents else "is no agent now"
             raise SageccError(f"{odd} {problem}: give an action for each of agents")
-        values = [checked_actions(actions[agent], (1,), f"{agent}'s action")[0] for agent in self.agents]
+        values = [checked_actions(actions[agent], (1,), f"{agent}'s action")[0] for agent in self._deciding]
         self._cycles += 1
         return self._run_to_agent(self._rollouts.step(values))
 
@@ -156,25 +171,46 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
         """Return the network's global state at the last step [12], or of no elements where the task has none."""
         return self._state
 
+    def render(self) -> None:
+        """Show nothing: there is no render mode."""
+
     def close(self) -> None:
         """End the running episode, if any."""
-        self.agents = []
+        self.agents, self._deciding = [], []
         self._rollouts.close()
 
     def _run_to_agent(self, first: rollouts.Step) -> Step:
         """Return a step's rows by agent; while there is none that decides, run on and merge what follows."""
         step = self._by_agent(first)
-        while not self.agents and self._rollouts.running[0]:
+        while not self._deciding and self._rollouts.running[0]:
             for merged, latest in zip(step, self._by_agent(self._rollouts.step(np.zeros(0))), strict=True):
                 merged.update(latest)
+        if self._constant_agents:
+            return self._of_all(step)
+        self.agents = list(self._deciding)
         return step
 
+    def _of_all(self, step: Step) -> Step:
+        """Return a step of those who decide with what the others have; update `agents`."""
+        observations, rewards, _, over, infos = step
+        ended = not self._rollouts.running[0]
+        shown = {agent: observations.get(agent, self._latest[agent]).copy() for agent in self.possible_agents}
+        self._latest |= {agent: self._nothing if over[agent] else shown[agent] for agent in over}
+        self.agents = [] if ended else list(self.possible_agents)
+        return (
+            shown,
+            {agent: rewards.get(agent, 0.0) for agent in shown},
+            dict.fromkeys(shown, False),
+            dict.fromkeys(shown, ended),
+            {agent: {**infos.get(agent, {}), "idle": agent not in self._deciding} for agent in shown},
+        )
+
     def _by_agent(self, step: rollouts.Step) -> Step:
-        """Return a step's rows by agent; update `agents`."""
+        """Return a step's rows by agent; find out who decides."""
         at_limit = self._cycles == self.max_cycles
         names = [name(flow) for flow in step.flows.tolist()]
         over = {agent: at_limit or ended for agent, ended in zip(names, step.over.tolist(), strict=True)}
-        self.agents = [agent for agent in names if not over[agent]]
+        self._deciding = [agent for agent in names if not over[agent]]
         self._state = step.states[-1] if len(names) else self._state
         if at_limit:
             self._rollouts.close()
@@ -196,6 +232,11 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any]):
             last = environment.flow_count - 1
             if not all(isinstance(flow, int) and 0 <= flow <= last for flow in self._driven):
                 raise SageccError(f"environment {environment.id} has flows 0 to {last}, not {list(self._driven)}")
+
+
+def _nearest_to_zero(space: spaces.Space[Any]) -> Floats:
+    zeros = np.zeros(space.shape or (), np.float32)
+    return np.clip(zeros, space.low, space.high) if isinstance(space, spaces.Box) else zeros
 
 
 def name(flow: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -426,7 +427,9 @@ def lives(env: CongestionParallelEnv) -> dict[str, tuple[float, float]]:
 
 
 def test_pettingzoo_has_nothing_to_complain_of() -> None:
-    for env in CongestionParallelEnv(), CongestionParallelEnv(shared((0, 1), (0.03, 2), (0.06, 0.8))):
+    changing = shared((0, 1), (0.03, 2), (0.06, 0.8))
+    constant = CongestionParallelEnv(changing, constant_agents=True)
+    for env in CongestionParallelEnv(), CongestionParallelEnv(changing), constant:
         for agent in env.possible_agents:
             env.action_space(agent).seed(0)
         with warnings.catch_warnings():
@@ -442,6 +445,67 @@ def test_agents_come_and_go_with_their_flows() -> None:
     for agent, (start_s, stop_s) in {"flow_0": (0, 1), "flow_1": (0.5, 2), "flow_2": (0.2, 0.8)}.items():
         assert found[agent][0] == pytest.approx(start_s + 0.03, abs=0.02)
         assert found[agent][1] == pytest.approx(stop_s)
+
+
+def test_constant_agents_are_idle_while_their_flows_do_not_decide() -> None:
+    """The same episode as without: the same bytes of whoever decides, and of the others what is nearest to zeros."""
+    network = shared((0, 1), (0.5, 2), (0.2, 0.8))
+    env, own = (CongestionParallelEnv(network, constant_agents=constant) for constant in (True, False))
+    assert env.possible_agents == own.possible_agents
+    (observations, infos), (expected, _) = (each.reset(seed=0) for each in (env, own))
+    ended: set[str] = set()
+    while env.agents:
+        assert env.agents == env.possible_agents == list(observations) == list(infos)
+        deciding = own.agents
+        assert [agent for agent in infos if not infos[agent]["idle"]] == deciding
+        for agent, observation in observations.items():
+            space = env.observation_space(agent)
+            assert isinstance(space, gymnasium.spaces.Box) and observation in space
+            nothing = np.clip(np.zeros_like(observation), space.low, space.high)
+            np.testing.assert_array_equal(observation, expected.get(agent, nothing))
+        actions = {agent: HOLD if agent in deciding else np.full(1, np.nan) for agent in env.agents}
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        expected, earned, _, over, _ = own.step(dict.fromkeys(deciding, HOLD))
+        assert rewards == dict.fromkeys(env.possible_agents, 0.0) | earned
+        assert not any(terminations.values())
+        assert truncations == dict.fromkeys(env.possible_agents, not own.agents)
+        ended |= {agent for agent in over if over[agent]}
+    assert ended == set(env.possible_agents)
+    with pytest.raises(SageccError, match="no episode runs: call reset"):
+        env.step(actions)
+
+
+def test_who_decides_more_seldom_than_others_observes_what_it_did() -> None:
+    """A period of three ticks: flows whose first ticks differ decide in turn."""
+    task = LearningTask.of({"control": {"period_ms": 30.0}})
+    env = CongestionParallelEnv(shared((0, 2), (0.2, 2)), task=task, constant_agents=True)
+    observations, infos = env.reset(seed=0)
+    turns = set()
+    while env.agents:
+        before, idle = observations, [agent for agent in infos if infos[agent]["idle"]]
+        turns.add(tuple(idle))
+        observations, rewards, _, truncations, infos = env.step(dict.fromkeys(env.agents, HOLD))
+        for agent in env.possible_agents:
+            if infos[agent]["idle"] and not truncations[agent] and "t_s" not in infos[agent]:
+                assert rewards[agent] == 0
+                np.testing.assert_array_equal(observations[agent], before[agent])
+    assert {("flow_0",), ("flow_1",)} <= turns
+
+
+def test_a_copy_is_a_new_environment(tmp_path: Path) -> None:
+    """As those who want several make them: also of one whose episode runs, and each with random numbers of its own."""
+    env = CongestionParallelEnv(shared((0, 1), (0, 1)), max_cycles=5, constant_agents=True)
+    env.reset(seed=3)
+    copies = [pickle.loads(pickle.dumps(env)) for _ in range(2)]
+    assert all(copy.agents == [] and copy.max_cycles == 5 for copy in copies)
+    (seen, infos), (again, _), (_, drawn) = env.reset(seed=3), copies[0].reset(seed=3), copies[1].reset()
+    for agent in seen:
+        np.testing.assert_array_equal(again[agent], seen[agent])
+    assert infos["flow_0"]["seed"] == 3 != drawn["flow_0"]["seed"]
+    env.render()
+    assert env.render_mode is None
+    for each in (env, *copies):
+        each.close()
 
 
 def test_while_no_flow_is_up_the_lab_runs_on() -> None:

@@ -25,9 +25,11 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "task", "rollouts", "pettingzoo"])
+@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "task", "rollouts", "pettingzoo", "supersuit"])
 def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> None:
     """From any folder."""
+    if "import supersuit" in code:
+        pytest.importorskip("supersuit")
     assert DEFAULT.id in PAGE
     run(["-c", code], tmp_path)
 

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import gymnasium
 import numpy as np
@@ -37,6 +38,7 @@ from tests.helpers.raw_episodes import write_partition
 
 POLICY = "policy:models/mine"
 FORMS = ("minari", "rlds", "huggingface")
+QUERY = ROOT / "docs" / "guide" / "query.md"
 
 # Nothing is to be fetched.
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -125,6 +127,54 @@ def test_minari_reads_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert isinstance(environment.observation_space, gymnasium.spaces.Box)
     assert environment.observation_space == dataset.observation_space
     environment.close()
+
+
+def d3rlpy_code() -> str:
+    """Return what the guide shows for d3rlpy."""
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", QUERY.read_text(), re.DOTALL) if "d3rlpy" in code]
+    return str(code)
+
+
+def d3rlpy_stand_in() -> tuple[ModuleType, dict[str, Any]]:
+    """Return what stands in for d3rlpy, which brings PyTorch, and what its data set was made of."""
+    given: dict[str, Any] = {}
+    module = ModuleType("d3rlpy")
+    module.dataset = SimpleNamespace(MDPDataset=lambda **arrays: given.update(arrays))  # type: ignore[attr-defined]
+    module.algos, module.preprocessing = MagicMock(), MagicMock()  # type: ignore[attr-defined]
+    return module, given
+
+
+def test_rows_for_d3rlpy_are_those_of_the_pool(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the guide does: each action beside the observation that it followed, and where episodes end."""
+    pytest.importorskip("minari")
+    export(tmp_path / "out", "minari", pool, progress=False)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "out"))
+    module, given = d3rlpy_stand_in()
+    monkeypatch.setitem(sys.modules, "d3rlpy", module)
+    exec(d3rlpy_code(), {})
+    episodes = [rows_of(pool)[name][:-1] for name in listing_of(pool)]
+    same(given["observations"], np.concatenate([observations(rows) for rows in episodes]))
+    same(given["actions"], np.clip(np.concatenate([log2(rows)[:, None] for rows in episodes]), -2, 2))
+    same(given["rewards"], np.concatenate([rows["reward"].to_numpy() for rows in episodes]))
+    assert not given["terminals"].any()
+    assert (np.flatnonzero(given["timeouts"]) + 1).tolist() == np.cumsum([len(rows) for rows in episodes]).tolist()
+
+
+def test_d3rlpy_takes_them(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    d3rlpy = pytest.importorskip("d3rlpy")
+    minari = pytest.importorskip("minari")
+    code = d3rlpy_code()
+    export(tmp_path / "out", "minari", pool, progress=False)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "out"))
+    monkeypatch.chdir(tmp_path)  # it writes a log
+    learned = code.replace("n_steps=1000, n_steps_per_epoch=500", "n_steps=2, n_steps_per_epoch=1")
+    assert learned != code
+    names: dict[str, Any] = {}
+    exec(learned, names)
+    found = names["data"].episodes
+    for episode, expected in zip(found, minari.load_dataset("sagecc-pool-v1"), strict=True):
+        assert isinstance(episode, d3rlpy.dataset.Episode) and not episode.terminated
+        np.testing.assert_array_equal(episode.observations, expected.observations[:-1])
 
 
 def test_tensorflow_datasets_reads_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
