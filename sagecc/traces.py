@@ -20,6 +20,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.schemas.environment import MAX_DURATION_S, MTU_BYTES, Environment, Link, queue_bytes
 from sagecc.schemas.measured_trace import MeasuredTrace
+from sagecc.schemas.trace_file import TRACE_BYTES
 
 RTT_MS = 40.0
 """Of a path whose RTT was not measured."""
@@ -27,8 +28,11 @@ RTT_MS = 40.0
 QUEUE_PACKETS = 150
 """Queue limit by default: that of the set `cellular`."""
 
-MAX_OPPORTUNITIES = 10_000_000
-"""Lines of a trace for Mahimahi."""
+MAX_OPPORTUNITIES = TRACE_BYTES // len(f"{MAX_DURATION_S * 1000}\n")
+"""Lines of a trace for Mahimahi, so that it can be read here too."""
+
+MAX_YAML_STEPS = 10_000
+"""Steps of a network in YAML, which has 100,000 values at most where it is read (common.core_yaml)."""
 
 SET_FILE = "set.yaml"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -74,6 +78,8 @@ def import_traces(traces: Sequence[MeasuredTrace], out: Path, unmeasured: Unmeas
             raise SageccError(f"--out {out}: an environment file ends in {', '.join(SUFFIXES)}; a folder has no suffix")
         if len(traces) > 1:
             raise SageccError(f"--out {out}: is one file for {len(traces)} traces; name a folder, without a suffix")
+        if unmeasured and out.suffix != ".json" and (steps := traces[0].steps) > MAX_YAML_STEPS:
+            raise SageccError(f"--out {out}: {steps:,} steps are too many for YAML; let the name end in .json")
         writers[0](out)
         return f"environment {out}" if unmeasured else f"trace {out}"
     names = [trace.name for trace in traces]

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import read_regular
-from sagecc.schemas.environment import MAX_MBPS, MAX_MS, MIN_MBPS, DelayStep, Link, LossStep, RateStep
+from sagecc.schemas.environment import MAX_MBPS, MAX_MS, MAX_NAME, MIN_MBPS, DelayStep, Link, LossStep, RateStep
 from sagecc.schemas.trace_file import TRACE_BYTES
 
 QUANTITIES: Mapping[str, Mapping[str, float]] = MappingProxyType(
@@ -112,6 +112,12 @@ class MeasuredTrace:
     duration_s: float
     """When the last row ends (s)."""
 
+    def __post_init__(self) -> None:
+        if not (self.name.isprintable() and len(self.name) <= MAX_NAME):
+            raise SageccError(
+                f"{self.name[:MAX_NAME]!r}: a trace has a name of {MAX_NAME} printable characters at most"
+            )
+
     def part(self, from_s: float, for_s: float | None) -> MeasuredTrace:
         """Return a part, whose time begins at 0.
 
@@ -153,6 +159,12 @@ class MeasuredTrace:
     def _mean(self, values: Sequence[float]) -> float:
         lengths_s = (end - start for start, end in pairwise((*self.times_s, self.duration_s)))
         return sum(value * length_s for value, length_s in zip(values, lengths_s, strict=True)) / self.duration_s
+
+    @property
+    def steps(self) -> int:
+        """How many changes of rate, delay and loss the links have."""
+        link, back = self.links(1.0)
+        return len(link.rates) + len(link.delays) + len(link.losses) + len(back.delays)
 
     @property
     def rates(self) -> tuple[RateStep, ...]:

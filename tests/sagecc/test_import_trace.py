@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sagecc.pool.reward import friendliness, power
 from sagecc.schemas.environment import Trace
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.trace_file import read_trace
-from sagecc.traces import MAX_OPPORTUNITIES, SET_FILE
+from sagecc.traces import MAX_OPPORTUNITIES, MAX_YAML_STEPS, SET_FILE
 from tests.helpers.traces import columns
 
 SECONDS_MBPS = "".join(f"{t_s} {mbps}\n" for t_s, mbps in enumerate((12, 9, 0, 0, 0, 0.0004, 6, 24, 3, 12)))
@@ -28,6 +29,14 @@ SECONDS_MBPS = "".join(f"{t_s} {mbps}\n" for t_s, mbps in enumerate((12, 9, 0, 0
 
 SATELLITE = "time,mbps,rtt,loss\n0,20,40,0\n6,5,48,0.01\n9,0,,1\n12,30,36,0\n"
 SATELLITE_COLUMNS = "time_s=time,rate_mbps=mbps,rtt_ms=rtt,loss=loss"
+
+OTHERS: dict[str, Callable[[], str]] = {
+    "long.txt": lambda: "0 1\n100000 1\n",
+    "fast.txt": lambda: "0 10000\n10 10000\n",
+    "fine.txt": lambda: alternating(40_000),
+    "finer.txt": lambda: alternating(100_001),
+    "\x1b[2J.txt": lambda: SECONDS_MBPS,
+}
 
 Sagecc = Callable[..., tuple[int, str, str]]
 
@@ -49,6 +58,10 @@ def sagecc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
+def alternating(steps: int) -> str:
+    return "".join(f"{step / 10} {1 + step % 2}\n" for step in range(steps))
+
+
 def test_seconds_and_mbps_become_an_environment(sagecc: Sagecc) -> None:
     said = sagecc("trace", "path.txt", "--out", "env.yaml")
     assert said == (0, "path: 10 s, mean 6.6 Mbps, outages 4 s\nenvironment env.yaml\n", "")
@@ -60,6 +73,12 @@ def test_seconds_and_mbps_become_an_environment(sagecc: Sagecc) -> None:
     assert environment.bottleneck.queue_packets == 150
     sagecc("trace", "path.txt", "--out", "env.json")
     assert load_environment(Path("env.json")) == environment
+
+
+def test_as_many_steps_as_yaml_takes_are_read(sagecc: Sagecc) -> None:
+    Path("fine.txt").write_text(alternating(MAX_YAML_STEPS))
+    sagecc("trace", "fine.txt", "--out", "env.yaml")
+    assert len(load_environment(Path("env.yaml")).bottleneck.rates) == MAX_YAML_STEPS
 
 
 def test_a_part_with_a_queue_of_its_mean_bdp(sagecc: Sagecc) -> None:
@@ -134,13 +153,18 @@ def test_traces_for_mahimahi_are_those_that_the_set_cellular_takes(sagecc: Sagec
         (("path.txt", "--out", "a.down", "--mahimahi", "--from", 2, "--for", 4), "path: less than a packet"),
         (("long.txt", "--out", "e.yaml"), "long lasts 200000 s, a network 86400 at most: …--for"),
         (("fast.txt", "--out", "a.down", "--mahimahi"), f"fast: needs 16,666,667 lines, {MAX_OPPORTUNITIES:,} at most"),
+        (("fine.txt", "--out", "e.yaml"), "--out e.yaml: 40,000 steps are too many for YAML; …json"),
+        (("finer.txt", "--out", "e.json"), "finer: a schedule has at most 100000 steps"),
+        (("\x1b[2J.txt", "--out", "e.yaml"), "a name of 128 printable characters"),
+        (("pipe", "--out", "e.yaml"), "pipe is a pipe, where a file is expected"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_nothing_is_written(
     sagecc: Sagecc, args: tuple[object, ...], message: str
 ) -> None:
-    Path("long.txt").write_text("0 1\n100000 1\n")
-    Path("fast.txt").write_text("0 10000\n10 10000\n")
+    for name in OTHERS.keys() & set(map(str, args)):
+        Path(name).write_text(OTHERS[name]())
+    os.mkfifo("pipe")
     Path("full").mkdir()
     Path("full/mine").write_text("mine")
     before = sorted(Path().rglob("*"))
