@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from sagecc.leagues.plots import POLICY, SHADE, label, style
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -18,6 +18,7 @@ OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2933", "#8c
 """Colours of other schemes: Okabe and Ito's less that of policies, and a brown."""
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>hd"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DARK_TEXT_FROM = 0.6
 """Share of a heat map's range from which text on it is dark."""
 
@@ -44,6 +45,7 @@ def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
                     share = np.arange(1, len(distance) + 1) / len(distance)
                     axes.step(distance, share, where="post", label=label(scheme), **_line(schemes, i))
             axes.set_xscale("symlog", linthresh=1e-3)
+            axes.xaxis.set_major_formatter(FuncFormatter(_power))
             axes.set_xlim(left=0)
             axes.set_ylim(0, 1.01)
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -52,6 +54,11 @@ def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
         panels[0].set_ylabel("share of transitions")
         panels[-1].legend(loc="lower right")
     return figure
+
+
+def _power(value: float, position: int | None) -> str:
+    """Return the mark at a power of ten on a logarithmic axis."""
+    return f"10{str(round(np.log10(value))).translate(_RAISED)}" if value > 0 else f"{value:g}"
 
 
 def similarity_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:

@@ -63,6 +63,7 @@ _RC: Any = {
     "ytick.color": INK,
     "legend.frameon": False,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a name between two $ is no formula
     "figure.dpi": 100,
 }
 

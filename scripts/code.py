@@ -62,10 +62,16 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sagecc.learner.online.config",
             "sagecc.learner.online.train",
         ),
-        "study": ("leagues/report/report.css",),
+        "study": ("leagues/report/report.css", "leagues/templates/page.html.j2", "leagues/templates/study.html.j2"),
         "grow-train": ("learner/configs/*.yaml",),
         "grow-play": ("sagecc.collector.run.grid", "sagecc.collector.run.set_file"),
-        "report": ("leagues/report/*.css", "leagues/report/*.js", "sagecc.leagues.report.files"),
+        "report": (
+            "leagues/report/*.css",
+            "leagues/report/*.js",
+            "leagues/templates/page.html.j2",
+            "leagues/templates/report.html.j2",
+            "sagecc.leagues.report.files",
+        ),
     }
 )
 """By stage, what is no Python (patterns of files), and modules that imports are not followed to but that decide its

@@ -5,17 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from sagecc.common import shipped
+from sagecc.common.errors import SageccError
+from sagecc.common.tables import reading_error
+from sagecc.leagues.report.checks import curves_fault
 from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import Ranked, by_rank, sets
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 CURVES = "curves.csv"
+CURVE_TITLES = {
+    "critic_loss": "critic's loss",
+    "policy_loss": "policy's loss",
+    "q_mean": "mean Q (discounted return)",
+}
+"""The columns of a policy's CURVES that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,21 @@ def in_order(environments: Sequence[Environment]) -> list[Environment]:
 
 
 def training_curves(policies: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """Return the curves of those policies (`policy:PATH`) that have a file of them."""
+    """Return the curves of those policies (`policy:PATH`) that have a file of them.
+
+    Raises:
+        SageccError: a file is damaged or cannot be read.
+    """
     paths = {policy: shipped.policy(policy.removeprefix(POLICY_PREFIX)) / CURVES for policy in policies}
-    return {policy: pl.read_csv(path, glob=False) for policy, path in paths.items() if path.is_file()}
+    return {policy: _read_curves(path) for policy, path in paths.items() if path.is_file()}
+
+
+def _read_curves(path: Path) -> pl.DataFrame:
+    without = "without it, the report goes without its curves"
+    try:
+        curves = pl.read_csv(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise reading_error(path, error, without) from error
+    if fault := curves_fault(curves, tuple(CURVE_TITLES)):
+        raise SageccError(f"{path} {fault}; {without}")
+    return curves

@@ -20,6 +20,7 @@ from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.common.versions import same_major
 from sagecc.leagues.analysis import ANALYSIS_VERSION
 from sagecc.leagues.league import LEAGUE_VERSION
+from sagecc.leagues.report.checks import analysis_fault, league_fault, table_fault, tables_fault
 from sagecc.leagues.report.contents import Analysis, Contents, in_order, training_curves
 from sagecc.leagues.report.page import ANALYSES
 from sagecc.leagues.scores import StoredEpisode, find_episodes
@@ -51,6 +52,9 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
     summary = read_summary(league)
     _check_hashes(league, summary, again)
     wins, classes = (_table(league / f"{name}.parquet", again) for name in TABLES)
+    tags = _table(league / TAGS, again) if TAGS in summary.get("files", {}) else None
+    if fault := tables_fault(summary, wins, classes, *([] if tags is None else [tags])):
+        raise SageccError(f"{league}: {fault}; {again}")
     roots = (raw, league / "raw")
     planned = wins.filter(pl.col(REPEAT) == 0) if REPEAT in wins.columns else wins
     environments = _environments(roots, set(planned["environment_id"]))
@@ -64,7 +68,7 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
         classes=classes,
         environments=in_order(environments),
         episodes=episodes,
-        tags=_table(league / TAGS, again) if TAGS in summary.get("files", {}) else None,
+        tags=tags,
         curves=training_curves([policy for policy, sha in summary["policies"].items() if _unchanged(policy, sha)]),
         analyses={name: result for name in ANALYSES if analysis and (result := _analysis(analysis / name, name))},
     )
@@ -78,6 +82,8 @@ def read_summary(league: Path) -> dict[str, Any]:
     _check(path, summary, LEAGUE_VERSION, again)
     if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
         raise SageccError(f"{path}: parts of the league are missing; {again}")
+    if fault := league_fault(summary):
+        raise SageccError(f"{path}: {fault}; {again}")
     return summary
 
 
@@ -107,7 +113,10 @@ def _analysis(folder: Path, name: str) -> Analysis | None:
     again = f"run 'sagecc {name}' again, or remove {folder}"
     summary = _json(path, again)
     _check(path, summary, ANALYSIS_VERSION, again)
-    return Analysis(_table(folder / f"{name}.parquet", again), summary)
+    table = _table(folder / f"{name}.parquet", again)
+    if fault := analysis_fault(name, summary, table):
+        raise SageccError(f"{path}: {fault}; {again}")
+    return Analysis(table, summary)
 
 
 def _json(path: Path, advice: str) -> dict[str, Any]:
@@ -115,7 +124,7 @@ def _json(path: Path, advice: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise SageccError(f"{path}: {advice}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SageccError(f"{path}: cannot be read ({error}); {advice}") from error
     if not isinstance(content, dict):
         raise SageccError(f"{path}: is no object; {advice}")
@@ -136,17 +145,20 @@ def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None
     path = league / "league.json"
     if summary.get("sha256") != digest({name: value for name, value in summary.items() if name != "sha256"}):
         raise SageccError(f"{path}: is damaged (its own hash does not hold); {advice}")
-    names = (*(f"{name}.parquet" for name in TABLES), *({TAGS} & summary["files"].keys()))
+    names = (*(f"{name}.parquet" for name in TABLES), *({TAGS} & summary.get("files", {}).keys()))
     for table in (league / name for name in names):
-        if not table.is_file() or sha256_file(table) != summary["files"][table.name]:
+        if not table.is_file() or sha256_file(table) != summary.get("files", {}).get(table.name):
             raise SageccError(f"{table}: is not the file that {path} describes; {advice}")
 
 
 def _table(path: Path, advice: str) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path, hive_partitioning=False, glob=False)
+        table = pl.read_parquet(path, hive_partitioning=False, glob=False)
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
         raise reading_error(path, error, advice) from error
+    if fault := table_fault(path.stem, table):
+        raise SageccError(f"{path} {fault}; {advice}")
+    return table
 
 
 def _check_kernel(episodes: Iterable[StoredEpisode], kernel: str, raw: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import polars as pl
 
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import html
+from sagecc.leagues.html import Html, TableRow
 from sagecc.leagues.plots import SET_TITLES, label
 from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.pictures import (
@@ -53,6 +53,7 @@ MAX_SHOWN = 4
 """Schemes in one chart: as many as the palette has colours that can be told apart."""
 
 _HERE = Path(__file__).parent
+_PAGE = html.macros("report.html.j2")
 
 
 def render(
@@ -88,7 +89,7 @@ def render(
     ]
     shown = [(name, title, text) for name, title, text in sections if text]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy = f"{html.POLICY}; img-src data:; script-src 'sha256-{digest}'"
     return html.document(_title(contents), style, policy, _head(contents), shown, script)
 
 
@@ -96,22 +97,19 @@ def _title(contents: Contents) -> str:
     return f"League of {len(contents.schemes)} congestion-control schemes"
 
 
-def _head(contents: Contents) -> str:
+def _head(contents: Contents) -> Html:
     summary = contents.summary
-    counts = ", ".join(
-        f"{summary['environments'][n]} environments ({summary['windows'][n]} scoring windows) in Set {escape(n)}"
-        for n in contents.sets
-    )
-    margin = summary["rules"]["margin"]
-    of_profile = "Profile" if _of_paper(contents.sets) else "Set"
+    counts = [
+        {"name": name, "environments": summary["environments"][name], "windows": summary["windows"][name]}
+        for name in contents.sets
+    ]
+    kind = "Profile" if _of_paper(contents.sets) else "Set"
     repeated = max((row["repeats"] for row in summary.get("repeats", ())), default=1)
     times = f", each {repeated} times" if repeated > 1 else ""
-    return (
-        f"<h1>{_title(contents)}</h1>\n"
-        f"<p>{of_profile} <b>{escape(summary['profile'])}</b>: {counts}{times}. In each scoring window, the scheme "
-        f"with the best score wins, and with it every scheme at most {margin:.0%} worse. The winning rate is the share "
-        "of windows won.</p>\n"
+    head: Html = _PAGE.head(
+        _title(contents), kind, summary["profile"], counts, times, f"{summary['rules']['margin']:.0%}"
     )
+    return head
 
 
 def _of_paper(names: Iterable[str]) -> bool:
@@ -119,31 +117,15 @@ def _of_paper(names: Iterable[str]) -> bool:
     return set(names) <= SET_TITLES.keys()
 
 
-def _table(
-    kind: str, caption: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], lead: str = "Scheme"
-) -> str:
-    """Return a table in a region that scrolls.
-
-    Args:
-        kind: the table's CSS class.
-        caption: shown, and the region's label.
-        head: the columns' titles.
-        rows: each a scheme and its cells, as <td>s.
-        lead: title of the schemes' column.
-    """
-    marked = ((_kind(scheme), label(scheme), "".join(cells)) for scheme, cells in rows)
-    return html.table(kind, caption, lead, head, marked)
+def _row(scheme: str, cells: Iterable[Any]) -> TableRow:
+    return TableRow(label(scheme), list(cells), scheme.startswith(POLICY_PREFIX))
 
 
-def _kind(scheme: str) -> str:
-    return ' class="policy"' if scheme.startswith(POLICY_PREFIX) else ""
+def _table(kind: str, caption: str, head: Iterable[str], rows: Iterable[TableRow]) -> Html:
+    return html.table(kind, caption, "Scheme", head, rows)
 
 
-def _cells(values: Iterable[str]) -> list[str]:
-    return [f"<td>{escape(value)}</td>" for value in values]
-
-
-def _standings(contents: Contents) -> str:
+def _standings(contents: Contents) -> Html:
     names = contents.sets
     mean = " The rank is by the mean of the sets' rates." if len(names) > 1 else ""
     caption = (
@@ -151,48 +133,47 @@ def _standings(contents: Contents) -> str:
         f"{contents.summary['rules']['confidence']:.0%} interval of a bootstrap over environments.{mean} Learned "
         "policies are in quotes and orange."
     )
-    titles = ["Rank", *(escape(SET_TITLES.get(n, f"Set {n}")) for n in names)]
-    rows = (
-        (scheme, [f"<td>{rank}</td>", *(f'<td class="rate">{_rate(by_set[n])}</td>' for n in names)])
-        for rank, scheme, by_set in contents.rows()
-    )
-    return _table("standings", caption, titles, rows)
+    titles = ["Rank", *(_set_title(name) for name in names)]
+    rows = [_row(scheme, (rank, *(_rate(by_set[n]) for n in names))) for rank, scheme, by_set in contents.rows()]
+    section: Html = _PAGE.standings(caption, titles, rows)
+    return section
 
 
-def _rate(row: Mapping[str, float]) -> str:
-    rate, low, high = (100 * row[k] for k in ("winning_rate", "low", "high"))
-    return (
-        f'{rate:.1f} % <span class="soft interval">[{low:.1f}, {high:.1f}]</span><span class="bar" aria-hidden="true" '
-        f'style="--rate-at:{rate:.2f}%;--low:{low:.2f}%;--high:{high:.2f}%"><i></i><b></b></span>'
-    )
+def _rate(row: Mapping[str, float]) -> dict[str, float]:
+    return {"rate": 100 * row["winning_rate"], "low": 100 * row["low"], "high": 100 * row["high"]}
 
 
-def _figure(picture: Picture) -> str:
+def _set_title(name: str) -> str:
+    return SET_TITLES.get(name, f"Set {name}")
+
+
+def _figure(picture: Picture) -> Html:
     return html.figure(picture.figure, picture.name, picture.title, picture.text, picture.title)
 
 
-def _classes(contents: Contents) -> str:
-    parts = ["<p>Winning rates (%) by class of environment.</p>\n"]
+def _classes(contents: Contents) -> Html:
     classes = [(contents.classes, name) for name in CLASSES]
     if contents.tags is not None:
         classes += [(contents.tags, name) for name in contents.tags["class"].unique().sort()]
+    sets = []
     for set_name in contents.sets:
-        parts.append(f'<h3>{escape(SET_TITLES.get(set_name, f"Set {set_name}"))}</h3>\n<div class="grid">\n')
+        tables = []
         for table, name in classes:
             part = table.filter((pl.col("set") == set_name) & (pl.col("class") == name))
             values = part["value"].unique().sort().to_list()
             if len(values) < 2:
                 continue
             rates = {(row["scheme"], row["value"]): 100 * row["winning_rate"] for row in part.to_dicts()}
-            rows = (
-                (s, [f'<td style="--share:{rates[s, v]:.1f}%">{rates[s, v]:.0f}</td>' for v in values])
-                for s in contents.schemes
+            tables.append(
+                {
+                    "caption": f"Set {set_name}, by {CLASS_TITLES.get(name, name)}",
+                    "head": [value if isinstance(value, str) else f"{value:g}" for value in values],
+                    "rows": [_row(scheme, (rates[scheme, value] for value in values)) for scheme in contents.schemes],
+                }
             )
-            caption = f"Set {set_name}, by {CLASS_TITLES.get(name, name)}"
-            titles = (value if isinstance(value, str) else f"{value:g}" for value in values)
-            parts.append(_table("classes", caption, titles, rows))
-        parts.append("</div>\n")
-    return "".join(parts)
+        sets.append((_set_title(set_name), tables))
+    section: Html = _PAGE.classes(sets)
+    return section
 
 
 def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list[Environment]:
@@ -205,13 +186,14 @@ def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list
     return choose(contents.environments, max(trajectories // schemes, len(required)), list(required))
 
 
-def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> str:
+def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> Html:
     """Return the controls, the elements that report.js fills, the trajectories' data, and the still examples."""
     schemes = contents.schemes
     environments = payload(chosen, schemes, contents.episodes, contents.wins)
-    still = "".join(f"<h3>{escape(p.title)}</h3>\n{_figure(p)}" for p in examples)
+    still = [(picture.title, _figure(picture)) for picture in examples]
     if not environments:
-        return f"<p>There is no trajectory to draw; <code>--raw</code> says where they lie.</p>\n{still}"
+        nothing: Html = _PAGE.nothing_to_draw(still)
+        return nothing
     first = next((e for name in contents.sets if (e := example(contents, name)) and e[0].id in environments), None)
     start = (first[0].id, list(first[1:])) if first else (next(iter(environments)), schemes[:2])
     data = {
@@ -224,66 +206,23 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
         "environments": environments,
     }
     tags = contents.summary.get("tags", {})
-    groups = "".join(
-        f'<optgroup label="{escape(SET_TITLES.get(n, f"Set {n}"))}">'
-        + "".join(
-            f'<option value="{i}">{_option(e, tags.get(i, {}))}</option>'
-            for i, e in environments.items()
-            if e["set"] == n
-        )
-        + "</optgroup>"
-        for n in contents.sets
-    )
-    boxes = "".join(
-        f'<label class="chip"><input type="checkbox" value="{escape(s)}"> {escape(label(s))}</label>\n' for s in schemes
-    )
-    columns = "".join(
-        f'<th scope="col">{text}</th>' for text in ("Scheme", "Goodput", "One-way delay", "cwnd", "Packets dropped")
-    )
-    omitted = len(contents.environments) - len(environments)
-    sample = (
-        f" The page has {len(environments)} of the league's {len(contents.environments)} environments, spread evenly "
-        "over each set; <code>sagecc report --environment ID</code> adds others."
-        if omitted
-        else ""
-    )
-    return (
-        f"<p>Any scheme in any environment, each in its own run.{sample}</p>\n"
-        "<noscript><p>Choosing needs JavaScript; the pictures below do not.</p></noscript>\n"
-        '<p id="too-old" hidden>This browser cannot unpack the trajectories: it has no DecompressionStream.</p>\n'
-        '<div id="explorer" role="group" aria-label="Trajectories" hidden>\n<div class="pickers">\n'
-        '<div class="environment"><label for="environment">Environment</label>'
-        f'<select id="environment">{groups}</select>'
-        '<button type="button" id="previous" aria-label="Previous environment">&lt;</button>'
-        '<button type="button" id="next" aria-label="Next environment">&gt;</button> '
-        '<code id="name" class="soft"></code></div>\n'
-        f'<fieldset id="schemes"><legend>Schemes, at most {MAX_SHOWN}</legend>\n{boxes}</fieldset>\n</div>\n'
-        '<p id="status" class="soft" role="status"></p>\n<div id="chart" role="img"></div>\n'
-        '<div class="moment"><label for="moment">Reading</label><input id="moment" type="range" min="0" step="1">'
-        '<output id="when" for="moment"></output></div>\n'
-        '<div class="scroll" tabindex="0" role="region" aria-label="Reading"><table><caption>At the moment of the '
-        f"slider: means, and packets dropped meanwhile</caption>\n<thead><tr>{columns}</tr></thead>\n"
-        '<tbody id="reading"></tbody></table></div>\n'
-        '<div class="scroll" tabindex="0" role="region" aria-label="Scoring windows"><table><caption>In each scoring '
-        "window (shaded and white): goodput and delay, as scored</caption>\n"
-        '<thead id="windows-head"></thead>\n<tbody id="windows"></tbody></table></div>\n</div>\n'
-        f'<script type="application/json" id="series">{_json(data)}</script>\n{still}'
-    )
+    groups = [
+        (_set_title(name), [(i, _option(e, tags.get(i, {}))) for i, e in environments.items() if e["set"] == name])
+        for name in contents.sets
+    ]
+    boxes = [(scheme, label(scheme)) for scheme in schemes]
+    section: Html = _PAGE.explorer(len(environments), len(contents.environments), groups, boxes, MAX_SHOWN, data, still)
+    return section
 
 
 def _option(environment: Mapping[str, Any], tags: Mapping[str, str]) -> str:
     step = "" if environment["step"] == 1 else f" x {environment['step']:g}"
     return (
         f"{environment['bandwidth_mbps']:g}{step} Mbps, {environment['min_rtt_ms']:g} ms, {environment['queue']}"
-    ) + "".join(f", {escape(name)} {escape(value)}" for name, value in tags.items())
+    ) + "".join(f", {name} {value}" for name, value in tags.items())
 
 
-def _json(value: object) -> str:
-    """Return JSON that cannot end the element around it."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-def _friendliness(contents: Contents) -> str:
+def _friendliness(contents: Contents) -> Html:
     table = friendliness(contents.wins)
     if table.is_empty():
         return ""
@@ -293,10 +232,10 @@ def _friendliness(contents: Contents) -> str:
         "of the windows, a thin one over 90 %. Left of the dashed line a scheme gives way, right of it it takes more "
         "than its share."
     )
-    rows = (
-        (row["scheme"], _cells([*(f"{row[k]:.2f}" for k in ("p05", "p50", "p95")), f"{100 * row['near']:.0f} %"]))
+    rows = [
+        _row(row["scheme"], (*(f"{row[k]:.2f}" for k in ("p05", "p50", "p95")), f"{100 * row['near']:.0f} %"))
         for row in table.to_dicts()
-    )
+    ]
     head = ("5 %", "Median", "95 %", "Within 10 %")
     caption = "Goodput over the fair share: quantiles over the windows, and the share of windows within 10 % of it"
     return _figure(Picture("friendliness", "Goodput over the fair share", text, friendliness_figure(table))) + _table(
@@ -304,29 +243,31 @@ def _friendliness(contents: Contents) -> str:
     )
 
 
-def _analysis(contents: Contents, name: str, call: str) -> str:
+def _analysis(contents: Contents, name: str, call: str) -> Html:
     if name in contents.analyses:
         return _figure(analysis_picture(name, contents.analyses[name]))
     played = policies(contents.schemes)
-    command = escape(call.replace("PATH", played[0].removeprefix(POLICY_PREFIX) if played else "PATH"))
-    return f"<p>Not measured yet: <code>{command}</code>, then <code>sagecc report</code>.</p>\n"
+    path = shlex.quote(played[0].removeprefix(POLICY_PREFIX)) if played else "PATH"
+    section: Html = _PAGE.not_measured(call.replace("PATH", path))
+    return section
 
 
-def _training(contents: Contents) -> str:
+def _training(contents: Contents) -> Html:
     figure = training_figure(contents.curves)
     if not policies(contents.schemes):
         return ""
     if not figure:
-        return "<p>There are no curves (<code>curves.csv</code>) beside the policies' files.</p>\n"
+        section: Html = _PAGE.no_curves()
+        return section
     text = "Means over the steps before, from the policy's own curves.csv."
     return _figure(Picture("training", "Losses and Q while training", text, figure))
 
 
-def _robustness(contents: Contents) -> str:
+def _robustness(contents: Contents) -> Html:
     table = contents.summary["robustness"]
     ranks = {(row["alpha"], row["margin"], row["scheme"]): row["overall"] for row in table}
     rules = sorted({key[:2] for key in ranks}, key=lambda rule: (rule[0], -rule[1]))
-    rows = ((s, _cells(str(ranks[(*rule, s)]) for rule in rules)) for s in contents.schemes)
+    rows = [_row(scheme, (ranks[(*rule, scheme)] for rule in rules)) for scheme in contents.schemes]
     return _table(
         "ranks",
         "Rank over all sets by other weights of throughput (alpha) and margins of winning",
@@ -335,7 +276,7 @@ def _robustness(contents: Contents) -> str:
     )
 
 
-def _harm(contents: Contents) -> str:
+def _harm(contents: Contents) -> Html:
     rows, titles = {row["scheme"]: row for row in contents.summary.get("harm", ())}, harm_titles(contents.summary)
     if not rows:
         return ""
@@ -345,10 +286,10 @@ def _harm(contents: Contents) -> str:
     if len(titles) > len(HARM):
         caption += "; what it took of its competitors' fair shares in the scoring windows"
     cells = ((scheme, harm_cells(rows[scheme])) for scheme in contents.schemes if scheme in rows)
-    return _table("harm-table", caption, titles, ((scheme, _cells(row[: len(titles)])) for scheme, row in cells))
+    return _table("harm-table", caption, titles, [_row(scheme, row[: len(titles)]) for scheme, row in cells])
 
 
-def _repeats(contents: Contents) -> str:
+def _repeats(contents: Contents) -> Html:
     table = repeats(contents.summary)
     if not table:
         return ""
@@ -356,10 +297,10 @@ def _repeats(contents: Contents) -> str:
         "Each repeat is a league of its own: the mean of their figures, the deviation of one repeat, and in brackets "
         "the mean's 95 % interval (Student's t)"
     )
-    return _table("repeats-table", caption, table[0][1:], ((row[0], _cells(row[1:])) for row in table[1:]))
+    return _table("repeats-table", caption, table[0][1:], [_row(row[0], row[1:]) for row in table[1:]])
 
 
-def _lost(contents: Contents) -> str:
+def _lost(contents: Contents) -> Html:
     rows = contents.summary["lost"]
     if not rows:
         return ""
@@ -371,10 +312,11 @@ def _lost(contents: Contents) -> str:
                 reason = f": {matching[0]['reason']}" if matching[0]["reason"] else ""
                 windows = sum(row["windows"] for row in matching)
                 items.append(
-                    f"<li>{escape(label(scheme))}: {text}, {windows} windows of {len(matching)} environments, such as "
-                    f"{escape(matching[0]['environment_id'] + reason)}</li>\n"
+                    f"{label(scheme)}: {text}, {windows} windows of {len(matching)} environments, such as "
+                    f"{matching[0]['environment_id']}{reason}"
                 )
-    return f"<p>These windows count as lost.</p>\n<ul>\n{''.join(items)}</ul>\n"
+    section: Html = _PAGE.lost(items)
+    return section
 
 
 def _play_options(options: Mapping[str, Any]) -> str:
@@ -386,7 +328,7 @@ def _play_options(options: Mapping[str, Any]) -> str:
     return text
 
 
-def _rules(summary: Mapping[str, Any]) -> str:
+def _rules(summary: Mapping[str, Any]) -> Html:
     rules = summary["rules"]
     alone, beside = ("Set I", "Set II") if _of_paper(summary["environments"]) else ("Alone", "Beside competitors")
     friendly = {
@@ -399,12 +341,11 @@ def _rules(summary: Mapping[str, Any]) -> str:
         f"{beside} score": "S_fr = |f - r|, smaller is better: f the fair share, the link's capacity over the flows",
         "Winners": f"S_p at least {1 - rules['margin']:.2f} x best; S_fr at most {friendly}",
         "Intervals": f"{rules['bootstrap_draws']} draws of environments with replacement, percentiles",
-        "Kernel": str(summary["kernel"]),
+        "Kernel": summary["kernel"],
         **{
             f"{'Policy' if s.startswith(POLICY_PREFIX) else 'Scheme'} {label(s)}": f"{s}, SHA-256 {sha256}"
             for s, sha256 in summary["policies"].items()
         },
         **({"Policies": _play_options(summary["terms"])} if summary["policies"] else {}),
     }
-    body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in entries.items())
-    return f"<dl>\n{body}</dl>\n"
+    return html.definitions(entries.items())

@@ -26,17 +26,12 @@ from sagecc.leagues.plots import (
     style,
     trajectory_figure,
 )
-from sagecc.leagues.report.contents import Analysis, Contents
+from sagecc.leagues.report.contents import CURVE_TITLES, Analysis, Contents
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.standings import sets
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-CURVE_TITLES = {
-    "critic_loss": "critic's loss",
-    "policy_loss": "policy's loss",
-    "q_mean": "mean Q (discounted return)",
-}
 _CURVE_POINTS = 400
 _CDF_POINTS = 300
 _LINES = ("-", "--", ":", "-.")

@@ -245,7 +245,7 @@
   async function follow(first) {
     const asked = new URLSearchParams(location.hash.slice(1));
     if (!first && !asked.has("env")) return;
-    const id = asked.get("env") ?? page.start.environment, known = id in page.environments;
+    const id = asked.get("env") ?? page.start.environment, known = Object.hasOwn(page.environments, id);
     picker.value = known ? id : page.start.environment;
     const names = (asked.has("schemes") ? asked.get("schemes").split(",") : page.start.schemes).filter(Boolean);
     for (const box of boxes) box.checked = names.slice(0, page.most).includes(box.value);

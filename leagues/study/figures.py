@@ -119,7 +119,9 @@ def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.D
     with style():
         figure, panels = panels_of(len(queues), width=3.7, sharex=False)
         for axes, queue in zip(panels, queues, strict=True):
-            for (scheme, rtt_ms), own in table.filter(pl.col("queue_bdp") == queue).group_by("scheme", "rtt_ms"):
+            for (scheme, rtt_ms), own in table.filter(pl.col("queue_bdp") == queue).group_by(
+                "scheme", "rtt_ms", maintain_order=True
+            ):
                 cloud = own.select("rtt_ratio", "utilisation").to_numpy()
                 x, y = cloud.mean(axis=0)
                 if len(cloud) > 2:

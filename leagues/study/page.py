@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 
 from sagecc.common.files import write_atomically
 from sagecc.leagues import html
+from sagecc.leagues.html import Html, TableRow
 from sagecc.leagues.plots import label, save_png
 from sagecc.leagues.study import figures, seed_figures
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
@@ -40,6 +40,7 @@ CELL_TEXTS = {
 }
 """What tells cells apart, as text."""
 
+_PAGE = html.macros("study.html.j2")
 _STYLE = Path(__file__).parents[1] / "report" / "report.css"
 _OWN_STYLE = """
 .statements th[scope=row] { white-space: normal; min-width: 16rem; }
@@ -134,13 +135,12 @@ def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) 
     sections = [("conclusions", "What was concluded, and what holds", _conclusions(contents))]
     for each in EXPERIMENTS.values():
         if each.name in there:
-            pictures = "".join(_figure(drawn) for drawn in all_figures if drawn.experiment == each.name)
-            note = f" {each.chosen}" if each.chosen else ""
-            about = f'<p class="soft">{escape(each.figure)}; <code>{escape(each.name)}</code>.{escape(note)}</p>\n'
-            sections.append((each.name, each.title, about + pictures + _tables(contents, each)))
+            pictures = [_figure(drawn) for drawn in all_figures if drawn.experiment == each.name]
+            section = _PAGE.experiment(each.figure, each.name, each.chosen, pictures, _numbers(contents, each))
+            sections.append((each.name, each.title, section))
     sections.append(("method", "How it was measured", _method(contents)))
-    style, policy = _STYLE.read_text(encoding="utf-8") + _OWN_STYLE, "default-src 'none'; style-src 'unsafe-inline'"
-    return html.document(TITLE, style, policy, f"<h1>{TITLE}</h1>\n{_head(contents)}", sections)
+    style = _STYLE.read_text(encoding="utf-8") + _OWN_STYLE
+    return html.document(TITLE, style, html.POLICY, _head(contents), sections)
 
 
 def _cells(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
@@ -223,22 +223,18 @@ _DRAWING: Mapping[Picture, _Drawing] = {
 }
 
 
-def _head(contents: StudyContents) -> str:
+def _head(contents: StudyContents) -> Html:
     runs = contents.values.select("experiment", *CELL_COLUMNS, "scheme", "repeat").n_unique()
-    schemes = ", ".join(escape(label(scheme)) for scheme in contents.look.schemes)
-    return (
-        "<p>The experiments of Mazilu, Giacomoni and Parisis, and figures of Sage, Orca and Astraea, in the "
-        f"deterministic lab, with what was published beside them, hollow. {runs:,} runs of {schemes}.</p>\n"
-    )
+    schemes = ", ".join(label(scheme) for scheme in contents.look.schemes)
+    head: Html = _PAGE.head(TITLE, f"{runs:,}", schemes)
+    return head
 
 
-def _conclusions(contents: StudyContents) -> str:
+def _conclusions(contents: StudyContents) -> Html:
     counts = Counter(contents.verdicts["verdict"])
-    legend = "".join(
-        f"<dt>{name} ({counts[name]})</dt><dd>{text}</dd>\n" for name, text in _VERDICTS.items() if counts[name]
-    )
+    legend = [(f"{name} ({counts[name]})", text) for name, text in _VERDICTS.items() if counts[name]]
     rows = [
-        (
+        TableRow(
             row["statement"],
             [
                 row["verdict"],
@@ -253,43 +249,45 @@ def _conclusions(contents: StudyContents) -> str:
         if row["verdict"] != "not measured"
     ]
     if not rows:
-        return f"<p>None of the {len(contents.verdicts)} statements has the schemes and cells that it needs.</p>\n"
+        nothing: Html = _PAGE.no_conclusions(len(contents.verdicts))
+        return nothing
     caption = (
         "Mean of the cells named, what it is held against, and the 95 % interval of their difference over repeats (a "
         "factor where the number is a ratio without an upper end)"
     )
     head = ("Verdict", "Measured", "Against", "Difference", "Cells", "Where")
-    return f"<dl>\n{legend}</dl>\n" + _table(caption, "Statement", head, rows, kind="statements")
+    section: Html = _PAGE.conclusions(legend, caption, head, rows)
+    return section
 
 
-def _tables(contents: StudyContents, experiment: Experiment) -> str:
+def _numbers(contents: StudyContents, experiment: Experiment) -> Html | None:
+    """Return an experiment's numbers; None where there are none."""
     part = contents.cells.filter(pl.col("experiment") == experiment.name)
     if part.is_empty():
-        return "<p>Nothing was measured.</p>\n"
+        return None
     if experiment.picture == "cells" and part[experiment.axis].n_unique() > 2:
-        table = _grid(part.filter(pl.col("quantity") == experiment.quantity), experiment)
-    else:
-        table = _quantities(part)
-    return f"<details><summary>Numbers</summary>\n{table}</details>\n"
+        return _grid(part.filter(pl.col("quantity") == experiment.quantity), experiment)
+    return _quantities(part)
 
 
-def _grid(part: pl.DataFrame, experiment: Experiment) -> str:
+def _grid(part: pl.DataFrame, experiment: Experiment) -> Html:
     """Return a row per scheme and queue, a column per value of the axis."""
     values = part[experiment.axis].unique().sort().to_list()
     rows = []
     for (scheme, panel), own in part.group_by("scheme", experiment.panel, maintain_order=True):
         by_value = {row[experiment.axis]: row for row in own.iter_rows(named=True)}
         rows.append(
-            (
+            TableRow(
                 f"{label(str(scheme))}, {CELL_TEXTS[experiment.panel].format(panel)}",
                 [_cell(by_value.get(value)) for value in values],
             )
         )
     caption = f"{_first_upper(MEANINGS[experiment.quantity])}, with 95 % interval; in brackets what was published"
-    return _table(caption, AXIS_LABELS[experiment.axis], [f"{value:g}" for value in values], rows)
+    section: Html = _PAGE.numbers(caption, AXIS_LABELS[experiment.axis], [f"{value:g}" for value in values], rows, ())
+    return section
 
 
-def _quantities(part: pl.DataFrame) -> str:
+def _quantities(part: pl.DataFrame) -> Html:
     """Return a row per scheme and cell, a column per number."""
     names = part["quantity"].unique(maintain_order=True).to_list()
     rows = []
@@ -297,16 +295,18 @@ def _quantities(part: pl.DataFrame) -> str:
     for (scheme, *cell), own in part.group_by("scheme", *varied, maintain_order=True):
         by_name = {row["quantity"]: row for row in own.iter_rows(named=True)}
         texts = (CELL_TEXTS[name].format(value) for name, value in zip(varied, cell, strict=True) if value is not None)
-        rows.append((", ".join((label(str(scheme)), *texts)), [_cell(by_name.get(name)) for name in names]))
-    meanings = "".join(f"<dt>{escape(LABELS[name])}</dt><dd>{escape(MEANINGS[name])}</dd>\n" for name in names)
+        cells = [_cell(by_name.get(name)) for name in names]
+        rows.append(TableRow(", ".join((label(str(scheme)), *texts)), cells))
+    meanings = [(LABELS[name], MEANINGS[name]) for name in names]
     caption = "With 95 % interval; in brackets what was published"
-    return _table(caption, "", [LABELS[name] for name in names], rows) + f"<dl>\n{meanings}</dl>\n"
+    section: Html = _PAGE.numbers(caption, "", [LABELS[name] for name in names], rows, meanings)
+    return section
 
 
-def _method(contents: StudyContents) -> str:
+def _method(contents: StudyContents) -> Html:
     sources = "; ".join((PREDECESSOR, PREDECESSOR_SCHEDULES, AUTHORS_TABLE, ASTRAEA))
     shown = {own: name for own, name in contents.names.items() if own in contents.look.schemes}
-    names = ", ".join(f"{escape(label(own))} as {escape(name)}" for own, name in shown.items())
+    names = ", ".join(f"{label(own)} as {name}" for own, name in shown.items())
     entries = {
         "Intervals": "Student's t over repeats (over schedules where each has its own), 95 %, two-sided; of logarithms "
         "where a ratio has no upper end.",
@@ -317,19 +317,11 @@ def _method(contents: StudyContents) -> str:
         "Published": f"{sources}.",
         "Names": f"Held against the study: {names}.",
     }
-    return "<dl>\n" + "".join(f"<dt>{escape(k)}</dt><dd>{v}</dd>\n" for k, v in entries.items()) + "</dl>\n"
+    return html.definitions(entries.items())
 
 
-def _figure(each: StudyFigure) -> str:
+def _figure(each: StudyFigure) -> Html:
     return html.figure(each.figure, each.name, each.text, each.text, each.name)
-
-
-def _table(
-    caption: str, lead: str, head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], kind: str = "numbers"
-) -> str:
-    """Return a table in a region that scrolls; rows: a title and its cells, as text."""
-    texts = ((title, "".join(f"<td>{escape(cell)}</td>" for cell in cells)) for title, cells in rows)
-    return html.table(kind, caption, lead, map(escape, head), (("", title, cells) for title, cells in texts))
 
 
 def _cell(row: Mapping[str, float | None] | None) -> str:
