@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sagecc.common.markdown import literal_text
 from sagecc.leagues.standings import by_rank
 
 Summary = Mapping[str, Any]
@@ -32,14 +33,16 @@ def text(summary: Summary) -> str:
 
 def markdown(summary: Summary) -> str:
     """Return the same standings as a table in Markdown."""
-    head, *rows = (f"| {' | '.join(line)} |" for line in _standings(summary))
+    head, *rows = (
+        f"| {' | '.join((rank, literal_text(name), *rates))} |" for rank, name, *rates in _standings(summary)
+    )
     return "\n".join([head, f"|---:|---|{'---:|' * len(summary['environments'])}", *rows])
 
 
 def markdown_harm(summary: Summary) -> str:
     """Return the harm that each scheme does as a table in Markdown; nothing for a league of before 1.3."""
     rows = _harm(summary)
-    lines = [f"| {' | '.join(line)} |" for line in rows]
+    lines = [f"| {' | '.join((literal_text(name), *cells))} |" for name, *cells in rows]
     return "\n".join([*lines[:1], *([f"|---|{'---:|' * (len(rows[0]) - 1)}"] if rows else []), *lines[1:]])
 
 
@@ -83,7 +86,7 @@ def _over(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
     mean = f"{100 * row['mean']:.1f} %"
-    if row["deviation"] is None:
+    if None in (row["deviation"], row["low"], row["high"]):
         return mean
     deviation, low, high = (100 * row[key] for key in ("deviation", "low", "high"))
     return f"{mean} +- {deviation:.1f} [{low:.1f}, {high:.1f}]"

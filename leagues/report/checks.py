@@ -14,7 +14,7 @@ from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.leagues.standings import NETWORK, REPEAT, FriendlyMargin, sets
 from sagecc.schemas.environment_file import Flag, Name, Number, Text
 
-Count = Annotated[int, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 SetName = Name | Literal[""]
 """A set's name, which stands in files' names too; "" for what is of no set."""
@@ -52,6 +52,7 @@ class _Ranked(_Part):
 
 class _Standing(_Part):
     set: Name
+    rank: Count
     scheme: Text
     winning_rate: Share
     low: Share

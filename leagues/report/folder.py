@@ -122,6 +122,7 @@ def _analysis(folder: Path, name: str) -> Analysis | None:
 def _json(path: Path, advice: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (FileNotFoundError, NotADirectoryError):
         raise SageccError(f"{path}: {advice}") from None
     except (ValueError, RecursionError) as error:

@@ -33,6 +33,15 @@ from sagecc.leagues.standings import sets
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX
 
+_DRAWN = {
+    "set": pl.String,
+    "rank": pl.Int64,
+    "scheme": pl.String,
+    "winning_rate": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
+"""Of the standings."""
 _CURVE_POINTS = 400
 _CDF_POINTS = 300
 _LINES = ("-", "--", ":", "-.")
@@ -52,7 +61,7 @@ class Picture:
 
 def league_pictures(contents: Contents) -> list[Picture]:
     """Return the standings, the plane of throughput and delay, and an example of each set that has one."""
-    table = pl.DataFrame(contents.summary["standings"])
+    table = pl.DataFrame([{name: row[name] for name in _DRAWN} for row in contents.summary["standings"]], _DRAWN)
     pictures = [
         Picture("standings", "Winning rates", "", standings_figure(table)),
         Picture(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from sagecc.common.markdown import literal_text
 from sagecc.common.optional import import_library
 from sagecc.common.parts import PartWriter
 from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
@@ -161,14 +162,14 @@ def card(source: PoolSource) -> str:
     ]
     described = conventions(source)
     names = "\n".join(f"{index}. `{name}`" for index, name in enumerate(described.pop("observation_names")))
-    facts = "\n".join(f"- `{name}`: {value}" for name, value in described.items())
-    schemes = ", ".join(dict.fromkeys(row["scheme"] for row in source.listing))
+    facts = "\n".join(f"- `{name}`: {literal_text(str(value))}" for name, value in described.items())
+    schemes = ", ".join(literal_text(name) for name in dict.fromkeys(row["scheme"] for row in source.listing))
     return f"""{header(source.rows, configs)}
 # {TITLE}
 
 {SUMMARY}
 
-{len(source.listing):,} episodes, {source.rows:,} rows. Sets: {", ".join(sets)}. Schemes: {schemes}.
+{len(source.listing):,} episodes, {source.rows:,} rows. Sets: {", ".join(map(literal_text, sets))}. Schemes: {schemes}.
 
 Configurations: {", ".join(f"`{name}`" for name in files)}; each has the split `train`.
 `episodes` has a row for each episode: network, scheme, seed, goodput, delay, losses, return.

@@ -68,7 +68,7 @@ def rows(
         packets += np.round(seconds * rate * 125_000 / PACKET_BYTES)
         delays += np.round(seconds * rate * 125_000 / PACKET_BYTES) * delay * 1e6
     capacity = np.zeros(len(t))
-    steps = environment.bottleneck.rates
+    steps = environment.bottleneck.rates or (RateStep(0.0, environment.bandwidth_mbps),)  # a trace: its mean
     for step, end in zip(steps, [*(s.t_s for s in steps[1:]), environment.duration_s], strict=True):
         capacity += (np.clip(t, step.t_s, end) - step.t_s) * step.rate_mbps * 125_000
     columns: dict[str, object] = {name: np.zeros(len(t)) for name, *_ in COUNTERS}
