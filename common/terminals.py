@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import errno
 import io
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 
 class _Terminal(io.FileIO):
     """A terminal; what is written to it once it is closed (EIO) is dropped."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
