@@ -44,7 +44,7 @@ def sole_writer(*folders: Path) -> Iterator[None]:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    is_new = not folder.exists()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         handle = lock_folder(folder)
     except BlockingIOError:
@@ -54,9 +54,9 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if is_new:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        with suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
         os.close(handle)
 
 

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.tables import reading_error
 from sagecc.learner.config import Config
+from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
@@ -107,7 +105,7 @@ def keep_state(logs: Path, out: Path) -> None:
     Raises:
         SageccError: There is no checkpoint, or it is damaged.
     """
-    data = save_tensors({name: value for name, value in _read(logs / CHECKPOINT).items() if name != OWN})
+    data = pack({name: value for name, value in _read(logs / CHECKPOINT).items() if name != OWN})
     if not out.exists() or out.read_bytes() != data:
         with write_atomically(out) as beside:
             beside.write_bytes(data)
@@ -115,13 +113,15 @@ def keep_state(logs: Path, out: Path) -> None:
 
 def _read(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
-        tensors: dict[str, npt.NDArray[Any]] = load_tensors(path.read_bytes())
+        tensors, _ = unpack(path.read_bytes())
         if tensors["steps"].shape != ():
             raise ValueError("steps is no number")
+        if name := not_finite(tensors):
+            raise ValueError(f"{name} is not finite")
     except FileNotFoundError as error:
         raise SageccError(
             f"{path} is missing: the run that ended there cannot be gone on with; train it again"
         ) from error
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+    except (OSError, *DAMAGED) as error:
         raise reading_error(path, error, "remove its folder and train again") from error
     return tensors

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -13,8 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as save_tensors
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
@@ -23,9 +22,13 @@ from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.continuation import CHECKPOINT, OWN, Continuation
 from sagecc.learner.crr import METRICS
+from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
 
 EVALUATION = "evaluation/"
 """Prefix of a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
+
+_RUN, _LINES, _LINES_DIGEST = "fingerprint", "metrics_bytes", "metrics_sha256"
+"""What a checkpoint says beside its arrays: whose it is, and which metrics came before it."""
 
 SPEED = ("steps_per_s", "waiting_share")
 """What a line of metrics says of the machine."""
@@ -127,10 +130,20 @@ class TrainingJournal:
 
         Args:
             extra: What it is to hold beside the learner's state, by names that no variable has.
+
+        Raises:
+            SageccError: The state is no longer finite; the checkpoint before it stays.
         """
         self._sync()
-        tensors = {name: np.asarray(variable.numpy()) for name, variable in self._learner.state().items()}
-        data = save_tensors({**tensors, **extra, OWN: self._sums}, {"fingerprint": self._fingerprint})
+        state = {name: np.asarray(variable.numpy()) for name, variable in self._learner.state().items()}
+        if name := not_finite(state):
+            raise SageccError(
+                f"training diverged before step {int(state['steps'])} ({name} is not finite): lower the learning rates,"
+                " then train again"
+            )
+        lines = self._lines.read_bytes()
+        about = {_RUN: self._fingerprint, _LINES: str(len(lines)), _LINES_DIGEST: hashlib.sha256(lines).hexdigest()}
+        data = pack({**state, **extra, OWN: self._sums}, about)
         with write_atomically(self._checkpoint) as path:
             path.write_bytes(data)
         self._events.flush()
@@ -149,22 +162,26 @@ class TrainingJournal:
             return self._begin()
         state = self._learner.state()
         try:
-            with safe_open(self._checkpoint, "numpy") as file:
-                if (file.metadata() or {}).get("fingerprint") != self._fingerprint:
-                    raise ValueError("it belongs to another run")
-                self._sums = file.get_tensor(OWN)
-                for name, variable in state.items():
-                    variable.assign(file.get_tensor(name))
-                others = set(file.keys()) - state.keys() - {OWN}
-                self.extra = {name: file.get_tensor(name) for name in sorted(others)}
+            tensors, about = unpack(self._checkpoint.read_bytes())
+            if about.get(_RUN) != self._fingerprint:
+                raise ValueError("it belongs to another run")
+            if name := not_finite({name: tensors[name] for name in state}):
+                raise ValueError(f"{name} is not finite")
+            self._sums = tensors.pop(OWN)
+            for name, variable in state.items():
+                variable.assign(tensors.pop(name))
+            self.extra = tensors
             step = int(state["steps"].numpy())
+            before = self._lines.read_bytes()[: int(about[_LINES])]
+            if hashlib.sha256(before).hexdigest() != about[_LINES_DIGEST]:
+                raise ValueError(f"{self._lines.name} is not what it was at the checkpoint")
             lines = {text: json.loads(text) for text in self._read()}
             lines = {text: line for text, line in lines.items() if line["step"] <= step}
             for line in lines.values():
                 scores = {k.removeprefix(EVALUATION): v for k, v in line.items() if k.startswith(EVALUATION)}
                 if scores:
                     self.scores[line["step"]] = scores
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *DAMAGED) as error:
             raise reading_error(f"the run in {self.folder}", error, "remove the folder and train again") from error
         with write_atomically(self._lines) as path:
             path.write_text("".join(f"{text}\n" for text in lines))

@@ -428,7 +428,13 @@ def write(
         exported: The network in other formats (policy.export); None removes such files of an earlier artefact.
         control: What an action does; Sage's by default.
         source: The definition of the observations and its version; the pool's by default.
+
+    Raises:
+        SageccError: A weight is not finite; nothing is written.
     """
+    for name in sizes.shapes():
+        if not np.isfinite(weights[name]).all():
+            raise SageccError(f"{folder} is not written: its weight '{name}' holds values that are not finite")
     data = save_tensors({name: np.ascontiguousarray(weights[name]) for name in sizes.shapes()})
     card = {
         "format_version": FORMAT_VERSION,

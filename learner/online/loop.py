@@ -41,7 +41,8 @@ LOOK_S = 0.002
 """Time between two looks at free-running actors for which the learner waits."""
 
 _OF_ACTOR = "actor/"
-_WRITTEN, _RANDOM, _COUNTERS = "replay/written", "replay/random", "actors/counters"
+_WRITTEN, _CHECKSUMS, _RANDOM = "replay/written", "replay/checksums", "replay/random"
+_COUNTERS = "actors/counters"
 
 
 def run(
@@ -175,6 +176,12 @@ class _Loop:
         self.actors.weights.write(_arrays(self.learner.acting()))
         if extra:
             written: Ints = extra[_WRITTEN]
+            for ring, count, checksum in zip(self.replay.rings, written, extra[_CHECKSUMS], strict=True):
+                if not ring.holds(int(count), int(checksum)):
+                    raise SageccError(
+                        f"{ring.path}, the replay of the run in {self.journal.folder}, is damaged: remove that folder "
+                        "and train again"
+                    )
             self.actors.durable(written)
             self.replay.random.bit_generator.state = json.loads(extra[_RANDOM].tobytes())
             if self.alone:
@@ -251,18 +258,21 @@ class _Loop:
         for ring in self.replay.rings:
             ring.sync()
         state = json.dumps(self.replay.random.bit_generator.state).encode()
+        written = self.replay.written
+        sums = [ring.checksum(int(n)) for ring, n in zip(self.replay.rings, written, strict=True)]
         extra: dict[str, npt.NDArray[Any]] = {
-            _WRITTEN: self.replay.written,
+            _WRITTEN: written,
+            _CHECKSUMS: np.array(sums, np.uint32),
             _RANDOM: np.frombuffer(state, np.uint8),
         }
         if self.alone:
             extra |= {_OF_ACTOR + name: value for name, value in self.actors.state().items()}
         else:
             counters = self.actors.counters.copy()
-            counters["written"] = self.replay.written
+            counters["written"] = written
             extra[_COUNTERS] = np.frombuffer(counters.tobytes(), np.uint8)
         self.journal.save(extra)
-        self.actors.durable(self.replay.written)
+        self.actors.durable(written)
 
     def _decisions(self) -> int:
         return int(self.actors.counters["decisions"].sum())

@@ -3,17 +3,20 @@
 
 The file is mapped into memory, so it is as fast as memory where it fits there; in a folder of a memory file system it
 is nothing but memory. A ring has more places than records that count: what is written after a checkpoint goes to the
-spare ones, so that all records of the checkpoint's ring are still there when a killed run goes on from it.
+spare ones, so that all records of the checkpoint's ring are still there when a killed run goes on from it. Each place
+has a CRC-32 behind the records, and the checkpoint one of those, so that a run goes on with what it had, and no other.
 """
 
 from __future__ import annotations
 
 import mmap
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
@@ -82,8 +85,8 @@ class Ring:
             SageccError: There is a file of another size.
         """
         self.capacity, self.spare = capacity, max(1, int(capacity * SPARE_SHARE))
-        self.places, self._record = capacity + self.spare, record
-        size = self.places * record * 4
+        self.path, self.places = path, capacity + self.spare
+        size = self.places * (record + 1) * 4
         path.touch()
         with path.open("r+b") as file:
             found = file.seek(0, 2)
@@ -91,12 +94,14 @@ class Ring:
                 raise SageccError(f"{path} is no replay of this run ({found} bytes, not {size}): remove it")
             file.truncate(size)
             self._map = mmap.mmap(file.fileno(), size)
-        self._data = np.frombuffer(self._map, np.float32).reshape(self.places, record)
+        self._data = np.frombuffer(self._map, np.float32, self.places * record).reshape(self.places, record)
+        self._checksums = np.frombuffer(self._map, np.uint32, offset=self._data.nbytes)
 
     def write(self, position: int, records: Floats) -> None:
         """Write records [N, record] from a position on; N is at most the number of places."""
         places = (position + np.arange(len(records))) % self.places
         self._data[places] = records
+        self._checksums[places] = self._computed(places)
 
     def read(self, positions: Ints) -> Floats:
         """Return the records [..., record] at positions [...], which have been written and still count."""
@@ -106,6 +111,20 @@ class Ring:
     def count(self, written: int) -> int:
         """Return how many records count after so many were written."""
         return min(written, self.capacity)
+
+    def checksum(self, written: int) -> int:
+        """Return the checksum of the records that count after so many were written."""
+        return zlib.crc32(self._checksums[self._counting(written)].data)
+
+    def holds(self, written: int, checksum: int) -> bool:
+        """Tell whether the records that count after so many were written are those of that checksum."""
+        return zlib.crc32(self._computed(self._counting(written)).data) == checksum
+
+    def _counting(self, written: int) -> Ints:
+        return np.arange(written - self.count(written), written) % self.places
+
+    def _computed(self, places: Ints) -> npt.NDArray[np.uint32]:
+        return np.array([zlib.crc32(self._data[place].data) for place in places.tolist()], np.uint32)
 
     def sync(self) -> None:
         """Flush what was written to the disk."""

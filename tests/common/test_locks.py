@@ -42,7 +42,8 @@ def test_a_killed_writers_locks_are_free_though_its_children_live(tmp_path: Path
 
 def test_a_folder_that_stays_empty_is_removed_if_it_was_made(tmp_path: Path) -> None:
     (tmp_path / "before").mkdir()
-    with pytest.raises(ZeroDivisionError), sole_writer(*(tmp_path / name for name in ("before", "new", "filled"))):
+    folders = (tmp_path / name for name in ("before", "new/er", "filled"))
+    with pytest.raises(ZeroDivisionError), sole_writer(*folders):
         (tmp_path / "filled" / "file").touch()
         raise ZeroDivisionError
     assert {path.name for path in tmp_path.iterdir()} == {"before", "filled"}

@@ -2,18 +2,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import save
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner.continuation import CHECKPOINT, keep_state
 from sagecc.learner.crr import METRICS
-from sagecc.learner.journal import TrainingJournal
+from sagecc.learner.journal import Learner, TrainingJournal
+from sagecc.learner.tensors import unpack
 from tests.conftest import ROOT
+from tests.learner.online import test_td3
+from tests.learner.test_crr import learner as crr
 
 
 class Steps:
@@ -74,8 +80,73 @@ def test_lines_that_are_lost_from_before_the_checkpoint_are_an_error(tmp_path: P
     train(steps, first, 4)
     first.save()
     (tmp_path / "metrics.jsonl").write_text('{"ste\n{"step": 4}\n')
-    with pytest.raises(SageccError, match="cannot be continued"):
+    with pytest.raises(SageccError, match="is damaged"):
         journal(tmp_path)[1].restore()
+
+
+def test_no_flipped_bit_of_a_checkpoint_or_of_the_metrics_before_it_is_gone_on_with(tmp_path: Path) -> None:
+    steps, first = journal(tmp_path)
+    train(steps, first, 4)
+    first.save({"actor/x": np.arange(7)})
+    random, refused = np.random.default_rng(0), 0
+    for name in ("checkpoint.safetensors", "metrics.jsonl"):
+        path = tmp_path / name
+        sound = path.read_bytes()
+        for _ in range(60):
+            data = bytearray(sound)
+            data[int(random.integers(len(data)))] ^= 1 << int(random.integers(8))
+            path.write_bytes(data)
+            _, second = journal(tmp_path)
+            with pytest.raises(SageccError, match=r"the run in .* is damaged \(.*\): remove the folder") as caught:
+                second.restore()
+            assert "\n" not in str(caught.value)
+            refused += path.read_bytes() == data  # and it stays
+        path.write_bytes(sound)
+    assert refused == 120
+    assert journal(tmp_path)[1].restore() == 4
+
+
+def td3() -> Learner:
+    return test_td3.learner(test_td3.CONFIG)
+
+
+@pytest.mark.parametrize(("make", "actor"), [(crr, "policy"), (td3, "actor")])
+@pytest.mark.parametrize("part", ["{}/", "target_{}/", "{}_adam_m/", "{}_adam_v/"])
+def test_what_is_not_finite_is_neither_saved_nor_gone_on_with(
+    make: Callable[[], Learner], actor: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make()
+    state = learner.state().items()
+    name, variable = next((name, variable) for name, variable in state if name.startswith(part.format(actor)))
+    of = TrainingJournal(learner, tmp_path, "this run", every=2)
+    of.save()
+    sound = (tmp_path / CHECKPOINT).read_bytes()
+    variable.assign(np.full(variable.shape, np.nan))
+    with pytest.raises(SageccError, match=rf"training diverged .*{name} is not finite"):
+        of.save()
+    assert (tmp_path / CHECKPOINT).read_bytes() == sound
+    with monkeypatch.context() as patch:
+        patch.setattr("sagecc.learner.journal.not_finite", lambda tensors: None)
+        of.save()
+    with pytest.raises(SageccError, match=rf"{name} is not finite\): remove the folder"):
+        TrainingJournal(make(), tmp_path, "this run", every=2).restore()
+    with pytest.raises(SageccError, match=rf"{name} is not finite"):
+        keep_state(tmp_path, tmp_path / "state.safetensors")
+
+
+def test_a_kept_state_is_the_same_bytes_and_one_without_a_digest_is_read(tmp_path: Path) -> None:
+    steps, first = journal(tmp_path)
+    train(steps, first, 4)
+    first.save()
+    state = tmp_path / "state.safetensors"
+    keep_state(tmp_path, state)
+    kept = state.read_bytes()
+    keep_state(tmp_path, tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == kept
+    tensors, about = unpack(kept)
+    assert ({name: int(value) for name, value in tensors.items()}, about) == ({"steps": 4}, {})
+    (older,) = unpack(save(tensors))[0].values()
+    assert older == 4
 
 
 def test_an_evaluations_time_is_not_the_steps(tmp_path: Path) -> None:

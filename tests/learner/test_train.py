@@ -102,7 +102,7 @@ def test_a_finished_run_is_not_repeated_and_a_damaged_one_is_named(whole: Path, 
     refused = run([*command(killed, pool), "--steps", "3"])
     assert refused.returncode == 2
     assert refused.stderr.startswith("sagecc: ")
-    assert "cannot be continued" in refused.stderr
+    assert "is damaged" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert checkpoint.stat().st_size == 1000
 

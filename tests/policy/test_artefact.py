@@ -275,6 +275,16 @@ def test_a_damaged_artefact_is_one_clear_line(folder: Path, damage: Callable[[Pa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_not_written(folder: Path, tmp_path: Path, value: float) -> None:
+    policy = PolicyArtefact.load(folder)
+    weights = {name: array.copy() for name, array in policy.weights.items()}
+    weights["fc.b"][0] = value
+    with pytest.raises(SageccError, match=r"new is not written: its weight 'fc\.b' holds values that are not finite"):
+        artefact.write(tmp_path / "new", weights, policy.sizes, policy.scaling, policy.observations, {})
+    assert not (tmp_path / "new").exists()
+
+
 def test_no_artefact_at_all(tmp_path: Path) -> None:
     with pytest.raises(SageccError, match=r"no policy at .*nowhere.*'sagecc train'"):
         PolicyArtefact.load(tmp_path / "nowhere")

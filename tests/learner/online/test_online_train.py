@@ -155,7 +155,13 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     assert code == 1
     assert err.startswith("sagecc: ")
     assert "is gone" in err
+    sound = kept.read_bytes()
     kept.rename(ring)
+    ring.write_bytes(bytes(byte ^ 1 for byte in sound))
+    code, _, err = run(command(tmp_path))
+    assert code == 1
+    assert err.startswith(f"sagecc: {ring}, the replay of the run in {tmp_path / 'logs'}, is damaged: ")
+    ring.write_bytes(sound)
     code, out, err = run(command(tmp_path))
     assert code == 0, err
     assert 0 < int(out) < 600

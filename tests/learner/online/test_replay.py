@@ -38,7 +38,37 @@ def test_a_ring_holds_the_last_records(
     again.write(written, numbered(written, ring.spare, 3))
     positions = np.arange(checkpoint - ring.count(checkpoint), checkpoint)
     assert (ring.read(positions) == positions[:, None]).all()
-    assert path.stat().st_size == ring.places * 3 * 4
+    assert path.stat().st_size == ring.places * (3 + 1) * 4
+    assert again.holds(checkpoint, ring.checksum(checkpoint))
+
+
+@given(written=st.integers(1, 40), place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_noticed_where_it_counts(
+    tmp_path_factory: pytest.TempPathFactory, written: int, place: int, bit: int
+) -> None:
+    """As one is in a run that goes on; one in a spare place does no harm."""
+    path = tmp_path_factory.mktemp("ring") / "ring.f32"
+    ring = Ring(path, 3, 12)
+    for position in range(written):
+        ring.write(position, numbered(position, 1, 3))
+    known = ring.checksum(written)
+    ring.sync()
+    data = bytearray(path.read_bytes())
+    flipped = place % (ring.places * 3 * 4)
+    data[flipped] ^= 1 << bit
+    path.write_bytes(data)
+    counting = {position % ring.places for position in range(max(0, written - 12), written)}
+    assert Ring(path, 3, 12).holds(written, known) == (flipped // 12 not in counting)
+
+
+def test_another_rings_records_are_not_those(tmp_path: Path) -> None:
+    known = []
+    for name, first in (("one", 0), ("other", 1)):
+        ring = Ring(tmp_path / name, 3, 12)
+        ring.write(0, numbered(first, 9, 3))
+        known.append(ring.checksum(9))
+    assert ring.holds(9, known[1])
+    assert not ring.holds(9, known[0])
 
 
 def test_a_ring_of_another_size_is_refused(tmp_path: Path) -> None:
