@@ -35,6 +35,7 @@ SHARD_ROWS = 1 << 22
 DIMENSIONS = 64
 """Principal components, rotated at random so that they weigh alike; each is quantised to 4 bits."""
 TRAINED_ON = 1 << 17
+READ_BYTES = 1 << 20
 CANDIDATES = 128
 """Transitions compared again for each query."""
 PROBED = 16
@@ -138,11 +139,26 @@ def _nearest(pool: PoolTransitions, query: Query, candidates: Ints) -> Ints:
 
 
 def _write(path: Path, index: Any) -> None:
+    """Write an index, and behind it the SHA-256 of its bytes: faiss has no checksum, and reads no further."""
     with write_atomically(path) as beside:
         faiss.write_index(index, str(beside))
+        with beside.open("r+b") as file:
+            file.write(hashlib.file_digest(file, "sha256").digest())
+
+
+def _check(path: Path) -> None:
+    """Raise SageccError unless an index is as `_write` left it."""
+    digest, left = hashlib.sha256(), path.stat().st_size - hashlib.sha256().digest_size
+    with path.open("rb") as file:
+        while left > 0 and (data := file.read(min(left, READ_BYTES))):
+            digest.update(data)
+            left -= len(data)
+        if left or file.read() != digest.digest():
+            raise SageccError(f"{path} is damaged: remove it, it is built again")
 
 
 def _read(path: Path) -> Any:
+    _check(path)
     try:
         return faiss.read_index(str(path))
     except RuntimeError as error:

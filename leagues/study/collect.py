@@ -115,7 +115,7 @@ def lab_identity(kernel: Path) -> Identity:
 def read_series(path: Path) -> pl.DataFrame:
     """Read a run's file; raises SageccError, naming it, where it cannot be read."""
     try:
-        table = pq.read_table(path, partitioning=None)
+        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
     except UNREADABLE as error:
         raise reading_error(path, error, "remove it, and the run is made again") from error
     if fault := column_fault(table.schema, SERIES_SCHEMA):
@@ -149,7 +149,7 @@ def _keep(run: StudyRun, series: pa.Table, path: Path, identity: str) -> None:
     }
     table = series.select(SERIES_SCHEMA.names).cast(SERIES_SCHEMA).replace_schema_metadata(about)
     with write_atomically(path) as beside:
-        pq.write_table(table, beside, compression="zstd")
+        pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
 
 
 def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool) -> tqdm[NoReturn]:
