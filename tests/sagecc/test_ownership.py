@@ -60,7 +60,7 @@ def content(folder: Path) -> dict[str, str]:
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/weights").write_text("1")
+    (tmp_path / "mine/card.json").write_text("{}")
     return "policy:mine"
 
 

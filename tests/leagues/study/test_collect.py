@@ -133,6 +133,7 @@ def test_a_key_hangs_on_all_that_makes_a_run() -> None:
 def test_the_lab_s_identity_has_the_policies_files(kernel: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy"
     policy.mkdir()
+    (policy / "card.json").write_text("{}")
     (policy / "weights").write_text("1")
     scheme = f"policy:{policy}"
     run = experiment("friendliness").runs([scheme], 1)[0]
