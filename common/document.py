@@ -15,6 +15,11 @@ from sagecc.common.core_yaml import MAX_DEPTH
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import DOCUMENT_BYTES, read_regular
 
+
+class DocumentError(SageccError):
+    """What a document holds is none, as opposed to a document that is no file."""
+
+
 _TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
 
 
@@ -26,7 +31,8 @@ def read_document(path: Path, limit_bytes: int = DOCUMENT_BYTES) -> Any:
         limit_bytes: its largest size.
 
     Raises:
-        SageccError: it is no regular file below the limit, or as `parse` says.
+        SageccError: it is no regular file below the limit.
+        DocumentError: as `parse` says.
         OSError: it is missing, or out of reach.
     """
     return parse(read_regular(path, limit_bytes), str(path))
@@ -42,7 +48,7 @@ def parse(data: bytes, name: str) -> Any:
         name: the file's name, for error messages.
 
     Raises:
-        SageccError: the document cannot be parsed, repeats a key, or has values nested deeper, texts or whole numbers
+        DocumentError: the document cannot be parsed, repeats a key, or has values nested deeper, texts or whole numbers
             other than can be told apart and used anywhere.
     """
     try:
@@ -57,13 +63,13 @@ def parse(data: bytes, name: str) -> Any:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         problem = ": ".join(part for part in (error.context, error.problem) if part)
-        raise SageccError(f"{name}{line}: no YAML: {problem}") from None
+        raise DocumentError(f"{name}{line}: no YAML: {problem}") from None
     except json.JSONDecodeError as error:
-        raise SageccError(f"{name}, line {error.lineno}: no JSON: {error.msg}") from None
+        raise DocumentError(f"{name}, line {error.lineno}: no JSON: {error.msg}") from None
     except RecursionError:
-        raise SageccError(f"{name}: cannot be read: {_TOO_DEEP}") from None
+        raise DocumentError(f"{name}: cannot be read: {_TOO_DEEP}") from None
     except (ValueError, yaml.YAMLError) as error:
-        raise SageccError(f"{name}: cannot be read: {' '.join(str(error).split())}") from None
+        raise DocumentError(f"{name}: cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _text(data: bytes) -> str:

@@ -18,24 +18,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import check_regular, errors_naming
 from sagecc.common.locks import POLL_S, hold, is_held
 
 _TEMPORARY_PREFIX = ".tmp-"
 
+FOOTER_BYTES = 2**26
+"""Largest footer of a Parquet file that is read."""
+
 READER_S = 5.0
 """How long a pipe's reader is waited for (s)."""
-
-
-@contextmanager
-def errors_naming(path: Path) -> Iterator[None]:
-    """Name `path` in an OSError raised within that names no file (pyarrow's do not)."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        number = error.errno or errno.EIO
-        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 @contextmanager
@@ -158,11 +150,15 @@ def parquet_digest(path: Path, name: str) -> str:
     Raises:
         OSError: the file cannot be read.
         struct.error: the file is truncated.
+        SageccError: it is no regular file, or claims too large a footer.
     """
+    check_regular(path)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 8))
         (footer_length,) = struct.unpack("<I", file.read(8)[:4])
+        if footer_length > FOOTER_BYTES:
+            raise SageccError(f"{path} claims a footer of {footer_length:,} bytes; {FOOTER_BYTES:,} are the most")
         file.seek(max(0, size - 8 - footer_length))
         footer = file.read(footer_length)
     return hashlib.sha256(f"{name} {size} ".encode() + footer).hexdigest()
@@ -170,5 +166,6 @@ def parquet_digest(path: Path, name: str) -> str:
 
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hex."""
+    check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
-from sagecc.common.files import errors_naming
 
 DOCUMENT_BYTES = 16 * 2**20
 """Limit of a document: a card, a configuration, a network, a league's summary."""
@@ -24,6 +26,18 @@ _KINDS = MappingProxyType(
         stat.S_IFBLK: "a device",
     }
 )
+
+
+@contextmanager
+def errors_naming(path: Path) -> Iterator[None]:
+    """Name `path` in an OSError raised within that names no file (pyarrow's do not)."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        number = error.errno or errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def check_regular(path: Path, limit_bytes: int | None = None) -> os.stat_result:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 
@@ -68,12 +69,14 @@ class Manifest:
         """
         path = pool / MANIFEST
         try:
-            content = json.loads(path.read_bytes())
+            content = read_document(path)
             stated_sha256 = content.pop("sha256")
             files = {name: FileEntry(**entry) for name, entry in content["files"].items()}
             about = {name: str(value) for name, value in content["about"].items()}
         except FileNotFoundError:
             raise SageccError(f"{path} is missing: derive the pool again with 'sagecc pool'") from None
+        except DocumentError as error:
+            raise SageccError(f"{error}: derive the pool again with 'sagecc pool'") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SageccError(f"{path} is damaged ({error}): derive the pool again with 'sagecc pool'") from error
         if stated_sha256 != digest(content):

@@ -15,9 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from sagecc.common.errors import SageccError
+from sagecc.common.parquet import parquet_metadata
 from sagecc.common.tables import UNREADABLE, is_damage, reading_error
 
 LEFTOVER = re.compile(r"\.(tmp|old)-.+")
@@ -122,7 +121,7 @@ def carries(folder: Path, key: bytes) -> bool:
     """
     for path in sorted(folder.glob("*.parquet")):
         try:
-            if key in (pq.read_metadata(path).metadata or {}):
+            if key in (parquet_metadata(path)):
                 return True
         except UNREADABLE as error:
             if not is_damage(error):

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sagecc.common.arrays import Ints
-from sagecc.common.files import errors_naming, sync
+from sagecc.common.files import sync
+from sagecc.common.inputs import errors_naming
 
 
 class PartWriter:

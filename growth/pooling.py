@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import pyarrow.parquet as pq
-
 from sagecc.common.manifest import Manifest
+from sagecc.common.parquet import read_parquet
 from sagecc.growth.places import Places
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.joining import join_pools
@@ -51,8 +50,7 @@ def pool_round(places: Places, number: int, first_pool: Path, jobs: int = 1) -> 
     result = build_pool(places.raw(number), places.derived(number), options, jobs)
     join_pools([before, places.derived(number)], places.pool(number))
     own, others = (
-        pq.read_table(pool / EPISODES_FILE, columns=list(_TOLD), partitioning=None).to_pylist()
-        for pool in (places.derived(number), before)
+        read_parquet(pool / EPISODES_FILE, list(_TOLD)).to_pylist() for pool in (places.derived(number), before)
     )
     networks = {row["environment_id"] for row in own}
     rewards = [row["reward_mean"] for row in others if row["environment_id"] in networks]

@@ -19,6 +19,7 @@ from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import Results
 from sagecc.collector.run.store import PARTITION_MARK, SPOOL, SPOOL_MARK, read_failed
 from sagecc.collector.run.task import Task
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.manifest import digest
@@ -67,8 +68,8 @@ _TABLES = ("scores", "breakdown", "robustness", "tags", "repeats")
 def _is_league(out: Path) -> bool:
     """Tell whether a folder's league.json is one, whatever its version and whether all else is whole."""
     try:
-        content = json.loads((out / "league.json").read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
+        content = read_document(out / "league.json")
+    except (FileNotFoundError, DocumentError):
         return carries(out, VERSION_KEY)
     return isinstance(content, dict) and {"version", "rules", "standings"} <= content.keys()
 
@@ -407,9 +408,10 @@ class _GivenUp:
     def __init__(self, path: Path, options: PlayOptions) -> None:
         self._path, self._terms = path, options.terms()
         try:
-            self._known: dict[str, dict[str, str]] = json.loads(path.read_text())
-        except (FileNotFoundError, ValueError):
-            self._known = {}  # they are played again
+            known = read_document(path)
+        except (FileNotFoundError, DocumentError):
+            known = {}  # they are played again
+        self._known: dict[str, dict[str, str]] = known if _are_notes(known) else {}
 
     def reason(self, task: Task) -> str | None:
         """Return why the same episode was given up, None where that is not known."""
@@ -425,6 +427,10 @@ class _GivenUp:
         """Return a hash of all that decides an episode."""
         policies = {name: task.drives[name].sha256 for name in driven_flows(task.environment, task.scheme).values()}
         return digest({"spec": task.spec_sha256, "kernel": task.identity, "policies": policies, "terms": self._terms})
+
+
+def _are_notes(known: object) -> bool:
+    return isinstance(known, dict) and all(isinstance(note, dict) for note in known.values())
 
 
 def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
@@ -457,10 +463,10 @@ def _played_before(raw: Path) -> dict[str, str]:
     """Return what decided the trajectories that leagues have played into a folder, by scheme; none where it is new."""
     path = raw / POLICIES_FILE
     try:
-        known = json.loads(path.read_text())
+        known = read_document(path)
     except FileNotFoundError:
         return {}
-    except ValueError:
+    except DocumentError:
         known = None
     if not isinstance(known, dict):
         raise SageccError(f"{path} is damaged: move {raw} away, the policies play again")

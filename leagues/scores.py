@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common.errors import SageccError
+from sagecc.common.parquet import open_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS
@@ -134,6 +135,8 @@ def read_rows(episode: StoredEpisode) -> pa.Table:
     """
     parts, filters = _parts(episode.folder), [("episode_id", "=", episode.id)]
     try:
+        for part in parts:
+            open_parquet(part).close()
         rows = pq.read_table(parts, filters=filters, partitioning=None, page_checksum_verification=True)
     except (*UNREADABLE, ValueError) as error:
         raise reading_error(f"{episode.folder}: episode {episode.id}", error, "collect it again") from error

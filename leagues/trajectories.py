@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sagecc.collector.run.grid import set_one
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.distance import Query
@@ -65,8 +65,10 @@ def _played(
     raw: Path, environments: Sequence[Environment], policies: Sequence[str]
 ) -> dict[tuple[str, str], StoredEpisode]:
     try:
-        known: dict[str, str] = json.loads((raw / POLICIES_FILE).read_text())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        known = read_document(raw / POLICIES_FILE)
+    except (FileNotFoundError, NotADirectoryError, DocumentError):
+        return {}
+    if not isinstance(known, dict):
         return {}
     unchanged = [policy for policy in policies if known.get(policy) == driver_sha256(policy)]
     return find_episodes([raw], environments, unchanged)

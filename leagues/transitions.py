@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
+from sagecc.common.parquet import parquet_schema
 from sagecc.learner.compiled import CompiledPool, compile_pool, pool_files
 from sagecc.learner.rows import RowFile
 from sagecc.policy.scaling import InputTransform, Scaling, symlog
@@ -97,7 +97,7 @@ class PoolTransitions:
             SageccError: the pool cannot be read (learner.compiled).
         """
         compiled = compile_pool(pool, cache)
-        meta = pq.read_schema(pool_files(pool)[0].path).metadata or {}
+        meta = parquet_schema(pool_files(pool)[0].path).metadata or {}
         windows = meta.get(b"sagecc.windows")
         return cls(
             compiled, Space(_scaling(compiled, transform)), Windows.parse(windows.decode()) if windows else Windows()

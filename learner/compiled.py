@@ -30,11 +30,13 @@ from tqdm import tqdm
 
 from sagecc.common import code
 from sagecc.common.arrays import Doubles, Floats
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import parquet_digest, sha256_file, sync
 from sagecc.common.locks import in_turn
 from sagecc.common.manifest import MANIFEST, Manifest, digest
 from sagecc.common.marks import Mark, remove_leftover
+from sagecc.common.parquet import open_parquet, read_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.learner.rows import CHECKSUMS_FILE, COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
@@ -246,8 +248,8 @@ def pool_files(pool: Path) -> list[PoolFile]:
 
 def _check(path: Path, pool: Path) -> PoolFile:
     try:
+        parquet = open_parquet(path)
         digest = parquet_digest(path, path.relative_to(pool).as_posix())
-        parquet = pq.ParquetFile(path)
         with parquet:
             schema = parquet.schema_arrow
             rows = parquet.metadata.num_rows
@@ -308,10 +310,10 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
 def _is_compiled(folder: Path, code_id: str) -> bool:
     """Tell whether this code compiled what is in `folder`; damage is reported when it is opened."""
     try:
-        return bool(json.loads((folder / INDEX_FILE).read_text())["code"] == code_id)
+        return bool(read_document(folder / INDEX_FILE)["code"] == code_id)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, SageccError, KeyError, TypeError):
         return True
 
 
@@ -363,7 +365,7 @@ def _check_manifest(pool: Path, files: list[PoolFile]) -> None:
 
 def _open(folder: Path, key: str) -> CompiledPool:
     try:
-        index = json.loads((folder / INDEX_FILE).read_text())
+        index = read_document(folder / INDEX_FILE)
         if index.pop("sha256") != digest(index):
             raise ValueError(f"{INDEX_FILE}: its own hash does not hold")
         if index["identity"] != key or (folder / ROWS_FILE).stat().st_size != index["rows"] * ROW_BYTES:
@@ -371,7 +373,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
         for name, sha256 in index["files"].items():
             if sha256_file(folder / name) != sha256:
                 raise ValueError(f"{name} is not the file that {INDEX_FILE} describes")
-        episodes = pq.read_table(folder / EPISODES_FILE, partitioning=None)
+        episodes = read_parquet(folder / EPISODES_FILE)
         sums = np.load(folder / SUMS_FILE)
         starts, lengths, counted, mean_rewards = (
             episodes[name].to_numpy() for name in ("start", "rows", "counted", "reward_mean")
@@ -379,7 +381,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
         ids, sets, schemes = (np.array(episodes[name].to_pylist()) for name in ("episode_id", "set", "scheme"))
     except FileNotFoundError as error:
         raise SageccError(f"{error.filename} is missing: remove {folder}, it is made again from the pool") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+    except (DocumentError, OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise reading_error(folder, error, "remove it, it is made again from the pool") from error
     trajectories = Trajectories(ids, sets, schemes, mean_rewards)
     return CompiledPool(
@@ -504,7 +506,7 @@ def _unframed() -> SageccError:
 def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
     """Read one Parquet file in blocks of rows [n, 71], with their episodes' ids, first and last flags."""
     try:
-        with pq.ParquetFile(file.path, read_dictionary=["episode_id"], page_checksum_verification=True) as parquet:
+        with open_parquet(file.path, read_dictionary=["episode_id"]) as parquet:
             for batch in parquet.iter_batches(BLOCK_ROWS, columns=_READ):
                 rows = np.empty((batch.num_rows, COLUMNS), np.float32)
                 for i, name in enumerate((*FEATURE_NAMES, "action", "reward")):

@@ -19,10 +19,12 @@ import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.inputs import read_regular
 from sagecc.common.tables import reading_error
 from sagecc.learner.config import Config
 from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
 from sagecc.policy.artefact import PolicyArtefact
+from sagecc.policy.bounds import NETWORK_BYTES
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 
@@ -95,6 +97,10 @@ class Continuation:
             raise SageccError(f"{policy.path} has been trained for {self.steps} steps: {config.steps} are no more")
 
 
+CHECKPOINT_BYTES = 12 * NETWORK_BYTES
+"""Limit of a checkpoint: policy, critics, their targets, and the moments of their optimisers."""
+
+
 def keep_state(logs: Path, out: Path) -> None:
     """Write the state with which a run ended, without what says which code ran it: the same state, the same bytes.
 
@@ -106,14 +112,14 @@ def keep_state(logs: Path, out: Path) -> None:
         SageccError: There is no checkpoint, or it is damaged.
     """
     data = pack({name: value for name, value in _read(logs / CHECKPOINT).items() if name != OWN})
-    if not out.exists() or out.read_bytes() != data:
+    if not out.exists() or read_regular(out, CHECKPOINT_BYTES) != data:
         with write_atomically(out) as beside:
             beside.write_bytes(data)
 
 
 def _read(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
-        tensors, _ = unpack(path.read_bytes())
+        tensors, _ = unpack(read_regular(path, CHECKPOINT_BYTES))
         if tensors["steps"].shape != ():
             raise ValueError("steps is no number")
         if name := not_finite(tensors):

@@ -17,12 +17,16 @@ import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.inputs import read_regular
 from sagecc.common.tables import reading_error
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
-from sagecc.learner.continuation import CHECKPOINT, OWN, Continuation
+from sagecc.learner.continuation import CHECKPOINT, CHECKPOINT_BYTES, OWN, Continuation
 from sagecc.learner.crr import METRICS
 from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
+
+METRICS_BYTES = 2**30
+"""Limit of metrics.jsonl."""
 
 EVALUATION = "evaluation/"
 """Prefix of a score's name in metrics.jsonl, where an evaluation has a line of its own, and in TensorBoard."""
@@ -141,7 +145,7 @@ class TrainingJournal:
                 f"training diverged before step {int(state['steps'])} ({name} is not finite): lower the learning rates,"
                 " then train again"
             )
-        lines = self._lines.read_bytes()
+        lines = read_regular(self._lines, METRICS_BYTES)
         about = {_RUN: self._fingerprint, _LINES: str(len(lines)), _LINES_DIGEST: hashlib.sha256(lines).hexdigest()}
         data = pack({**state, **extra, OWN: self._sums}, about)
         with write_atomically(self._checkpoint) as path:
@@ -162,7 +166,7 @@ class TrainingJournal:
             return self._begin()
         state = self._learner.state()
         try:
-            tensors, about = unpack(self._checkpoint.read_bytes())
+            tensors, about = unpack(read_regular(self._checkpoint, CHECKPOINT_BYTES))
             if about.get(_RUN) != self._fingerprint:
                 raise ValueError("it belongs to another run")
             if name := not_finite({name: tensors[name] for name in state}):
@@ -172,7 +176,7 @@ class TrainingJournal:
                 variable.assign(tensors.pop(name))
             self.extra = tensors
             step = int(state["steps"].numpy())
-            before = self._lines.read_bytes()[: int(about[_LINES])]
+            before = read_regular(self._lines, METRICS_BYTES)[: int(about[_LINES])]
             if hashlib.sha256(before).hexdigest() != about[_LINES_DIGEST]:
                 raise ValueError(f"{self._lines.name} is not what it was at the checkpoint")
             lines = {text: json.loads(text) for text in self._read()}
@@ -207,7 +211,7 @@ class TrainingJournal:
 
     def _read(self) -> list[str]:
         """Return the whole lines; one that was being written when the machine stopped has no end and is left out."""
-        text = self._lines.read_text()
+        text = read_regular(self._lines, METRICS_BYTES).decode()
         return text[: text.rfind("\n") + 1].splitlines()
 
     def _sync(self) -> None:

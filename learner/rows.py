@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.common.files import errors_naming
+from sagecc.common.inputs import errors_naming
 from sagecc.schemas.pool import FEATURE_NAMES
 
 COLUMNS = len(FEATURE_NAMES) + 2

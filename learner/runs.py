@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sagecc.common import code
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import remove_stale_temporaries, write_atomically
 from sagecc.common.marks import Mark
@@ -90,12 +91,12 @@ def recorded_run_id(logs: Path) -> str | None:
     """
     run_file = logs / "run.json"
     try:
-        recorded = str(json.loads(run_file.read_text())["fingerprint"])
+        recorded = str(read_document(run_file)["fingerprint"])
         if not _RUN_ID.fullmatch(recorded):  # it becomes part of a path
             raise ValueError("it has no run's fingerprint")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (DocumentError, ValueError, KeyError, TypeError) as error:
         raise SageccError(
             f"{run_file} is not of 'sagecc train', or is damaged ({error}): name another folder, or move it away"
         ) from error

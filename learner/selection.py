@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
+from sagecc.common.parquet import read_parquet
 from sagecc.common.tables import UNREADABLE, first_line
 
 
@@ -189,7 +189,7 @@ def _winners(league: Path, trajectories: Trajectories) -> npt.NDArray[np.bool_]:
     path = league / "scores.parquet" if league.is_dir() else league
     columns = ["environment_id", "scheme", "seed", "win"]
     try:
-        table = pq.read_table(path, columns=columns, partitioning=None, page_checksum_verification=True)
+        table = read_parquet(path, columns)
         wins: dict[str, dict[str, int]] = {}
         for environment, scheme, seed, win in zip(*(table[name].to_pylist() for name in columns), strict=True):
             counts = wins.setdefault(environment, {})

@@ -27,7 +27,7 @@ from safetensors.numpy import save as save_tensors
 
 from sagecc.common import shipped
 from sagecc.common.arrays import Floats
-from sagecc.common.document import parse
+from sagecc.common.document import DocumentError, parse, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.inputs import check_regular
@@ -86,8 +86,8 @@ _BESIDE = (CARD, "metrics.json", "curves.csv", "scores.csv")
 def _is_policy(folder: Path) -> bool:
     """Tell whether a folder's card is one of this format, whatever its version and whether all else is whole."""
     try:
-        card = json.loads((folder / CARD).read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
+        card = read_document(folder / CARD)
+    except (FileNotFoundError, DocumentError):
         return False
     return isinstance(card, dict) and {"format_version", "inputs", "files"} <= card.keys()
 

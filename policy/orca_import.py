@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
+from sagecc.common.inputs import read_regular
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp, fold_batch_norm
@@ -86,7 +87,7 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
             "sha256": {file.name: sha256_file(file) for file in files},
             "step": step,
             **LICENCE,
-            "notice": notices[0].read_text(errors="replace") if notices else "",
+            "notice": read_regular(notices[0]).decode(errors="replace") if notices else "",
         }
     }
     scaling = Scaling("none", np.zeros(inputs, np.float32), np.ones(inputs, np.float32), 0.0)

@@ -12,6 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import check_regular
+
+CHECKPOINT_FILE_BYTES = 2**32
+"""Limit of each of a checkpoint's files: gigabytes, for a graph or an optimiser may lie beside an actor."""
 
 
 def prefix_of(checkpoint: Path) -> Path:
@@ -37,6 +41,8 @@ def prefix_of(checkpoint: Path) -> Path:
         raise SageccError(f"no TensorFlow checkpoint at {checkpoint}: expected {prefix.name}.index and its data there")
     if not list(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
         raise SageccError(f"{prefix}.index is there, its data ({prefix.name}.data-...) is not: fetch it again")
+    for file in prefix.parent.glob(f"{glob.escape(prefix.name)}.*"):
+        check_regular(file, CHECKPOINT_FILE_BYTES)
     return prefix
 
 

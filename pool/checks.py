@@ -16,7 +16,6 @@ Each fault names a file and says what is wrong with it:
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +29,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from sagecc.collector.run.grid import PROFILES, profile_set
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import MANIFEST, NOTES, Manifest
+from sagecc.common.parquet import check_whole, open_parquet, parquet_rows, parquet_schema
 from sagecc.common.parts import Runs
 from sagecc.common.tables import UNREADABLE, column_fault, first_line, is_damage, reading_error
 from sagecc.common.versions import same_major
@@ -198,11 +198,11 @@ class _Contract:
 def _refuse_other_versions(pool: Path) -> None:
     path = pool / MANIFEST
     try:
-        version = str(json.loads(path.read_bytes())["about"]["pool_version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        version = str(read_document(path)["about"]["pool_version"])
+    except (OSError, DocumentError, KeyError, TypeError):
         path = pool / EPISODES_FILE
         try:
-            version = (pq.read_schema(path).metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+            version = (parquet_schema(path).metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
         except UNREADABLE:
             return  # damaged: reported as a fault later
     if version:
@@ -213,7 +213,7 @@ def _rows(parts: Sequence[Path]) -> int:
     rows = 0
     for path in parts:
         try:
-            rows += pq.read_metadata(path).num_rows
+            rows += parquet_rows(path)
         except UNREADABLE:
             continue  # reported as a fault later
     return rows
@@ -241,7 +241,7 @@ def _contract(pool: Path, manifest: Manifest | None) -> tuple[_Contract, list[Fa
         about = {f"sagecc.{name}".encode(): value.encode() for name, value in manifest.about.items()}
     else:
         try:
-            meta = pq.read_schema(pool / EPISODES_FILE).metadata or {}
+            meta = parquet_schema(pool / EPISODES_FILE).metadata or {}
         except UNREADABLE:
             meta = {}
         about = {key: meta[key] for key in (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, EFFECTIVE_KEY) if key in meta}
@@ -345,7 +345,7 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     """Return the rows of episodes.parquet by their partition's folder, and what is wrong with it and the dictionary."""
     path = pool / EPISODES_FILE
     try:
-        nullable = nullable_columns(pq.read_schema(path))
+        nullable = nullable_columns(parquet_schema(path))
     except UNREADABLE:
         nullable = frozenset()  # reported below
     faults = _dictionary_faults(pool, contract, nullable)
@@ -356,10 +356,11 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
         return {}, faults + reason
     faults += _file_faults(pool, path, contract)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path) as file:
             faults += _schema_faults(EPISODES_FILE, file.schema_arrow, episode_schema(nullable), contract)
             if column_fault(file.schema_arrow, POOL_EPISODE_SCHEMA):
                 return {}, faults  # reported already
+            check_whole(path, file)
             table = file.read(columns=POOL_EPISODE_SCHEMA.names)
     except UNREADABLE as error:
         return {}, [*faults, _reading_failed(EPISODES_FILE, error)]
@@ -420,7 +421,8 @@ def _dictionary_faults(pool: Path, contract: _Contract, nullable: Collection[str
         return [] if contract.manifest and COLUMNS_FILE in contract.manifest.files else [Fault(COLUMNS_FILE, "missing")]
     faults = _file_faults(pool, path, contract)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path) as file:
+            check_whole(path, file)
             table = file.read().replace_schema_metadata(None)
     except UNREADABLE as error:
         return [*faults, _reading_failed(COLUMNS_FILE, error)]
@@ -536,7 +538,7 @@ class _PartitionCheck:
 
     def _check_file(self, path: Path, name: str, log: _FaultLog, faults: list[Fault]) -> bool:
         """Check one file; return whether its rows could be read."""
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path) as file:
             schema = file.schema_arrow
             version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
             wrong = _schema_faults(name, schema, self._schema, self._contract)

@@ -32,6 +32,7 @@ from sagecc.common.files import remove_stale_temporaries, sha256_file, write_ato
 from sagecc.common.locks import sole_writer
 from sagecc.common.manifest import MANIFEST, NOTES, FileEntry, Manifest
 from sagecc.common.marks import Mark, carries, remove_leftover
+from sagecc.common.parquet import open_parquet, parquet_rows, parquet_schema
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, select_columns
 from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
@@ -276,6 +277,9 @@ class _Partition:
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
         """Raw rows."""
+        for path in self._parts:
+            with reading(path):  # what is no such file is not hashed: it may have no end
+                pass
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
         text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
@@ -308,9 +312,7 @@ class _Partition:
 
     def _remember(self, parts: Sequence[Path]) -> None:
         self.files = {
-            path.relative_to(self._pool).as_posix(): FileEntry.from_file(
-                path, pq.read_metadata(path).num_rows, self.identity
-            )
+            path.relative_to(self._pool).as_posix(): FileEntry.from_file(path, parquet_rows(path), self.identity)
             for path in parts
         }
 
@@ -346,7 +348,7 @@ class _Partition:
         """Return the sum of rewards by episode, read back from the pool's files."""
         sums: dict[str, float] = {}
         for path in sorted(self.folder.glob("part-*.parquet")):
-            file = pq.ParquetFile(path)
+            file = open_parquet(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=["episode_id", "reward"])
                 runs = Runs(table["episode_id"])
@@ -465,7 +467,7 @@ def _all_failed(folder: Path) -> bool:
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:
-    return dict(pq.read_schema(path).metadata or {})
+    return dict(parquet_schema(path).metadata or {})
 
 
 def _environment(listing: Path, row: Mapping[str, Any]) -> Environment:

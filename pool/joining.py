@@ -24,6 +24,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
 from sagecc.common.manifest import FileEntry, Manifest
 from sagecc.common.marks import remove_leftover
+from sagecc.common.parquet import read_parquet
 from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.pool.derivation import POOL_MARK, PoolOptions
 from sagecc.schemas.partitions import EPISODES_FILE, partition
@@ -118,7 +119,6 @@ def _write_tables(pools: Sequence[Path], out: Path, identity: str, options: Pool
 
 def _read(path: Path) -> pa.Table:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read()
+        return read_parquet(path)
     except UNREADABLE as error:
         raise reading_error(path, error, "derive its pool again") from error

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sagecc.common.files import parquet_digest, write_atomically
+from sagecc.common.inputs import read_regular
 
 
 def write_note(note: Path, files: Iterable[Path], code: str) -> None:
@@ -30,7 +31,7 @@ def write_note(note: Path, files: Iterable[Path], code: str) -> None:
 def is_noted(note: Path, files: Iterable[Path], code: str) -> bool:
     """Tell whether a note says that this code derived exactly these files, as they are now."""
     try:
-        return note.read_text() == _text(files, code)
+        return read_regular(note).decode() == _text(files, code)
     except (OSError, ValueError, struct.error):
         return False
 

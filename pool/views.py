@@ -9,9 +9,10 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sagecc.common.errors import SageccError
+from sagecc.common.inputs import check_regular
+from sagecc.common.parquet import parquet_schema
 from sagecc.common.paths import is_literal, literal, spelled_out
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
@@ -129,6 +130,10 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: 
     for names in (part.relative_to(place).parts for part in parts):
         if not all(is_literal(each.partition("=")[2] or each) for each in names):
             raise SageccError(f"{folder.joinpath(*names)}: DuckDB takes such a name for a pattern; {again}")
+    files = [*parts, *(place / file for file in _BESIDE[name])]
+    for file in files:
+        if file.exists():  # DuckDB says what is missing
+            check_regular(folder / file.relative_to(place))
     connection.execute(f"SET VARIABLE {name} = ?", [str(place)])
     if parts:
         connection.execute(f"SET VARIABLE {name}_parts = ?", [[str(part) for part in parts]])
@@ -136,7 +141,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: 
         connection.execute((_SQL / views).read_text())
     except duckdb.Error as error:
         raise SageccError(spelled_out(str(reading_error(f"the {what} at {folder}", error, again)))) from error
-    return [*parts, *(place / file for file in _BESIDE[name])]
+    return files
 
 
 def _check_first(pool: Path) -> None:
@@ -171,5 +176,4 @@ def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
 
 
 def _schema(path: Path) -> pa.Schema:
-    with path.open("rb") as file:  # pyarrow opens no path that is not UTF-8
-        return pq.read_schema(file)
+    return parquet_schema(path)

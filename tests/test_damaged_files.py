@@ -202,7 +202,7 @@ def swap(pool: Path) -> None:
 CHANGES: dict[str, Callable[[Path], Any]] = {
     "part-000.parquet is not the file that manifest.json describes": swap,
     "part-000.parquet is missing: ": lambda pool: (pool / PARTITION).rename(pool.parent / "elsewhere"),
-    "manifest.json is damaged": lambda pool: (pool / MANIFEST).write_text("{"),
+    "manifest.json, line 1: no JSON": lambda pool: (pool / MANIFEST).write_text("{"),
 }
 
 

@@ -9,7 +9,6 @@ kernel says which file was built.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,8 +16,10 @@ from typing import Any
 
 from sagecc.collector.kernel.machine import check_kernel
 from sagecc.common import shipped
+from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
+from sagecc.common.inputs import read_regular
 from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
 
 LAB_VERSION = 1
@@ -69,9 +70,9 @@ def stamp(kernel: Path) -> Path:
 def read_stamp(kernel: Path) -> dict[str, Any]:
     """Return a kernel's stamp; nothing where there is none, or it is that of another file."""
     try:
-        found = json.loads(stamp(kernel).read_text())
+        found = read_document(stamp(kernel))
         return found if isinstance(found, dict) and found.get("sha256") == sha256_file(kernel) else {}
-    except (OSError, ValueError):
+    except (OSError, SageccError):
         return {}
 
 
@@ -101,6 +102,10 @@ def write_identities(kernel: Path) -> None:
                 file.write_text(text)
 
 
+def _text(path: Path) -> str:
+    return read_regular(path).decode(errors="replace")
+
+
 def forget_identities(kernel: Path) -> None:
     """Remove the identities of the kernel at `kernel`, before another kernel replaces it."""
     folder = identity_folder(kernel)
@@ -111,7 +116,7 @@ def forget_identities(kernel: Path) -> None:
 
 def _is_identity(path: Path) -> bool:
     """Tell whether a file is one of `write_identities`."""
-    return path.is_file() and path.read_bytes().startswith(b"linux-")
+    return path.is_file() and _text(path).startswith("linux-")
 
 
 def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
@@ -132,7 +137,7 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
             raise SageccError(f"the kernel has no scheme '{scheme}': 'sagecc schemes' lists them")
         path = identity_folder(kernel) / name
         try:
-            identities.append(path.read_text().strip())
+            identities.append(_text(path).strip())
         except FileNotFoundError:
             raise SageccError(f"{path} is missing, the identity of {kernel}: run 'sagecc kernel'") from None
     return join_identities(identities)

@@ -21,8 +21,10 @@ from sagecc.collector.lab.episode import Episode
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sync, write_atomically
+from sagecc.common.inputs import check_regular
 from sagecc.common.locks import lock_folder
 from sagecc.common.marks import Mark, carries, remove_leftover
+from sagecc.common.parquet import check_whole, open_parquet
 from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error, select_columns
 from sagecc.common.versions import same_major
@@ -151,6 +153,7 @@ class Partition:
         """
         spooled = {}
         for path in self._spool.glob("[!.]*.arrow"):
+            check_regular(path)
             try:
                 with pa.memory_map(str(path)) as source:
                     table = pa.ipc.open_file(source).read_all()
@@ -319,6 +322,7 @@ def read_episodes(path: Path, columns: Sequence[str] = EPISODE_SCHEMA.names) -> 
         SageccError: the file is damaged, or lacks a column or a value; the message names it.
     """
     with reading(path, select_columns(EPISODE_SCHEMA, columns)) as file:
+        check_whole(path, file)
         return checked_episodes(path, file.read(columns), columns)
 
 
@@ -351,6 +355,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         SageccError: the file is damaged or of another major version; the message names it.
     """
     with reading(path) as file:
+        check_whole(path, file)
         return file.read(columns=columns)
 
 
@@ -367,7 +372,7 @@ def reading(path: Path, required: pa.Schema | None = None) -> Iterator[pq.Parque
             reading within this context. The message names the file.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path) as file:
             version = (file.schema_arrow.metadata or {}).get(_VERSION_KEY, b"none").decode(errors="replace")
             if not same_major(version, RAW_VERSION):
                 raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect again")

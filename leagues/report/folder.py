@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,12 @@ import polars as pl
 from sagecc.collector.kernel.identity import join_identities
 from sagecc.collector.run.store import read_episodes
 from sagecc.common import shipped
+from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
+from sagecc.common.inputs import check_regular
 from sagecc.common.manifest import digest
+from sagecc.common.parquet import MAX_TABLE_BYTES, check_parquet
 from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.common.versions import same_major
 from sagecc.leagues.analysis import ANALYSIS_VERSION
@@ -121,12 +123,11 @@ def _analysis(folder: Path, name: str) -> Analysis | None:
 
 def _json(path: Path, advice: str) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        content = read_document(path)
     except (FileNotFoundError, NotADirectoryError):
         raise SageccError(f"{path}: {advice}") from None
-    except (ValueError, RecursionError) as error:
-        raise SageccError(f"{path}: cannot be read ({error}); {advice}") from error
+    except DocumentError as error:
+        raise SageccError(f"{error}; {advice}") from error
     if not isinstance(content, dict):
         raise SageccError(f"{path}: is no object; {advice}")
     return content
@@ -148,12 +149,15 @@ def _check_hashes(league: Path, summary: Mapping[str, Any], advice: str) -> None
         raise SageccError(f"{path}: is damaged (its own hash does not hold); {advice}")
     names = (*(f"{name}.parquet" for name in TABLES), *({TAGS} & summary.get("files", {}).keys()))
     for table in (league / name for name in names):
+        if table.is_file():
+            check_regular(table, MAX_TABLE_BYTES)
         if not table.is_file() or sha256_file(table) != summary.get("files", {}).get(table.name):
             raise SageccError(f"{table}: is not the file that {path} describes; {advice}")
 
 
 def _table(path: Path, advice: str) -> pl.DataFrame:
     try:
+        check_parquet(path)
         table = pl.read_parquet(path, hive_partitioning=False, glob=False)
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
         raise reading_error(path, error, advice) from error

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.parquet import parquet_schema, read_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error
 from sagecc.execution.schemes.registry import driver_sha256
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA
@@ -115,7 +116,7 @@ def lab_identity(kernel: Path) -> Identity:
 def read_series(path: Path) -> pl.DataFrame:
     """Read a run's file; raises SageccError, naming it, where it cannot be read."""
     try:
-        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        table = read_parquet(path)
     except UNREADABLE as error:
         raise reading_error(path, error, "remove it, and the run is made again") from error
     if fault := column_fault(table.schema, SERIES_SCHEMA):
@@ -130,7 +131,7 @@ def _started(runner: Runner, runs: Sequence[StudyRun]) -> Generator[tuple[StudyR
 def _is_whole(path: Path) -> bool:
     """Tell whether a file is there with a series in it; what is damaged is made again."""
     try:
-        return column_fault(pq.read_schema(path), SERIES_SCHEMA) is None
+        return column_fault(parquet_schema(path), SERIES_SCHEMA) is None
     except UNREADABLE as error:
         if not is_damage(error) and path.exists():
             raise reading_error(path, error, "") from error

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.parquet import open_parquet, read_parquet
 from sagecc.common.parts import Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
 from sagecc.schemas.partitions import EPISODES_FILE, partition
@@ -129,7 +129,7 @@ class PoolSource:
         """Yield the row groups of a partition's files."""
         for path in sorted(folder.glob("part-*.parquet")):
             try:
-                file = pq.ParquetFile(path, page_checksum_verification=True)
+                file = open_parquet(path)
                 check_version(path, (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode())
                 _refuse_columns(path, file.schema_arrow, select_columns(POOL_SCHEMA, _READ))
                 for group in range(file.num_row_groups):
@@ -170,7 +170,7 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
         raise SageccError(f"an action is exported as {' or '.join(ACTIONS)}, not as '{action}'")
     listing = pool / EPISODES_FILE
     try:
-        table = pq.read_table(listing, partitioning=None, page_checksum_verification=True)
+        table = read_parquet(listing)
         version = (table.schema.metadata or {}).get(VERSION_KEY, b"").decode()
     except FileNotFoundError:
         raise SageccError(f"no pool at {pool}: make it with 'sagecc pool'") from None

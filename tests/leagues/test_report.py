@@ -433,7 +433,7 @@ def test_a_league_that_is_not_as_it_was_written_is_refused(
     ("name", "text", "says"),
     [
         ("league.json", None, "there is no league; play it with 'sagecc league --out"),
-        ("league.json", "{", "cannot be read"),
+        ("league.json", "{", "line 1: no JSON"),
         ("league.json", "[]", "is no object"),
         ("league.json", '{"profile": "small"}', "its version is unknown, this program reads 1.x"),
         ("league.json", '{"version": "2.0"}', "its version is 2.0"),

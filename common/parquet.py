@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+# Not followed as an import: a file that is refused ends a run, and changes none.
+"""How Parquet files are opened: only regular ones, whose row groups are not much larger than our writers make them.
+
+A few kilobytes can claim gigabytes. What a file claims is in its footer, which is looked at before anything else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sagecc.common.errors import SageccError
+from sagecc.common.files import FOOTER_BYTES
+from sagecc.common.inputs import check_regular
+
+MAX_GROUP_ROWS = 2**20
+MAX_GROUP_BYTES = 2**30
+"""Of a row group, uncompressed; ours have 122,880 rows and some 60 MB."""
+
+MAX_TABLE_ROWS = 2**24
+MAX_TABLE_BYTES = 2**31
+"""Of a table that is read whole, such as a list of episodes."""
+
+SLACK_BYTES = 2**26
+"""What a file may have beside its columns and footer: indexes, padding."""
+
+
+def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
+    """Open a file to read it by row groups; the checksums of its pages are verified.
+
+    Args:
+        path: the file.
+        options: of pyarrow's ParquetFile.
+
+    Raises:
+        SageccError: it is no regular file, or claims more than is read at once.
+        OSError, pa.ArrowException: it cannot be read.
+    """
+    file = _open(path, **options)
+    _check(path, file)
+    return file
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file whole; the checksums of its pages are verified.
+
+    Args:
+        path: the file.
+        columns: the columns to read; None for all.
+
+    Raises:
+        SageccError: it is no regular file, or claims more than is read at once.
+        OSError, pa.ArrowException: it cannot be read.
+        KeyError: it lacks a column.
+    """
+    with open_parquet(path) as file:
+        check_whole(path, file)
+        names = file.schema_arrow.names
+        if missing := [name for name in columns or () if name not in names]:
+            raise KeyError(f"there is no column '{missing[0]}'")
+        return file.read(columns=columns and list(columns))
+
+
+def check_parquet(path: Path) -> None:
+    """Check a file that another library is going to read whole; errors as those of `read_parquet`."""
+    with open_parquet(path) as file:
+        check_whole(path, file)
+
+
+def check_whole(path: Path, file: pq.ParquetFile) -> None:
+    """Raise SageccError where a file claims more than is read at once of a table."""
+    meta = file.metadata
+    size_bytes = sum(_group_bytes(meta.row_group(index)) for index in range(meta.num_row_groups))
+    if meta.num_rows > MAX_TABLE_ROWS or size_bytes > MAX_TABLE_BYTES:
+        raise SageccError(
+            f"{path} claims {meta.num_rows:,} rows and {size_bytes:,} bytes; a table has {MAX_TABLE_ROWS:,} and"
+            f" {MAX_TABLE_BYTES:,} at most"
+        )
+
+
+def parquet_schema(path: Path) -> pa.Schema:
+    """Return a file's schema with its metadata; errors as those of `open_parquet`."""
+    with _open(path) as file:
+        return file.schema_arrow
+
+
+def parquet_metadata(path: Path) -> dict[bytes, bytes]:
+    """Return a file's own keys and values, whatever its writer put into the schema; errors as `open_parquet`."""
+    with _open(path) as file:
+        return dict(file.metadata.metadata or {})
+
+
+def parquet_rows(path: Path) -> int:
+    """Return the number of a file's rows, as it says; errors as those of `open_parquet`."""
+    with _open(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _open(path: Path, **options: Any) -> pq.ParquetFile:
+    size_bytes = check_regular(path).st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size_bytes - 8))
+        ending = file.read(8)
+    footer_bytes = int.from_bytes(ending[:4], "little")
+    if ending[4:] == b"PAR1" and footer_bytes > FOOTER_BYTES:
+        raise SageccError(f"{path} claims a footer of {footer_bytes:,} bytes; {FOOTER_BYTES:,} are the most")
+    found = pq.ParquetFile(_source(path), page_checksum_verification=True, **options)
+    meta = found.metadata
+    columns = (_columns(meta.row_group(index)) for index in range(meta.num_row_groups))
+    stored_bytes = sum(column.total_compressed_size for group in columns for column in group)
+    if size_bytes > stored_bytes + footer_bytes + SLACK_BYTES:
+        raise SageccError(f"{path} has {size_bytes:,} bytes, and describes {stored_bytes:,}: it is no file of ours")
+    return found
+
+
+def _source(path: Path) -> str | BinaryIO:
+    """Return what pyarrow opens: a path, if it is UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return path.open("rb")
+    return str(path)
+
+
+def _check(path: Path, file: pq.ParquetFile) -> None:
+    for index in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(index)
+        size_bytes = _group_bytes(group)
+        if not (0 <= group.num_rows <= MAX_GROUP_ROWS and size_bytes <= MAX_GROUP_BYTES):
+            raise SageccError(
+                f"{path} claims a row group of {group.num_rows:,} rows and {size_bytes:,} bytes; {MAX_GROUP_ROWS:,} and"
+                f" {MAX_GROUP_BYTES:,} are the most that are read at once"
+            )
+        for column in _columns(group):
+            may_be_bytes = group.num_rows * column.total_uncompressed_size
+            if column.physical_type == "BYTE_ARRAY" and may_be_bytes > MAX_GROUP_BYTES:
+                _check_texts(path, index, column.path_in_schema)
+
+
+def _check_texts(path: Path, group: int, name: str) -> None:
+    """Raise SageccError where a column's texts are too long in all: one long text may be repeated a million times."""
+    with pq.ParquetFile(_source(path), read_dictionary=[name]) as file:
+        found = file.read_row_group(group, columns=[name])[0]
+    size_bytes = 0
+    for chunk in found.chunks:
+        if not isinstance(chunk, pa.DictionaryArray):
+            continue  # a list, or another kind that is not repeated
+        lengths = pc.cast(pc.binary_length(chunk.dictionary), pa.int64())
+        size_bytes += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    if size_bytes > MAX_GROUP_BYTES:
+        raise SageccError(f"{path} has {size_bytes:,} bytes of '{name}' in a row group; {MAX_GROUP_BYTES:,} are read")
+
+
+def _columns(group: Any) -> list[Any]:
+    return [group.column(index) for index in range(group.num_columns)]
+
+
+def _group_bytes(group: Any) -> int:
+    """Return the uncompressed size of a row group, as it or its columns claim, or as its numbers take it."""
+    claimed = (group.total_byte_size, sum(column.total_uncompressed_size for column in _columns(group)))
+    return int(max(*claimed, 8 * group.num_rows * group.num_columns))
