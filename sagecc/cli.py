@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import errno
 import importlib
+import io
 import os
 import resource
 import signal
@@ -110,6 +111,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` has it ignored
         signal.signal(signal.SIGHUP, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name may hold what the terminal's encoding has not
+            stream.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = outlasting(sys.stdout), outlasting(sys.stderr)
     if "DVC_STAGE" in os.environ:
         end_with_parent()  # a second run could otherwise start beside what a killed `dvc repro` left running

@@ -219,6 +219,20 @@ def test_a_pulled_part_of_a_pool_has_no_manifest_and_is_learned_from(data: Path)
     compile_it(data)
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "é" * 120, "a/" * 150])
+def test_an_episode_whose_id_is_longer_than_a_files_name(name: str, tmp_path: Path) -> None:
+    rows = table(name, trajectory(5))
+    kernel = META[b"sagecc.kernel"].decode()
+    summary = {"episode_id": name, "spec_sha256": "ab", "rows": 5}
+    meta = {SUMMARY: json.dumps(summary).encode(), KERNEL: kernel.encode()}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema.with_metadata(meta)) as writer:
+        writer.write_table(rows.replace_schema_metadata(meta))
+    with Partition(tmp_path, "I", "cubic", kernel) as partition:
+        partition.add(name, bytes(sink.getvalue()))
+        assert partition.spooled() == {name: "ab"}
+
+
 @pytest.mark.parametrize("size", [0, 300, -8])
 def test_a_finished_episode_that_the_disk_has_damaged_is_run_again(size: int, tmp_path: Path) -> None:
     kernel = META[b"sagecc.kernel"].decode()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -53,6 +54,9 @@ PARTITION_MARK = Mark(
 )
 
 SPOOL = ".spool"
+MAX_NAME_BYTES = 200
+"""Longest episode id that is a file's name: that has 255 bytes at most, with its ending and a temporary beginning."""
+
 SUMMARY = b"sagecc.episode"
 """Metadata key of an episode's row of EPISODE_SCHEMA, as JSON."""
 
@@ -180,7 +184,10 @@ class Partition:
         return self.stored() | self.spooled()
 
     def _spool_file(self, episode_id: str) -> Path:
-        return self._spool / f"{episode_id.replace('/', '_')}.arrow"
+        name = episode_id.replace("/", "_")
+        if len(name.encode()) > MAX_NAME_BYTES:
+            name = hashlib.sha256(episode_id.encode()).hexdigest()
+        return self._spool / f"{name}.arrow"
 
     def add(self, episode_id: str, packed: bytes) -> None:
         """Make a finished episode durable; `packed` is from `pack`."""

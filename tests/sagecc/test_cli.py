@@ -84,6 +84,37 @@ def test_what_a_file_is_called_or_says_drives_no_terminal(raising: Raising) -> N
     assert raising(PermissionError(errno.EACCES, "not allowed", said)) == (2, f"sagecc: {shown}: not allowed\n")
 
 
+@pytest.mark.parametrize("name", [b"\xff.yaml", b"\x1b[2J.yaml", b"\xc3\xa9\xff/x.yaml"])
+def test_names_that_are_no_text_are_one_line(name: bytes, tmp_path: Path) -> None:
+    network = tmp_path / "network.yaml"
+    network.write_text("links: [{rate_mbps: 12, queue_bdp: 1}]\nrtt_ms: 20\nduration_s: 3\n")
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
+    Path(odd).parent.mkdir(exist_ok=True)
+    lines = [
+        sagecc("environments", odd),
+        sagecc("environments", "--environments", odd),
+        sagecc("run", "--environment", str(network), "--scheme", f"policy:{odd}"),
+        sagecc("collect", "--environments", odd, "--schemes", f"policy:{odd}"),
+        sagecc("train", "--config", odd),
+        sagecc("sql", "--pool", odd, "SELECT 1"),
+    ]
+    for done in lines:
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert done.stderr[:-1].isprintable()
+    Path(odd).write_bytes(network.read_bytes())
+    assert sagecc("environments", odd).returncode == 0
+
+
+def test_a_terminal_that_has_not_every_character(tmp_path: Path) -> None:
+    path = tmp_path / "ł.down"
+    path.write_text("1\n2\n")
+    (tmp_path / "a.yaml").write_text("links: [{trace: ł.down, queue_packets: 9}]\nrtt_ms: 20\nduration_s: 3\n")
+    done = sagecc("environments", str(tmp_path / "a.yaml"), PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u0142" in done.stdout
+
+
 def test_a_line_has_an_end(raising: Raising) -> None:
     status, said = raising(SageccError(f"mine.yaml: no {'x' * 10**6}: mend it"))
     assert said.startswith("sagecc: mine.yaml: no xxx")
