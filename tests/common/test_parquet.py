@@ -137,7 +137,8 @@ def test_a_hole_before_a_sound_end(reader: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in PUT if kind.startswith("is")])
 def test_special_files(kind: str, tmp_path: Path) -> None:
     put(kind, tmp_path / "a.parquet")
-    for reader in (*READERS.values(), sha256_file, lambda path: parquet_digest(path, "a")):
+    readers: list[Callable[[Path], object]] = [*READERS.values(), sha256_file, lambda path: parquet_digest(path, "a")]
+    for reader in readers:
         with pytest.raises(SageccError, match=f"a.parquet {kind}, where a file is expected"):
             reader(tmp_path / "a.parquet")
 
