@@ -6,11 +6,5 @@ class SageccError(Exception):
     """Bad input or a failed run; its text says what, where and what to do, in one line."""
 
 
-def one_line(text: str) -> str:
-    """Return a text as one line of printable characters: files' names and contents must not drive a terminal."""
-    words = " ".join(text.split())
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words)
-
-
 SEE_DOCTOR = "'sagecc doctor' says what works on this machine"
 """Last part of the message of an error about what cannot run on this machine."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output to a terminal that may be closed while a command runs."""
+"""Output to a terminal, which may be closed while a command runs, and which no text may drive."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def outlasting(stream: TextIO) -> TextIO:
         return stream
     raw = _Terminal(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line of printable characters: files' names and contents must not drive a terminal."""
+    words = " ".join(text.split())
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from safetensors import SafetensorError
@@ -41,7 +41,7 @@ from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.sage import NetworkSizes
-from sagecc.policy.scaling import Scaling
+from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -307,6 +307,8 @@ class PolicyArtefact:
             kind, fields = card["network"]["kind"], {k: v for k, v in card["network"].items() if k != "kind"}
             if kind not in NETWORKS:
                 raise ValueError(f"network of kind '{kind}' is not known here")
+            if type(fields.get("min_scale")) is int:  # JSON's 1 is 1.0
+                fields["min_scale"] = float(fields["min_scale"])
             sizes = NETWORKS[kind](**fields)
             inputs = card["inputs"]
             _refuse_unknown("inputs", inputs, _INPUT_FIELDS)
@@ -361,6 +363,8 @@ def _scaling(inputs: Mapping[str, Any], count: int) -> Scaling:
     _vector("limit", [inputs["limit"]], 1)
     if not ((scale > 0).all() and inputs["limit"] >= 0):
         raise ValueError("scale must be above 0, and limit not below")
+    if inputs["transform"] not in get_args(InputTransform):
+        raise ValueError(f"transform '{inputs['transform']}' of inputs is not known here")
     return Scaling(inputs["transform"], shift, scale, float(inputs["limit"]))
 
 

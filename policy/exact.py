@@ -239,7 +239,7 @@ class ExactOps:
 
     def softplus(self, x: Any, least: float) -> Any:
         """Log(1 + exp(x)) + least."""
-        return _softplus_rows(x, float(least))
+        return _softplus_rows(x, least)
 
     def gru(self, x: Any, h: Any, w_i: Floats, w_h: Floats, b: Floats) -> Any:
         """Return the next hidden state."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,6 @@ class Scaling:
     """Divisor of each feature, float32 [F]."""
     limit: float
     """Largest absolute value of a scaled feature; 0 for no limit."""
-
-    def __post_init__(self) -> None:
-        if self.transform not in get_args(InputTransform):
-            raise ValueError(f"transform '{self.transform}' of inputs is not known here")
 
     def __call__(self, observation: Floats) -> Floats:
         """Scale observations [..., F] (float32), leaving the argument as it was."""

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 import click
 import duckdb
 
-from sagecc.common.errors import SageccError, one_line
+from sagecc.common.errors import SageccError
 from sagecc.common.paths import spelled_out
+from sagecc.common.terminals import one_line
 
 ALLOW = "--allow-files-and-extensions"
 """The option that leaves a question free."""

@@ -19,10 +19,10 @@ from typing import NoReturn
 
 import click
 
-from sagecc.common.errors import SEE_DOCTOR, SageccError, one_line
+from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.exhaustion import exhausted
 from sagecc.common.processes import end_with_parent
-from sagecc.common.terminals import outlasting
+from sagecc.common.terminals import one_line, outlasting
 
 COMMANDS = Path(__file__).parent / "commands"
 ORDER = (

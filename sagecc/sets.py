@@ -10,13 +10,10 @@ from typing import Any
 import click
 
 from sagecc.collector.run.grid import PROFILES, profile_set
-from sagecc.common.errors import one_line
 from sagecc.options import allow_python_option, environments_option, parse_schemes, refuse_both
 from sagecc.schemas.environment_set import EnvironmentSet, repeated
 from sagecc.schemas.schemes import ANY_CODE, TrustedCode
-
-SHOWN_SKIPPED = 10
-"""The most skipped files that are named."""
+from sagecc.skipped import telling_skipped
 
 
 def networks_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,15 +59,6 @@ def _networks(profile: str, environments: str | None, trusted: TrustedCode) -> E
     from sagecc.collector.run.set_file import load_set  # pydantic takes time to load
 
     return telling_skipped(load_set(environments, trusted))
-
-
-def telling_skipped(networks: EnvironmentSet) -> EnvironmentSet:
-    """Return a set, after a line on standard error about files that lie among its traces and are none."""
-    if networks.skipped:
-        names = [path.name for path in networks.skipped]
-        more = f" and {len(names) - SHOWN_SKIPPED} more" if len(names) > SHOWN_SKIPPED else ""
-        click.echo(one_line(f"skipped, no traces: {', '.join(names[:SHOWN_SKIPPED])}{more}"), err=True)
-    return networks
 
 
 def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,8 @@ import click
 import duckdb
 
 from sagecc.answers import LAYOUTS, Asked, Print, one_line_errors, print_table, run_query
-from sagecc.common.errors import SageccError, one_line
+from sagecc.common.errors import SageccError
+from sagecc.common.terminals import one_line
 
 PROMPT, MORE = "sagecc> ", "   ...> "
 ROWS = 40

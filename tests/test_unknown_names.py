@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast, get_args
 
-import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -26,7 +25,6 @@ from sagecc.leagues.report.pictures import analysis_picture
 from sagecc.leagues.scores import METRICS, SCORE_SCHEMA, rescore
 from sagecc.learner.strategy import connect
 from sagecc.policy.artefact import MAPS, STEPS_MAP, Control, PolicyArtefact
-from sagecc.policy.scaling import Scaling
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
 from sagecc.schemas.environment import Environment, Reward
@@ -56,8 +54,6 @@ def test_a_function_refuses_it(call: Callable[[], object]) -> None:
 
 
 def test_nor_does_a_value_take_it() -> None:
-    with pytest.raises(ValueError, match="transform 'else'"):
-        Scaling(NAME, np.zeros(1, np.float32), np.ones(1, np.float32), 0.0)
     with pytest.raises(KeyError):
         share_over_time(pl.DataFrame(pl.from_arrow(SERIES_SCHEMA.empty_table())), against=NAME)
 

@@ -12,8 +12,9 @@ import click
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
-from sagecc.common.errors import SageccError, one_line
+from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.common.terminals import one_line
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
 from sagecc.schemas.environment_set import EnvironmentSet

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import click
 
-from sagecc.common.errors import one_line
 from sagecc.common.limits import usable_cores
+from sagecc.common.terminals import one_line
 from sagecc.options import POOL, RAW, environments_option, refuse_both
 from sagecc.pool.checks import GRIDS, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
 from sagecc.schemas.schemes import ANY_CODE
-from sagecc.sets import telling_skipped
+from sagecc.skipped import telling_skipped
 
 EXIT_FOUND = 1
 FORMS = ("minari", "rlds", "huggingface")

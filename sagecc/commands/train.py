@@ -15,7 +15,7 @@ from sagecc.learner.config import Config, load, shipped
 from sagecc.learner.online import config as online_config
 from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
 from sagecc.schemas.schemes import TrustedCode
-from sagecc.sets import telling_skipped
+from sagecc.skipped import telling_skipped
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation

@@ -133,7 +133,7 @@ def test_who_is_confined_goes_on_computing_and_tells(anybodys: Path) -> None:
     code = """
 data = bytearray(1 << 26)
 ends[1].send(b"told")
-print(os.read(ends[2].fileno(), 4), len(data), os.getuid())
+print(os.read(ends[2].fileno(), 4), len(data), os.getuid(), flush=True)
 signal.raise_signal(signal.SIGTERM)
 """
     done = confined(code, anybodys)
@@ -151,7 +151,7 @@ except MemoryError:
         file.write("more")
         file.flush()
     except OSError as error:
-        print(error.errno == errno.EFBIG)
+        print(error.errno == errno.EFBIG, flush=True)
         os._exit(0)
 """
     done = confined(code, anybodys, before='file = open(folder / "file", "a")')

@@ -192,7 +192,7 @@ def test_damaged_index_is_named(pool: PoolTransitions, tmp_path: Path) -> None:
     folder = prepare(pool, tmp_path)
     shard = folder / "shard-000.faiss"
     shard.write_bytes(shard.read_bytes()[:1000])
-    with pytest.raises(SageccError, match=r"shard-000.faiss cannot be read .*remove it"):
+    with pytest.raises(SageccError, match=r"shard-000.faiss is damaged: remove it"):
         in_index(pool, folder)([Query("I", "e", "s", np.zeros(1), pool.vectors(np.array([0])))])
 
 

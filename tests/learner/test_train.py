@@ -220,7 +220,7 @@ def test_the_card_says_how_often_a_policy_decides_and_what_bounds_it(whole: Path
 
 
 def test_a_diverging_run_stops_and_keeps_the_batch(make_pool: PoolMaker, tmp_path: Path) -> None:
-    done = run(command(tmp_path, make_pool(), policy_rate=1e12))
+    done = run(command(tmp_path, make_pool(), policy_rate=1e9))
     assert done.returncode == 2
     assert "diverged at step" in done.stderr and "learning rates" in done.stderr
     assert (tmp_path / "logs" / "a" / "diverged.npz").exists()

@@ -77,7 +77,7 @@ def test_the_testbed_s_networks_are_run_where_asked_for(
         (("astraea-21",), "astraea-21 replays traces…--traces"),
         (("astraea-21", "--traces", "none"), "--traces none: no such folder"),
         (("astraea-21", "--traces", "empty"), "--traces empty: there is no trace"),
-        (("astraea-21", "--traces", "damaged"), "weights, line 1: expected a time in ms"),
+        (("astraea-21", "--traces", "damaged"), "--traces damaged: there is no trace in damaged"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(

@@ -80,7 +80,7 @@ def test_a_killed_study_goes_on(lab: Lab) -> None:
 def test_a_damaged_file_is_one_line(lab: Lab) -> None:
     evaluation.KEPT.mkdir(parents=True)
     (evaluation.KEPT / "cubic.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(SageccError, match=r"cubic\.parquet: cannot be read .*; remove it and start again"):
+    with pytest.raises(SageccError, match=r"cubic\.parquet is damaged .*: remove it and start again"):
         numbers_of("cubic", "cubic")
 
 

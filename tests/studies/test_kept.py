@@ -143,7 +143,7 @@ def test_a_damaged_file_is_one_clear_line(lab: Lab) -> None:
     met("vegas", "models/own")
     path = kept.KEPT / "smoke" / "models/own.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(SageccError, match=r"models/own.parquet: cannot be read .*; remove it and start again"):
+    with pytest.raises(SageccError, match=r"models/own.parquet is damaged .*: remove it and start again"):
         met("vegas", "models/own")
 
 

@@ -204,7 +204,7 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
         ({}, {"actors": 5}, "5 actor processes cannot share 4 labs"),
         ({"replay": 300}, {}, "too small for rounds of 40"),
         ({"hidden": []}, {}, "give either hidden"),
-        ({"steps": 601}, {}, "a multiple of round_steps, 20"),
+        ({"steps": 601}, {}, r"a multiple of round_steps \(20\)"),
         ({"give_up_share": 1}, {}, "give_up_share must be from 0 to below 1"),
         ({"give_up_time_s": 0}, {}, "give_up_time_s must be above 0"),
         ({"final_window_bound": 0.5}, {}, "final_window_bound must be 0 or from 1 to 100"),
