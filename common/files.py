@@ -13,7 +13,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def _replacing(path: Path, target: Path) -> Iterator[Path]:
     """Yield a temporary file beside `target`, which becomes it; errors name `path`."""
     remove_stale_temporaries(target)
     with errors_naming(path):
-        temporary, handle = _new_temporary(target)
+        temporary, handle = new_temporary(target, _make_file)
     try:
         with errors_naming(path):
             yield temporary
@@ -100,11 +100,23 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(4)}-{path.name}")
 
 
-def _new_temporary(path: Path) -> tuple[Path, int]:
-    """Make and lock a temporary file for `path`: while its writer lives, in whatever container, it is locked."""
+def _make_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def new_temporary(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """Make and lock a temporary file or folder for `path`: while its writer lives, in whatever container, it is locked.
+
+    Args:
+        path: what it is to become.
+        make: makes it where it is told to, and opens it.
+
+    Returns:
+        The path, and the descriptor that holds its lock.
+    """
     while True:
         temporary = temporary_path(path)
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        handle = make(temporary)
         if hold(handle, temporary):
             return temporary, handle
         os.close(handle)

@@ -66,26 +66,31 @@ class Mark:
         Raises:
             SageccError: as `check`.
         """
-        self.check(folder)
-        for name in _entries(folder):
+        for name in self.check(folder):
             if re.fullmatch(self.names, name):
                 (folder / name).unlink()
 
     def check_whole(self, folder: Path) -> None:
         """Raise SageccError unless a folder is missing, or holds what the command wrote and nothing else."""
-        self.check(folder)
-        others = [name for name in _entries(folder) if not re.fullmatch(self.names, name)]
+        names = self.check(folder)
+        others = [name for name in names if not re.fullmatch(self.names, name)]
         if others:
             raise SageccError(f"{folder / min(others)} is no part of {self.what}: move it away, its folder is replaced")
 
-    def check(self, folder: Path) -> None:
-        """Raise SageccError where files that the command would replace are not its own; others may stand there."""
-        own = [name for name in _entries(folder) if re.fullmatch(self.names, name)]
+    def check(self, folder: Path) -> list[str]:
+        """Raise SageccError where files that the command would replace are not its own; others may stand there.
+
+        Returns:
+            The names in the folder.
+        """
+        names = _entries(folder)
+        own = [name for name in names if re.fullmatch(self.names, name)]
         if own and not (folder / _UNFINISHED).is_file() and not self.proves(folder):
             raise SageccError(
                 f"{folder / min(own)} stands where {self.what} would be written, and is none: name another folder, or "
                 "move it away"
             )
+        return names
 
     @contextmanager
     def filling(self, folder: Path) -> Iterator[None]:

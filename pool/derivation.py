@@ -109,8 +109,9 @@ def _is_pool(out: Path) -> bool:
 def _is_partition(folder: Path) -> bool:
     out = folder.parents[1]
     name = folder.relative_to(out)
-    listed = any(Path(file).parent == name for file in _known_files(out))
-    return listed or (out / NOTES / name).exists() or carries(folder, VERSION_KEY)
+    if (out / NOTES / name).exists() or carries(folder, VERSION_KEY):
+        return True
+    return any(Path(file).parent == name for file in _known_files(out))
 
 
 POOL_MARK = Mark("a pool's", "|".join(map(re.escape, (MANIFEST, EPISODES_FILE, COLUMNS_FILE, NOTES))), _is_pool)
@@ -277,9 +278,6 @@ class _Partition:
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
         """Raw rows."""
-        for path in self._parts:
-            with reading(path):  # what is no such file is not hashed: it may have no end
-                pass
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
         text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()

@@ -13,10 +13,18 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from sagecc.collector.run.grid import step_rates
 from sagecc.common.errors import SageccError
 from sagecc.options import ENVIRONMENT_FILE, NUMBER
-from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Discipline, Environment, Link, dumbbell, queue_bytes
+from sagecc.schemas.environment import (
+    MTU_BYTES,
+    CrossFlow,
+    Discipline,
+    Environment,
+    Link,
+    dumbbell,
+    queue_bytes,
+    step_rates,
+)
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
 from sagecc.schemas.trace_file import read_trace

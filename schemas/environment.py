@@ -41,6 +41,10 @@ MAX_QUEUE = 2**40
 MAX_STEPS = 100_000
 """Bounds that keep every number finite, and above 0 in the guest's units of bits/s and ns."""
 
+_STEP_START_S = 17.0
+_STEP_PERIOD_S = 7.0
+"""Of the rates of Set I, and of every link given by a base rate and a step factor."""
+
 
 @dataclass(frozen=True)
 class RateStep:
@@ -499,6 +503,16 @@ def dumbbell(
         cross=tuple(cross),
         flow=Flow(start_s=start_s),
     )
+
+
+def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
+    """Return a rate that alternates every 7 s between the base rate and `step` times it, from 17 s to `duration_s`."""
+    rates = [RateStep(0.0, bandwidth_mbps)]
+    t_s, high = _STEP_START_S, True
+    while step != 1 and t_s < duration_s:
+        rates.append(RateStep(t_s, bandwidth_mbps * (step if high else 1)))
+        t_s, high = t_s + _STEP_PERIOD_S, not high
+    return tuple(rates)
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
+from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell, queue_bytes, step_rates
 from sagecc.schemas.environment_set import EnvironmentSet
 
 PROFILES = ("smoke", "small", "full", "heldout")
@@ -27,23 +27,11 @@ SHAPES = tuple((mbps, step) for mbps, steps in STEPS.items() for step in steps)
 SET_I_MAX_MBPS = 192
 """Greatest rate of Set I, after a step too (Mbps)."""
 
-STEP_START_S = 17.0
-STEP_PERIOD_S = 7.0
 SET_I_DURATION_S = 34.0
 SET_I_WINDOWS_S = ((10.0, 13.0), (13.0, 20.0), (20.0, 27.0), (27.0, 34.0))
 SET_II_START_S = 5.0
 SET_II_DURATION_S = 125.0
 SET_II_WINDOWS_S = ((5.0, 35.0), (35.0, 65.0), (65.0, 95.0), (95.0, 125.0))
-
-
-def step_rates(bandwidth_mbps: float, step: float, duration_s: float) -> tuple[RateStep, ...]:
-    """Return a rate that alternates every 7 s between the base rate and `step` times it, from 17 s to `duration_s`."""
-    rates = [RateStep(0.0, bandwidth_mbps)]
-    t_s, high = STEP_START_S, True
-    while step != 1 and t_s < duration_s:
-        rates.append(RateStep(t_s, bandwidth_mbps * (step if high else 1)))
-        t_s, high = t_s + STEP_PERIOD_S, not high
-    return tuple(rates)
 
 
 def bottleneck(bandwidth_mbps: float, step: float, rtt_ms: float, queue_bdp: float, duration_s: float) -> Link:

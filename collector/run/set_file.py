@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from sagecc.collector.run.grid import PROFILES, profile_set, step_rates
+from sagecc.collector.run.grid import PROFILES, profile_set
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import MAX_NAME, Discipline, Environment
+from sagecc.schemas.environment import MAX_NAME, Discipline, Environment, step_rates
 from sagecc.schemas.environment_file import (
     FIELDS,
     CrossPart,

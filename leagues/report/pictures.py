@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from sagecc.collector.run.grid import step_rates
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
 from sagecc.leagues.plots import (
@@ -30,7 +29,7 @@ from sagecc.leagues.plots import (
 from sagecc.leagues.report.contents import CURVE_TITLES, Analysis, Contents
 from sagecc.leagues.scores import read_rows
 from sagecc.leagues.standings import sets
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import Environment, step_rates
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 _DRAWN = {

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagecc.common.errors import SageccError
-from sagecc.common.files import stale_temporaries, sync, temporary_path
-from sagecc.common.locks import hold
+from sagecc.common.files import new_temporary, stale_temporaries, sync
 from sagecc.common.marks import remove_leftover
 
 
@@ -27,7 +26,7 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in stale_temporaries(path):
         remove_leftover(leftover)
-    beside, handle = _new_folder(path)
+    beside, handle = new_temporary(path, _make_folder)
     try:
         yield beside
         for written in (*beside.rglob("*"), beside):
@@ -42,15 +41,9 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _new_folder(path: Path) -> tuple[Path, int]:
-    """Make and lock a temporary folder for `path`."""
-    while True:
-        beside = temporary_path(path)
-        beside.mkdir()
-        handle = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if hold(handle, beside):
-            return beside, handle
-        os.close(handle)
+def _make_folder(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def refuse_existing(path: Path) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sagecc.collector.run.grid import PROFILES, SHAPES, midway, profile_environments, step_rates
+from sagecc.collector.run.grid import PROFILES, SHAPES, midway, profile_environments
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import Environment, step_rates
 
 
 def test_full_grid_is_the_papers_1099_environments() -> None:
