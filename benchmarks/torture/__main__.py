@@ -24,7 +24,7 @@ from sagecc.execution.stock import kernel_scheme
 STATE = stages.ROOT / "build" / "torture"
 MATERIAL = STATE / "material"
 SEED = 13
-KILLS, INPUTS, TRIALS = 100, 10_000, 500
+KILLS, INPUTS, TRIALS = 100, 10_000, 200
 CLONE_NEWNS = 0x20000
 NICE = 19
 
