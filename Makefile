@@ -54,7 +54,11 @@ wheel-test: kernel ## Install a wheel into an empty environment elsewhere and us
 TEST_PROCESSES := $(shell echo $$(( $$(nproc) + 1 )))
 
 test: kernel ## Run the tests, less those that take minutes, in a process for each core and one more
-	pytest -n $(TEST_PROCESSES) -m "not slow"
+	pytest -n $(TEST_PROCESSES) -m "not slow" $(PYTEST_OPTIONS)
+
+.PHONY: test-fast
+test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorFlow: half a minute
+	pytest -m "not kernel and not tensorflow"
 
 .PHONY: test-full
 test-full: kernel ## Run every test

@@ -22,6 +22,18 @@ PACKAGES = ("common", "schemas", "collector", "pool", "policy", "learner", "exec
 """What an installation has, in the order in which data pass: none imports one after it."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files that import TensorFlow unread where their tests are not wanted: the import takes ten seconds."""
+    if collection_path.suffix != ".py" or "not tensorflow" not in config.option.markexpr:
+        return None
+    return "\npytestmark = pytest.mark.tensorflow\n" in collection_path.read_text() or None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "kernel" in getattr(item, "fixturenames", ()):
+        item.add_marker("kernel")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank(item.nodeid))
 

@@ -23,14 +23,17 @@ from sagecc.learner.selection import Selection
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from scripts import configuration_page, pages, site_links
 from tests.conftest import ROOT
-from tests.helpers.modules import LAYERS, code_behind, imported, modules, package, source
+from tests.helpers.modules import (
+    LAYERS,
+    ROOMS,
+    code_behind,
+    code_behind_the_head,
+    imported,
+    modules,
+    room,
+    rooms_behind,
+)
 from tests.helpers.parallel import OF_FILE
-
-ROOMS = {
-    "collector": ("kernel", "lab", "run"),
-    "execution": ("agent", "schemes", "lab", "environments", "stock"),
-}
-"""Folders of a package, in the order in which the data pass them: none imports one after it."""
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
@@ -86,28 +89,26 @@ def test_the_repository_stays_small() -> None:
     assert sum(sizes.values()) < LIMIT_BYTES, sorted(sizes.items(), key=lambda item: -item[1])[:5]
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_imports_go_downwards_only(layer: str) -> None:
-    upwards = {
-        f"{file.relative_to(ROOT)} imports {name}"
-        for file in modules(layer)
-        for name in imported(file)
-        if package(name) in LAYERS.keys() - LAYERS[layer] - {layer} and source(name).exists()
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_imports_from_its_own_rooms_alone(name: str) -> None:
+    elsewhere = {
+        str(file.relative_to(ROOT)): others
+        for file in (ROOT / name).glob("*.py")
+        if (others := rooms_behind(file) - ROOMS[name])
     }
-    assert not upwards
+    assert not elsewhere
 
 
-@pytest.mark.parametrize("layer", ROOMS)
-def test_no_room_turns_back(layer: str) -> None:
-    rooms = ROOMS[layer]
-    back = {
-        f"{file.relative_to(ROOT)} imports {name}"
-        for number, room in enumerate(rooms)
-        for file in modules(f"{layer}/{room}")
-        for name in imported(file)
-        if name.startswith(tuple(f"sagecc.{layer}.{later}." for later in rooms[number + 1 :]))
-    }
-    assert not back
+def test_every_folder_is_a_room() -> None:
+    folders = {room(file) for layer in LAYERS for file in modules(layer) if file.name != "__init__.py"}
+    assert folders == ROOMS.keys()
+
+
+def test_rooms_import_from_rooms_above_them() -> None:
+    above: set[str] = set()
+    for name, others in ROOMS.items():
+        assert others <= above, f"{name} imports from what comes after it"
+        above.add(name)
 
 
 def test_a_league_knows_no_report() -> None:
@@ -206,7 +207,28 @@ def test_every_system_package_is_explained() -> None:
         assert f"`{name}`" in explained, f"docs/reference/dependencies.md: what is {name} for?"
 
 
-DOCUMENTS = (ROOT / "README.md", ROOT / "datasets/README.md", *sorted((ROOT / "docs").rglob("*.md")))
+@pytest.mark.parametrize("addition", re.findall(r"^### (.+)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+def test_what_an_addition_touches_exists(addition: str) -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition(f"### {addition}\n")[2].partition("\n### ")[0]
+    files = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    assert files
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_a_file_that_imports_tensorflow_at_its_head_says_so() -> None:
+    """Else a run without such tests would import it all the same."""
+    unmarked = {
+        str(file.relative_to(ROOT))
+        for file in modules("tests")
+        if file.name.startswith("test_")
+        and ROOT / "common" / "tensorflow_runtime.py" in code_behind_the_head(file, set())
+        and "pytest.mark.tensorflow" not in file.read_text()
+    }
+    assert not unmarked
+
+
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "datasets/README.md")
+DOCUMENTS = (*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def test_the_first_page_has_the_two_commands() -> None:

@@ -23,7 +23,6 @@ from sagecc.leagues.flow_metrics import SERIES_SCHEMA, share_over_time
 from sagecc.leagues.league import Rules
 from sagecc.leagues.report.pictures import analysis_picture
 from sagecc.leagues.scores import METRICS, SCORE_SCHEMA, rescore
-from sagecc.learner.strategy import connect
 from sagecc.policy.artefact import MAPS, STEPS_MAP, Control, PolicyArtefact
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
@@ -41,8 +40,6 @@ NAME: Any = "else"
         lambda: agents(network(), NAME),
         lambda: Rules(friendly_margin=NAME),
         lambda: rescore(pl.DataFrame({"metric": [NAME]}), 2.0),
-        lambda: connect(NAME, "cpu", 0),
-        lambda: connect("one", NAME, 0),
         lambda: open_pool(Path("nowhere"), Choice(), NAME),
         lambda: export(Path("out"), NAME, Path("nowhere")),
         lambda: analysis_picture(NAME, cast("Any", SimpleNamespace(summary={"environments": {}}))),

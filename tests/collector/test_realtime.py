@@ -36,6 +36,8 @@ from tests.helpers import mahimahi_standin
 from tests.helpers.networks import network
 from tests.helpers.processes import alive
 
+pytestmark = pytest.mark.kernel
+
 STANDIN = Path(mahimahi_standin.__file__)
 HERE = why_not()
 on_host = pytest.mark.skipif(HERE is not None, reason=str(HERE))

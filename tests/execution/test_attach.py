@@ -43,6 +43,8 @@ from tests.helpers.stock import (
     scheme_in_use,
 )
 
+pytestmark = pytest.mark.kernel
+
 RATE_MBPS, QUEUE_PACKETS = 12, 40
 WITHIN_S = STALL_NS / 1e9 + 0.3
 """From an agent's last order until the window moves: what the kernel waits, a round trip, the sampling."""

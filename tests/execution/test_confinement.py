@@ -249,6 +249,7 @@ def test_why_a_confined_agent_failed_reaches_its_supervisor(
 
 
 @as_root
+@pytest.mark.kernel
 @on_stock_kernel
 def test_a_real_agent_is_confined(tmp_path: Path) -> None:
     policy = save_still_policy(tmp_path / "policy")
@@ -278,6 +279,7 @@ done
     assert {re.sub(r"[:\[].*", "", file) for file in files} <= {"/dev/null", "socket", "anon_inode"}, files
 
 
+@pytest.mark.kernel
 @on_stock_kernel
 @pytest.mark.parametrize(
     ("number", "meaning"), [("SYS", "it asked the kernel for what an agent may not do"), ("SEGV", "broke the runtime")]

@@ -22,7 +22,7 @@ from tests.helpers.messages import facts
 from tests.helpers.policies import save_still_policy
 from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
 
-pytestmark = on_stock_kernel
+pytestmark = [on_stock_kernel, pytest.mark.kernel]
 
 TALK = r"""
 #include <arpa/inet.h>

@@ -41,6 +41,8 @@ from tests.helpers.stock import (
     with_libbpf,
 )
 
+pytestmark = pytest.mark.kernel
+
 NEW, POLICY, RENO = range(3)
 
 

@@ -27,6 +27,8 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.network_distribution import NetworkDistribution
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.tensorflow
+
 NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
 SMALL = {"labs": 2, "batch": 8, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30, "steps": 4}
 

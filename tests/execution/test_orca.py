@@ -32,6 +32,8 @@ from sagecc.schemas.partitions import EPISODES_FILE, partition
 from tests.helpers.checkpoints import PUBLISHED, needs_published
 from tests.helpers.networks import network
 
+pytestmark = pytest.mark.tensorflow
+
 Floats = npt.NDArray[np.float32]
 Answer = Callable[[Floats], npt.NDArray[np.floating[Any]]]
 

@@ -23,7 +23,10 @@ from sagecc.pool.checks import check_pool
 from sagecc.pool.views import open_pool
 from tests.helpers.growing import KILLING, arguments, grown, run
 
-pytestmark = pytest.mark.slow  # two trainings: 40 s of CPU time; test_rounds.py has what needs none
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.tensorflow,
+]  # two trainings: 40 s of CPU time; test_rounds.py has what needs none
 
 
 @pytest.fixture(scope="module")

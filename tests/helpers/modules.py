@@ -4,24 +4,49 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from tests.conftest import ROOT
 
-LAYERS = {
-    "common": set(),
-    "schemas": {"common"},
-    "collector": {"common", "schemas"},
-    "pool": {"common", "schemas", "collector"},
-    "policy": {"common", "schemas"},
-    "learner": {"common", "schemas", "policy"},
-    "execution": {"common", "schemas", "collector", "pool", "policy"},
-    "growth": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
-    "leagues": {"common", "schemas", "collector", "pool", "policy", "learner", "execution"},
-    "sagecc": {"common", "schemas", "collector", "pool", "policy", "learner", "execution", "growth", "leagues"},
+_COLLECTOR = "collector/kernel collector/lab collector/run"
+_ROOMS = {
+    "common": "",
+    "schemas": "common",
+    "collector/kernel": "common schemas",
+    "collector/lab": "common schemas collector/kernel",
+    "collector/run": "common schemas collector/kernel collector/lab",
+    "collector/realtime": "common schemas collector/lab",
+    "pool": "common schemas collector/run",
+    "pool/exports": "common schemas pool",
+    "policy": "common schemas",
+    "learner": "common schemas policy",
+    "learner/online": "common policy learner",
+    "execution/agent": "common schemas pool policy",
+    "execution/schemes": "common schemas policy execution/agent",
+    "execution/lab": f"common schemas {_COLLECTOR} execution/agent execution/schemes",
+    "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/agent execution/lab",
+    "execution/stock": "common schemas policy execution/agent",
+    "growth": "common schemas collector/run pool learner execution/agent execution/lab",
+    "leagues": f"common schemas {_COLLECTOR} pool policy learner execution/agent execution/schemes execution/lab",
+    "leagues/report": "common schemas collector/kernel collector/run policy execution/lab leagues",
+    "leagues/study": f"common schemas {_COLLECTOR} execution/schemes execution/lab leagues",
+    "sagecc/doctor": f"common schemas {_COLLECTOR} collector/realtime execution/stock",
+    "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner/online execution/lab "
+    "execution/environments leagues",
+    "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
+    "learner/online execution/agent execution/lab execution/stock growth leagues leagues/report leagues/study "
+    "sagecc sagecc/doctor",
 }
-"""What each package may import beside itself."""
+ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
+"""Each folder of an installation, and the folders from which its modules import; data pass them in this order."""
+
+LAYERS: dict[str, set[str]] = {}
+"""Each package, and those from which its modules import."""
+for _room, _others in ROOMS.items():
+    _package = _room.split("/")[0]
+    LAYERS.setdefault(_package, set()).update({name.split("/")[0] for name in _others} - {_package})
 
 
 def modules(package: str) -> list[Path]:
@@ -31,8 +56,18 @@ def modules(package: str) -> list[Path]:
 @cache
 def imported(file: Path) -> frozenset[str]:
     """Return the dotted names that a file imports, wherever in the file it does."""
+    return _names(ast.walk(ast.parse(file.read_text())))
+
+
+@cache
+def imported_at_head(file: Path) -> frozenset[str]:
+    """Return the dotted names that a file imports as soon as it is imported itself."""
+    return _names(ast.parse(file.read_text()).body)
+
+
+def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -53,6 +88,33 @@ def code_behind(file: Path, seen: set[Path]) -> set[Path]:
         for target in imported_modules(file):
             code_behind(target, seen)
     return seen
+
+
+def code_behind_the_head(file: Path, seen: set[Path]) -> set[Path]:
+    """Return the project's own modules that are imported together with a module, itself included."""
+    if file not in seen:
+        seen.add(file)
+        for name in imported_at_head(file):
+            if (target := source(name)).exists():
+                code_behind_the_head(target, seen)
+    return seen
+
+
+def room(file: Path) -> str:
+    """Return the folder that a module of ours lies in."""
+    return str(file.parent.relative_to(ROOT))
+
+
+def rooms_behind(file: Path) -> set[str]:
+    """Return the other folders from which a module imports."""
+    targets = {source(name) for name in imported(file) if package(name)}
+    modules_of = {room(target) for target in targets if target.is_file()}
+    packages = {str(target.with_suffix("").relative_to(ROOT)) for target in targets if _is_package(target)}
+    return (modules_of | packages) - {room(file)}
+
+
+def _is_package(target: Path) -> bool:
+    return (target.with_suffix("") / "__init__.py").is_file()
 
 
 def package(name: str) -> str:

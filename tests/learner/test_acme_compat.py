@@ -11,6 +11,8 @@ from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import acme_compat
 
+pytestmark = pytest.mark.tensorflow
+
 
 def test_what_the_learner_and_its_tests_need_is_there() -> None:
     assert acme_compat.continuous.LayerNormMLP

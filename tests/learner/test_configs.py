@@ -21,6 +21,8 @@ from sagecc.learner.loop import _selecting
 from tests.conftest import ROOT
 from tests.learner.conftest import episode, scores, write_part
 
+pytestmark = pytest.mark.tensorflow
+
 SCHEMES = tuple(yaml.safe_load((ROOT / "params.yaml").read_text())["schemes"])
 EVERYTHING = {(set_, scheme) for set_ in ("I", "II") for scheme in SCHEMES}
 WINNERS = {("I", "cubic"), ("II", "vegas"), ("II", "reno")}

@@ -15,6 +15,8 @@ from sagecc.learner import acme_compat, crr
 from sagecc.learner.config import Config
 from sagecc.learner.networks import Mixture
 
+pytestmark = pytest.mark.tensorflow
+
 l2_project = importlib.import_module("acme.tf.losses.distributional").l2_project
 
 CONFIG = Config(

@@ -25,6 +25,8 @@ from sagecc.policy.scaling import Scaling
 from tests.conftest import ROOT
 from tests.learner.conftest import PoolMaker
 
+pytestmark = pytest.mark.tensorflow
+
 CONFIG = Config(width=8, gru=8, batch=8, window=6, steps=60, policy_rate=1e-3, critic_rate=1e-3, atoms=11)
 SIZES = NetworkSizes(1, 4, 0, 0, 1, 0.01)
 SCALING = Scaling("none", np.zeros(1, np.float32), np.ones(1, np.float32), 0.0)

@@ -14,6 +14,8 @@ from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.crr import Transitions
 
+pytestmark = pytest.mark.tensorflow
+
 
 def test_values_are_counted_in_their_buckets_and_at_the_ends() -> None:
     wanted = [[0, 1, 3], [1, 2, 2]]

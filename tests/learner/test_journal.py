@@ -21,6 +21,8 @@ from tests.conftest import ROOT
 from tests.learner.online import test_td3
 from tests.learner.test_crr import learner as crr
 
+pytestmark = pytest.mark.tensorflow
+
 
 class Steps:
     """Stands in for the networks: what is trained is the number of steps."""

@@ -19,6 +19,8 @@ from sagecc.learner.loop import _selecting
 from sagecc.policy import artefact
 from sagecc.policy.scaling import Scaling
 
+pytestmark = pytest.mark.tensorflow
+
 SMALL = config.Config(width=12, gru=10, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=7)
 
 

@@ -27,12 +27,15 @@ from sagecc.learner.strategy import (
     SLURM_TASKS,
     Cluster,
     Replicated,
+    connect,
     expand_hosts,
     expand_tasks,
 )
 from tests.conftest import ROOT
 from tests.helpers.training import command, curve
 from tests.learner.conftest import episode, write_part
+
+pytestmark = pytest.mark.tensorflow
 
 STEPS = 100
 SMALLER: dict[str, Any] = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}
@@ -198,6 +201,12 @@ def test_what_is_not_there_is_one_line(
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(("strategy", "device"), [("else", "cpu"), ("one", "else")])
+def test_a_strategy_or_device_that_there_is_none_of(strategy: str, device: str) -> None:
+    with pytest.raises(SageccError, match="'else'"):
+        connect(strategy, device, 0)
 
 
 TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}

@@ -23,6 +23,8 @@ from tests.helpers.processes import at_terminal, sigint
 from tests.helpers.training import CONFIG, command, curve
 from tests.learner.conftest import BAD, GOOD, PoolMaker, observations, write_pool
 
+pytestmark = pytest.mark.tensorflow
+
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)

@@ -23,6 +23,8 @@ from sagecc.policy.export import export
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 
+pytestmark = pytest.mark.tensorflow
+
 SMALL = config.Config(
     width=24, gru=20, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, residual_blocks=2, min_scale=0.01
 )

@@ -29,6 +29,8 @@ from tests.helpers.checkpoints import (
     synthetic_values,
 )
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:

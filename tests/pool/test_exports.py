@@ -36,6 +36,8 @@ from tests.helpers.messages import facts
 from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.tensorflow
+
 POLICY = "policy:models/mine"
 FORMS = ("minari", "rlds", "huggingface")
 QUERY = ROOT / "docs" / "guide" / "query.md"

@@ -39,6 +39,8 @@ from tests.conftest import ROOT
 from tests.helpers.mounts import mounted
 from tests.helpers.seccomp import DOCKER_RULES, PTRACE, SECCOMP
 
+pytestmark = pytest.mark.kernel
+
 OTHER_SHA256 = "0" * 64
 OPTIONAL = ("tensorflow", "tf_keras", "sonnet", "acme", "trfl", "ai_edge_litert", "onnxruntime", "faiss", "ray", "dvc")
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys({names!r})); from sagecc.cli import main; main(sys.argv[1:])"

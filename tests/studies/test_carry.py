@@ -22,6 +22,8 @@ from tests.helpers.files import hashes
 from tests.helpers.training import CONFIG
 from tests.learner.conftest import write_pool
 
+pytestmark = pytest.mark.tensorflow
+
 TRAIN = """
 import os, sys
 from pathlib import Path

@@ -20,6 +20,8 @@ from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.export import export
 from sagecc.policy.indigo import ACTIONS, CONTROL, OBSERVATIONS, SOURCE
 
+pytestmark = pytest.mark.tensorflow
+
 CONFIG = replace(load("indigo"), batch=16, window=12, burn_in=2, gru=12, actor_rate=1e-2)
 SEEN = 3
 

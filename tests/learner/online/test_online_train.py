@@ -26,6 +26,8 @@ from tests.helpers.fake_labs import fake_task
 from tests.helpers.locks import another_writer
 from tests.helpers.processes import sighup, sigint
 
+pytestmark = pytest.mark.tensorflow
+
 CONFIG: dict[str, Any] = {
     "task": {},
     "hidden": [32, 32],

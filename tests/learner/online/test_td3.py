@@ -16,6 +16,8 @@ from sagecc.learner.online.td3 import METRICS, Td3, critic_inputs, earned, error
 from sagecc.policy.inference import NumpyOps
 from tests.helpers.acme_td3 import AcmeTd3
 
+pytestmark = pytest.mark.tensorflow
+
 CONFIG = OnlineConfig(
     task={},
     batch=6,
