@@ -10,7 +10,7 @@ export HOME := $(CURDIR)/build/home
 endif
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PYTHON_FILES := benchmarks collector common execution growth leagues learner notebooks policy pool sagecc schemas scripts studies tests
+PYTHON_FILES := collector common evidence execution growth leagues learner notebooks policy pool sagecc schemas scripts tests
 C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
@@ -79,74 +79,77 @@ format: setup ## Lay out Python and C as `make lint` wants them
 
 BENCHMARKS := bench-collect bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows
-STUDIES := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-unseen
+BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea
 PAGES = python -m scripts.pages
 
-.PHONY: bench $(BENCHMARKS) $(STUDIES)
-bench: $(BENCHMARKS) $(STUDIES) ## Measure speed (benchmarks/) and compare behaviour (studies/), and fill docs/measured
+.PHONY: bench bench-unseen $(BENCHMARKS) $(BEHAVIOUR)
+bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen ## Measure speed and compare behaviour (evidence/), and fill docs/measured
 $(BENCHMARKS): bench-%: kernel
-	python -m benchmarks.$*
+	python -m evidence.speed.$*
 	$(PAGES)
-$(STUDIES): bench-%: kernel
-	python -m studies.$*
+$(BEHAVIOUR): bench-%: kernel
+	python -m evidence.behaviour.$*
+	$(PAGES)
+bench-unseen: kernel
+	python -m evidence.leagues.unseen
 	$(PAGES)
 
 .PHONY: bench-distance
 bench-distance: kernel ## Measure searches of the full pool for the nearest transition (after `make full`; 23 GB of disk)
-	python -m benchmarks.distance
+	python -m evidence.speed.distance
 	$(PAGES)
 
 .PHONY: bench-fidelity
 bench-fidelity: kernel ## Hold the lab against this machine's own kernel, in real time (root; 40 minutes)
-	python -m studies.fidelity
+	python -m evidence.behaviour.fidelity
 	$(PAGES)
 
 .PHONY: bench-mahimahi
 bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is installed (not as root; two minutes)
-	python -m studies.mahimahi
+	python -m evidence.behaviour.mahimahi
 	$(PAGES)
 
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
-	python -m studies.policy_fidelity
+	python -m evidence.behaviour.policy_fidelity
 	$(PAGES)
 
 bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
-	python -m benchmarks.attach
+	python -m evidence.speed.attach
 	$(PAGES)
 
 .PHONY: bench-torture
 bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, killed it goes on)
-	python -m benchmarks.torture
+	python -m tests.torture
 	$(PAGES)
 
 .PHONY: bench-orca
 bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAGECC_ORCA=FOLDER of its checkpoint)
-	python -m studies.orca
+	python -m evidence.leagues.orca
 	$(PAGES)
 
 .PHONY: bench-rival-leagues
 bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER: with Orca; killed it goes on)
-	python -m studies.rival_leagues
+	python -m evidence.leagues.rival_leagues
 	$(PAGES)
 
 .PHONY: bench-rival-seeds
 bench-rival-seeds: kernel ## Play the league of learned schemes with each seed of the best recipes (trains them: hours)
-	python -m studies.rival_seeds
+	python -m evidence.leagues.rival_seeds
 	$(PAGES)
 
 .PHONY: bench-testbed bench-study
 bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
-	python -m studies.testbed
+	python -m evidence.leagues.testbed
 	$(PAGES)
 
 bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FOLDER; 40 minutes, killed it goes on)
-	python -m benchmarks.study
+	python -m evidence.speed.study
 	$(PAGES)
 
 .PHONY: bench-evaluation
 bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_ORCA=FOLDER; an hour, killed it goes on)
-	python -m studies.evaluation
+	python -m evidence.leagues.evaluation
 	$(PAGES)
 
 .PHONY: effective-pool
@@ -154,28 +157,28 @@ effective-pool: setup ## Derive the pool that the runs `effective` learn from, a
 	sagecc pool --effective-windows true --out .cache/training/effective
 
 .PHONY: policies
-policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train and judge what studies/training/runs.yaml lists and is not done (ONLY=NAME: one run)
-	python -m studies.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
+policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train and judge what evidence/training/runs.yaml lists and is not done (ONLY=NAME: one run)
+	python -m evidence.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
 .PHONY: carry
-carry: setup ## Keep a training that has not ended in studies/training/checkpoints, to be committed (ONLY=NAME)
-	python -m studies.training.carry $(ONLY)
+carry: setup ## Keep a training that has not ended in evidence/training/checkpoints, to be committed (ONLY=NAME)
+	python -m evidence.training.carry $(ONLY)
 
 .PHONY: paper-figures
 paper-figures: kernel ## Make figures of the Sage paper anew, after `make repro` (FIGURE=fig-12: one; killed it goes on)
-	python -m studies.paper $(FIGURE) && status=0 || status=$$?; \
+	python -m evidence.paper $(FIGURE) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
 .PHONY: grid-league
 grid-league: setup ## Rank the 13 heuristics over what `make full` collected
 	sagecc league --profile full --raw datasets/full/raw --out .cache/training/full-grid
-	cp .cache/training/full-grid/league.json studies/training/full-grid.json
+	cp .cache/training/full-grid/league.json evidence/training/full-grid.json
 	$(PAGES)
 
 .PHONY: repro-league
 repro-league: ## Keep the league of `make repro` as the one that README.md shows
-	cp leagues/results/league.json studies/training/repro.json
+	cp leagues/results/league.json evidence/training/repro.json
 	cp leagues/results/standings.png docs/img/standings.png
 	$(PAGES)
 

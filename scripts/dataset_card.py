@@ -56,8 +56,8 @@ def measured() -> Figures:
     """Read the figures: sizes from the stages' lock file, counts from the benchmark and the league of the full grid."""
     lock = yaml.safe_load((FOLDER / "full" / "dvc.lock").read_text())["stages"]
     sizes = {out["path"]: out["size"] for stage in lock.values() for out in stage["outs"]}
-    bench = json.loads((ROOT / "benchmarks" / "results" / "full.json").read_text())
-    grid = json.loads((ROOT / "studies" / "training" / "full-grid.json").read_text())
+    bench = json.loads((ROOT / "evidence" / "results" / "full.json").read_text())
+    grid = json.loads((ROOT / "evidence" / "training" / "full-grid.json").read_text())
     result = bench["result"]
     return Figures(
         environments=grid["environments"],

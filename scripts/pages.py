@@ -2,7 +2,7 @@
 """Fills the pages with what was measured: no number and no table there is typed.
 
 In README.md and docs/ a text stands between `<!-- = name -->` and `<!-- / -->`, which no reader sees; the templates
-beside benchmarks and studies hold the texts by name (scripts/templates.py). datasets/README.md, croissant.json, and
+of evidence/ and tests/torture/ hold the texts by name (scripts/templates.py). datasets/README.md, croissant.json, and
 the pages of commands and configuration are made as a whole. `--check` writes nothing and says what is out of date.
 """
 
@@ -13,20 +13,20 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import benchmarks.machine
-import studies
+from evidence.leagues import results
+from evidence.machine import RESULTS
+from evidence.paper import page as paper
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from scripts import columns, commands_page, configuration_page, croissant, dataset_card
 from scripts.templates import ROOT, texts
-from studies.paper import page as paper
-from studies.training import results
 
+TORTURE = ROOT / "tests" / "torture" / "torture.md.j2"
 OPEN = "<!-- = "
 MARK = re.compile(rf"{OPEN}(?P<name>[\w-]+) -->(?P<text>.*?)<!-- / -->", re.DOTALL)
 LINK = re.compile(r"\]\((?P<page>[\w-]+\.md)(?P<anchor>#[\w-]*)?\)")
@@ -35,20 +35,24 @@ LINK = re.compile(r"\]\((?P<page>[\w-]+\.md)(?P<anchor>#[\w-]*)?\)")
 
 def sources() -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield every template whose texts pages show, with what it is filled with."""
-    for folder in (benchmarks.machine.RESULTS, studies.RESULTS):
-        for template in sorted(folder.parent.glob("*.md.j2")):
-            measured = folder / template.name.replace(".md.j2", ".json")
-            try:
-                yield template, json.loads(measured.read_text())
-            except FileNotFoundError:
-                raise SageccError(
-                    f"{measured.relative_to(ROOT)}: was not measured yet; run the module beside"
-                ) from None
-            except ValueError as error:
-                raise SageccError(f"{measured.relative_to(ROOT)}: not JSON ({error}); measure it again") from None
-    yield results.TEMPLATE, results.context()
-    yield paper.TEMPLATE, paper.context()
+    contexts: Mapping[Path, Callable[[], Mapping[str, Any]]] = {
+        results.TEMPLATE: results.context,
+        paper.TEMPLATE: paper.context,
+    }
+    for template in (*sorted((ROOT / "evidence").rglob("*.md.j2")), TORTURE):
+        yield template, contexts[template]() if template in contexts else _measured(template)
     yield columns.TEMPLATE, columns.context()
+
+
+def _measured(template: Path) -> Mapping[str, Any]:
+    path = RESULTS / template.name.replace(".md.j2", ".json")
+    try:
+        found: Mapping[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise SageccError(f"{path.relative_to(ROOT)}: was not measured yet; run the module beside") from None
+    except ValueError as error:
+        raise SageccError(f"{path.relative_to(ROOT)}: not JSON ({error}); measure it again") from None
+    return found
 
 
 @cache

@@ -90,7 +90,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def described(machine: Mapping[str, Any]) -> str:
-    """Return what a figure was measured on (benchmarks.machine)."""
+    """Return what a figure was measured on (evidence.machine)."""
     return "{cpu}, {cores} cores, {memory_gib} GiB, Linux {kernel}, {date}".format(**machine)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torture has found (benchmarks/torture): who reads a file that is damaged says so in one line that names it."""
+"""What torture has found (tests/torture): who reads a file that is damaged says so in one line that names it."""
 
 from __future__ import annotations
 

@@ -35,6 +35,9 @@ from tests.helpers.modules import (
 )
 from tests.helpers.parallel import OF_FILE
 
+EVIDENCE = ("", "speed", "training", "paper", "rivals", "behaviour", "leagues")
+"""Folders of evidence/, itself first: none imports one after it."""
+
 MAKEFILE = (ROOT / "Makefile").read_text()
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
@@ -111,6 +114,30 @@ def test_rooms_import_from_rooms_above_them() -> None:
         above.add(name)
 
 
+def test_the_product_imports_no_evidence() -> None:
+    beside = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for layer in LAYERS
+        for file in modules(layer)
+        for name in imported(file)
+        if name.split(".")[0] in {"evidence", "scripts", "tests"}
+    }
+    assert not beside
+
+
+@pytest.mark.parametrize("folder", EVIDENCE)
+def test_no_evidence_turns_back(folder: str) -> None:
+    later = tuple(f"evidence.{each}" for each in EVIDENCE[EVIDENCE.index(folder) + 1 :])
+    files = modules(f"evidence/{folder}") if folder else sorted((ROOT / "evidence").glob("*.py"))
+    back = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        for name in imported(file)
+        if name.startswith((*later, "scripts.", "tests."))
+    }
+    assert files and not back
+
+
 def test_a_league_knows_no_report() -> None:
     """It writes tables; the page and its pictures are made of them by whoever wants them."""
     drawn = {
@@ -163,7 +190,7 @@ def test_every_package_is_imported_under_one_name(layer: str) -> None:
     """Installed, nothing of ours but `sagecc` lies in site-packages; twice imported, a class would be two."""
     bare = {
         f"{file.relative_to(ROOT)} imports {name}"
-        for file in [*modules(layer), *modules("tests"), *modules("benchmarks"), *modules("scripts")]
+        for file in [*modules(layer), *modules("tests"), *modules("evidence"), *modules("scripts")]
         for name in imported(file)
         if name.split(".")[0] in LAYERS.keys() - {"sagecc"}
     }
@@ -173,7 +200,7 @@ def test_every_package_is_imported_under_one_name(layer: str) -> None:
 
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
-    for folder in (*LAYERS, "studies", "benchmarks", "scripts"):
+    for folder in (*LAYERS, "evidence", "scripts"):
         for file in modules(folder):
             for node in ast.parse(file.read_text()).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -22,7 +22,7 @@ SMALL_GB, FULL_GB = 3, 30
 """Disk space of a profile's raw trajectories and pool, twice for DVC's cache, and compiled for training."""
 
 EPISODE_MB = 256
-"""The most memory of an episode: its guest and the process that reads it (benchmarks/results/memory.json)."""
+"""The most memory of an episode: its guest and the process that reads it (evidence/results/memory.json)."""
 
 TRIAL_BYTES = 1 << 20
 

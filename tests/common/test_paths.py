@@ -87,7 +87,7 @@ LITERAL: Mapping[str, Mapping[str, object]] = {
 """What a call of pyarrow's or polars' must say, so that the path means the file."""
 
 
-@pytest.mark.parametrize("package", (*LAYERS, "studies", "benchmarks", "scripts"))
+@pytest.mark.parametrize("package", (*LAYERS, "evidence", "scripts"))
 def test_readers_are_told_that_a_path_is_one(package: str) -> None:
     wrong = []
     for file in modules(package):

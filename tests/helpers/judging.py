@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evidence.training import judging
 from sagecc.schemas.environment import Environment
-from studies.training import judging
 from tests.helpers.league_episodes import smoke
 
 
@@ -28,5 +28,5 @@ def without_a_lab(
         "kernel_identity": lambda kernel, schemes: "linux",
     }.items():
         monkeypatch.setattr(judging, name, value)
-    monkeypatch.setattr("studies.kept.collect", collect)
-    monkeypatch.setattr("studies.kept.kernel_identity", lambda kernel, schemes: "linux")
+    monkeypatch.setattr("evidence.kept.collect", collect)
+    monkeypatch.setattr("evidence.kept.kernel_identity", lambda kernel, schemes: "linux")

@@ -618,10 +618,10 @@ def test_what_is_promised_of_room_is_what_was_measured() -> None:
         return float(sum(out["size"] for out in outs)) / learning.GB
 
     small, full = datasets_gb("dvc.lock"), datasets_gb("datasets/full/dvc.lock")
-    compiled = json.loads((ROOT / "benchmarks/results/feeding.json").read_text())["result"]["file_gb"]
+    compiled = json.loads((ROOT / "evidence/results/feeding.json").read_text())["result"]["file_gb"]
     assert 2 * small + compiled * small / full < learning.SMALL_GB
     assert 2 * full + compiled < learning.FULL_GB
-    episodes = json.loads((ROOT / "benchmarks/results/memory.json").read_text())["result"]["episodes"]
+    episodes = json.loads((ROOT / "evidence/results/memory.json").read_text())["result"]["episodes"]
     assert max(row["guest_mb"] + row["collector_mb"] for row in episodes) < learning.EPISODE_MB
     assert lab.GUEST_MB == BASE_MEMORY_MB
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contests of policies, heuristics and rivals, beside what papers say of theirs."""

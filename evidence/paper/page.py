@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is there of the paper's figures, as figures.md.j2 is filled with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evidence.paper import ORDER, RESULTS, VARIANTS, findings, learning, picture, variants
+from evidence.training import run as training
+from sagecc.common.errors import SageccError
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = Path(__file__).parent / "figures.md.j2"
+
+Values = dict[str, Any]
+
+
+def context(results: Path = RESULTS, runs: Path = ROOT / training.RESULTS, root: Path = ROOT) -> Values:
+    """Return what the template is filled with: `figures`, by name without a hyphen, None where nothing is there.
+
+    Args:
+        results: folder of the figures' results.
+        runs: folder of the runs' results (evidence/training/results).
+        root: of the pictures' paths.
+    """
+    figures = {}
+    for figure in ORDER:
+        found = _variants(figure, runs) if figure in VARIANTS else _result(results / f"{figure}.json")
+        if found is not None:
+            told = findings.of_figure(figure, found["result"])
+            found |= {
+                "findings": [asdict(finding) for finding in told],
+                "picture": picture(figure).name if (root / picture(figure)).exists() else None,
+            }
+        figures[figure.replace("-", "_")] = found
+    if figures["fig_7"]:
+        figures["fig_7"]["missing"] = missing_curves(figures["fig_7"]["result"])
+    if figures["fig_13"]:
+        of = figures["fig_13"]["result"]["policies"]
+        figures["fig_13"]["nearest"] = {policy: findings.nearest(rows) for policy, rows in of.items()}
+    return {"figures": figures, "cosine": findings.cosine}
+
+
+def missing_curves(result: Mapping[str, Any]) -> list[str]:
+    """Return the trainings that Fig. 7 has not got."""
+    there = {(run["recipe"], run["seed"]) for run in result["runs"]}
+    return [name for recipe, seed, name in learning.trainings() if (recipe, seed) not in there]
+
+
+def _variants(figure: str, runs: Path) -> Values | None:
+    """Return a figure of variants; None where no variant has a result."""
+    found = variants.compared(figure, runs)
+    return {"result": found} if {row["recipe"] for row in found["rows"]} & VARIANTS[figure].keys() else None
+
+
+def _result(path: Path) -> Values | None:
+    try:
+        found: Values = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make the figure again") from None
+    return found

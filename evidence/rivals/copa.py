@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copa against its paper (V. Arun, H. Balakrishnan, NSDI 2018), delta = 0.5 in default mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evidence.rivals.check import RivalCheck
+from evidence.rivals.networks import others, path, settled
+from sagecc.schemas.environment import MTU_BYTES
+
+PAYLOAD = 1448 / MTU_BYTES
+COPA = "Copa (NSDI 2018), "
+
+
+def mean_queue(kernel: Path, flows: int) -> float:
+    """Return the mean queue of flows that start together (packets)."""
+    network = path(48, 40, 4, 30, cross=others("copa", flows - 1))
+    return settled(kernel, network, "copa", 10).queue_packets
+
+
+def arriving(kernel: Path, queue_bdp: float) -> float:
+    """Return the mean queue of ten flows that arrive a second apart (packets)."""
+    return settled(kernel, path(100, 40, queue_bdp, 30, cross=others("copa", 9, 1)), "copa", 15).queue_packets
+
+
+def fairness(kernel: Path) -> float:
+    """Return Jain's index of ten flows once the last has been there for five seconds."""
+    return settled(kernel, path(100, 40, 1, 30, cross=others("copa", 9, 1)), "copa", 15).jain
+
+
+def beside_cubic(kernel: Path, queue_bdp: float) -> float:
+    """Return the share beside one Cubic flow."""
+    return settled(kernel, path(48, 40, queue_bdp, 60, cross=others("cubic", 1)), "copa", 10).share
+
+
+def lossy(kernel: Path, loss: float) -> float:
+    """Return the goodput over all that 12 Mbps behind the losses can carry."""
+    return settled(kernel, path(12, 50, 1, 60, loss=loss), "copa", 5).goodputs_mbps[0] / (12 * PAYLOAD)
+
+
+CHECKS = (
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 3",
+        says="One flow's queue swings from 0 to 2.5 / delta: its mean; 48 Mbps, 40 ms, 4 BDP",
+        unit="packets",
+        published=2.5,
+        low=2,
+        high=3,
+        measure=lambda kernel: mean_queue(kernel, 1),
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 3",
+        says="Five flows' queue: five times one's, for each has 1 / delta as its target; the same path",
+        unit="packets",
+        published=12.5,
+        low=10,
+        high=15,
+        measure=lambda kernel: mean_queue(kernel, 5),
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 5, dynamic behaviour",
+        says="Ten flows that arrive a second apart stay in default mode: their queue; 100 Mbps, 40 ms, 1 BDP",
+        unit="packets",
+        published=25,
+        low=20,
+        high=30,
+        measure=lambda kernel: arriving(kernel, 1),
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 5, dynamic behaviour",
+        says="The same ten flows share alike: Jain's index once all are there",
+        unit="",
+        published=1,
+        low=0.95,
+        high=1,
+        measure=fairness,
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 2.2",
+        says="The ten flows with 4 BDP of queue, where no loss undoes a wrong competitive mode",
+        unit="packets",
+        published=25,
+        low=20,
+        high=30,
+        measure=lambda kernel: arriving(kernel, 4),
+        why="an arrival keeps the queue from emptying for more than five RTTs; 1 / delta of all then grows, and a queue"
+        " longer than a BDP no longer swings, for cwnd / RTT answers at once and dq late: only a loss ends it",
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 5, beside buffer-filling schemes",
+        says="Competitive mode: the share beside one Cubic flow, of an equal one; 48 Mbps, 40 ms, 1 BDP",
+        unit="",
+        published=1,
+        low=0.7,
+        high=1.3,
+        measure=lambda kernel: beside_cubic(kernel, 1),
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 5, beside buffer-filling schemes",
+        says="The same with 4 BDP of queue",
+        unit="",
+        published=1,
+        low=0.7,
+        high=1.3,
+        measure=lambda kernel: beside_cubic(kernel, 4),
+        why="1 / delta grows by a packet an RTT, as NewReno's window does, and has 300 packets to go between two losses"
+        " of a Cubic that is back in seconds",
+    ),
+    RivalCheck(
+        scheme="copa",
+        source=COPA + "section 5, robustness to packet loss",
+        says="Random loss of 5 % before the bottleneck: goodput over its capacity; 12 Mbps, 50 ms, 1 BDP",
+        unit="",
+        published=1,
+        low=0.9,
+        high=1.01,
+        measure=lambda kernel: lossy(kernel, 0.05),
+    ),
+)

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m evidence.training.run`: train, export and judge what runs.yaml beside it lists and is not done yet.
+
+Every part goes on where a killed one stopped: collecting and playing by episode, training by checkpoint. A run is done
+when its file under evidence/training/results/ has its present fingerprint. Several of these commands may work side by
+side: each takes the runs that no other is at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import polars as pl
+
+from evidence.kept import contest
+from evidence.machine import describe
+from evidence.training import ARTEFACTS, CARRIED, LOGS, METER
+from evidence.training.carry import take_up
+from evidence.training.growing import grown_policy, train_grown
+from evidence.training.judging import Judge, read_points
+from evidence.training.meter import Meter
+from evidence.training.runs import Plan, Run, networks_of, read_plan
+from sagecc.collector.kernel.identity import kernel_identity
+from sagecc.common.errors import SageccError
+from sagecc.common.files import write_atomically
+from sagecc.common.locks import locked
+from sagecc.execution.lab.giving_up import GiveUp
+from sagecc.leagues.candidate import MEAN_RATE
+from sagecc.leagues.harm import REFERENCE, beside_reference
+from sagecc.leagues.league import PlayOptions, gather, lab_runner
+from sagecc.leagues.scores import StoredEpisode
+from sagecc.leagues.standings import sets
+from sagecc.learner.compiled import CompiledPool, compile_pool
+from sagecc.learner.evaluation import Evaluation
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.online.labs import OnlineTask
+from sagecc.learner.online.train import train as train_online
+from sagecc.learner.runs import SCORES
+from sagecc.learner.train import Outcome, train
+from sagecc.online import online_task
+from sagecc.options import kernel_option
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
+
+RUNS = Path("evidence/training/runs.yaml")
+RESULTS = Path("evidence/training/results")
+POOL_CACHE = Path(".cache/pool")
+ROUNDS = "rounds"
+"""In a run's folder: the rounds of a pool that grows."""
+RESULT_VERSION = 1
+BASELINE = "reno"
+"""Its winning rate in Set II is where TCP-friendliness begins (footnote 7 of the paper, to section 5.2)."""
+
+PATIENCE = PlayOptions(give_up=GiveUp())
+"""Where only harm counts, an episode that floods need not be played to its end."""
+
+
+def carry_out(
+    run: Run, plan: Plan, fingerprint: str, source: CompiledPool | OnlineTask, kernel: Path, jobs: int, folder: Path
+) -> dict[str, Any]:
+    """Train a run's policy in `folder`, let it play the plan's leagues, and return its result.
+
+    A training that fails (it diverged, say) is a result too: `failure` is its reason, and it played nowhere.
+    """
+    result: dict[str, Any] = {
+        "version": RESULT_VERSION,
+        "name": run.name,
+        "fingerprint": fingerprint,
+        "base": run.base,
+        "changes": dict(run.changes),
+        "seed": run.seed,
+        "steps": run.config.steps,
+        "pool": None
+        if isinstance(source, OnlineTask)
+        else {
+            "path": str(run.pool),
+            "identity": source.identity,
+            "rows": source.rows,
+            "episodes": len(source.starts),
+        },
+    }
+    policy, evaluation = policy_folder(run, folder), None
+    if isinstance(run.config, OnlineConfig):
+        result["actors"] = run.actors
+    if run.grow:
+        result["grow"] = asdict(run.grow)
+    if run.keep_best:
+        result["keep_best"] = run.keep_best.record()
+    with Meter(folder / METER, fingerprint) as meter:
+        if of := run.keep_best:
+            judge = Judge(plan.leagues, kernel, folder / "candidates", jobs, meter, of.league, of.curve)
+            evaluation = Evaluation(judge, of.every, judge.identity, MEAN_RATE)
+        try:
+            outcome = trained(run, source, folder, evaluation, kernel, jobs)
+        except SageccError as error:
+            return {**result, "failure": str(error)}
+    if run.keep_best:
+        result["kept_step"] = outcome.step
+        if run.keep_best.curve:
+            result["curve"] = {"league": run.keep_best.curve, "points": read_points(policy / SCORES)}
+    scheme, leagues, harm = f"{POLICY_PREFIX}{policy}", {}, {}
+    for name, raw in {**plan.leagues, **plan.harm}.items():
+        say(f"{run.name}: playing {name}")
+        of_league = name in plan.leagues
+        networks, options = networks_of(name), PlayOptions() if of_league else PATIENCE
+        beside = tuple(SCHEMES) if of_league else (REFERENCE,)
+        known = contest(name, networks, {each: each for each in beside}, raw, kernel, jobs)
+        runner = lab_runner(kernel, jobs, options=options)
+        played = gather(networks, (scheme,), raw, folder / name, runner, options=options)
+        harm[name] = harm_of({**known.episodes, **played.episodes}, scheme)
+        if of_league:
+            leagues[name] = standing(
+                known.joined_by(scheme, played.episodes).standings(), networks.environments, scheme
+            )
+            result["policy_sha256"] = played.policies[scheme]
+    return {
+        **result,
+        "machine": describe(),
+        "parameters": outcome.parameters,
+        "training": {"cpu_h": meter.cpu_s / 3600, "wall_h": meter.wall_s / 3600, "metrics": outcome.metrics},
+        "leagues": leagues,
+        "harm": harm,
+    }
+
+
+def trained(
+    run: Run, source: CompiledPool | OnlineTask, folder: Path, evaluation: Evaluation | None, kernel: Path, jobs: int
+) -> Outcome:
+    """Train a run's policy; raises SageccError where that fails. It lies at `policy_folder` then."""
+    policy, logs = policy_folder(run, folder), folder / LOGS
+    if isinstance(run.config, OnlineConfig):
+        assert isinstance(source, OnlineTask)
+        return train_online(run.config, source, policy, logs, run.seed, actors=run.actors, evaluation=evaluation)
+    assert run.pool is not None
+    if run.grow:
+        return train_grown(run, folder / ROUNDS, POOL_CACHE, kernel, jobs)
+    outcome = train(run.config, run.pool, policy, logs, POOL_CACHE, run.seed, evaluation=evaluation)
+    assert outcome is not None, "a run in one process is its own chief"
+    return outcome
+
+
+def policy_folder(run: Run, folder: Path) -> Path:
+    """Return where a run that has its files in `folder` keeps its policy."""
+    return grown_policy(run, folder / ROUNDS) if run.grow else folder / "policy"
+
+
+def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
+    """Return what a run learns from: its part of a pool, compiled once into `pools`, or a task in labs."""
+    if isinstance(run.config, OnlineConfig):
+        return online_task(run.config, kernel)
+    assert run.pool is not None
+    if run.pool not in pools:
+        pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
+    return pools[run.pool].select(run.config.data)
+
+
+def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> dict[str, Any]:
+    """Return in how many networks a policy floods or starves by Cubic's measure, which, and its worst figures."""
+    table = beside_reference(episodes, scheme)
+    return {
+        "networks": len(table),
+        "floods": table.filter("floods")["environment_id"].to_list(),
+        "starves": table.filter("starves")["environment_id"].to_list(),
+        "loss_worst": table["loss"].max(),
+        "goodput_share_least": table["goodput_share"].min(),
+    }
+
+
+def standing(standings: pl.DataFrame, environments: Sequence[Environment], scheme: str) -> dict[str, Any]:
+    """Return where a policy stands in each set, beside the best heuristic there and NewReno.
+
+    Args:
+        standings: of leagues.standings.standings.
+        environments: where it played.
+        scheme: the policy.
+    """
+    columns = ["scheme", "rank", "winning_rate", "low", "high"]
+    found = {}
+    for name in sets(standings):
+        table = standings.filter(pl.col("set") == name).sort("rank", "scheme").select(columns)
+        others = table.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
+        by_scheme = {row["scheme"]: row for row in table.to_dicts()}
+        found[name] = {
+            "schemes": len(table),
+            "environments": sum(e.set == name for e in environments),
+            "policy": {key: value for key, value in by_scheme[scheme].items() if key != "scheme"},
+            "best_heuristic": others.row(0, named=True),
+            BASELINE: by_scheme[BASELINE],
+        }
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file holds; raises SageccError where it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
+    return found
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """Return a run's result; None where there is none. Raises SageccError for one that cannot be read."""
+    if not path.exists():
+        return None
+    result = read_json(path)
+    if result.get("version") != RESULT_VERSION:
+        raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
+    return result
+
+
+def is_done(path: Path, fingerprint: str) -> bool:
+    """Tell whether the result at `path` is that of the run with this fingerprint, and no failure."""
+    try:
+        result = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(result.get("fingerprint") == fingerprint and "failure" not in result)
+
+
+def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Path]:
+    """Train the policies of runs that have not trained theirs, without judging them; return their folders by name.
+
+    Raises:
+        SageccError: a training fails, or another process is at one.
+    """
+    identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
+    pools: dict[Path, CompiledPool] = {}
+    found = {}
+    for run in plan.chosen(tuple(names)):
+        source, folder = source_of(run, kernel, pools), ARTEFACTS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(locked(folder / ".lock"))
+            except BlockingIOError:
+                raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
+            _take_up(run, folder)
+            holding.enter_context(Meter(folder / METER, run.fingerprint(source.identity, identity, plan)))
+            trained(run, source, folder, None, kernel, jobs=1)
+        found[run.name] = policy_folder(run, folder)
+    return found
+
+
+def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
+    """Do the chosen runs that are not done; return the names of those whose training failed.
+
+    Where none is chosen, all are but those with a pool of their own that is not there.
+    """
+    identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
+    pools: dict[Path, CompiledPool] = {}
+    failed = []
+    for run in plan.chosen(names):
+        if not names and run.pool not in (None, plan.pool) and not run.pool.exists():
+            say(f"{run.name}: there is no {run.pool}; left out")
+            continue
+        source = source_of(run, kernel, pools)
+        fingerprint = run.fingerprint(source.identity, identity, plan)
+        target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(locked(folder / ".lock"))
+            except BlockingIOError:
+                say(f"{run.name}: another process is at it")
+                continue
+            if is_done(target, fingerprint):
+                say(f"{run.name}: done")
+                continue
+            _take_up(run, folder)
+            result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
+            _write_json(target, result)
+            if "failure" in result:
+                failed.append(run.name)
+                say(f"{run.name}: {result['failure']}")
+    return failed
+
+
+def _take_up(run: Run, folder: Path) -> None:
+    carried = take_up(CARRIED / run.name, folder)
+    say(f"{run.name}: training{f' on from {CARRIED / run.name}' if carried else ''}")
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as beside:
+        beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def say(text: str) -> None:
+    """Tell on stderr how far it is."""
+    click.echo(text, err=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Only this run (repeatable).")
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time.  [default: CPUs]")
+@kernel_option()
+def command(names: tuple[str, ...], jobs: int, kernel: Path) -> None:
+    """Train and judge every run of evidence/training/runs.yaml that is not done; results lie in results/ beside it."""
+    try:
+        failed = run_all(read_plan(RUNS), names, kernel, jobs)
+    except SageccError as error:
+        click.echo(f"training: {error}", err=True)
+        sys.exit(2)
+    if failed:
+        click.echo(f"training: training failed in {', '.join(failed)}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    command(prog_name="python -m evidence.training.run")

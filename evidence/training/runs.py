@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be tried: evidence/training/runs.yaml as frozen values, read strictly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sagecc.collector.run.grid import PROFILES, profile_environments, profile_set
+from sagecc.collector.run.set_file import load_set
+from sagecc.common import code
+from sagecc.common.document import read_document
+from sagecc.common.errors import SageccError
+from sagecc.learner.config import Config, load
+from sagecc.learner.online import config as online_config
+from sagecc.learner.online.config import OnlineConfig
+from sagecc.schemas.environment_set import EnvironmentSet
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+LARGEST_SEED = 2**31 - 1
+_SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
+"""Fields of what learns from a pool, or in labs."""
+
+JUDGE = "sagecc.leagues.candidate"
+CODE, ONLINE_CODE = ("sagecc.learner.train", JUDGE), ("sagecc.learner.online.train", JUDGE)
+GROWING_CODE = (*CODE, "sagecc.growth.training", "sagecc.growth.playing", "sagecc.growth.pooling")
+"""What trains a policy, from a pool, in labs or from a pool that grows, and what scores it: the code that decides a
+result (common.code)."""
+
+
+@dataclass(frozen=True)
+class KeepBest:
+    """How a run's policy is chosen: by its mean winning rate in a league, played every so many steps."""
+
+    league: str
+    every: int
+    curve: str = ""
+    """A league that it plays at the same steps, for its learning curve; none if empty."""
+
+    def record(self) -> dict[str, Any]:
+        """Return its fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+@dataclass(frozen=True)
+class Grow:
+    """How a run's pool grows: as `sagecc grow` has it."""
+
+    profile: str
+    """Where its policy plays."""
+    rounds: int
+    steps: int
+    """Of every round's training but the first."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy to train."""
+
+    name: str
+    base: str
+    """The shipped configuration that it starts from."""
+    changes: Mapping[str, Any]
+    """What differs from that."""
+    config: Config | OnlineConfig
+    seed: int
+    pool: Path | None
+    """None where it learns in labs."""
+    keep_best: KeepBest | None = None
+    """None keeps the last one."""
+    actors: int = 1
+    """Processes that play, where it learns in labs."""
+    grow: Grow | None = None
+    """None where the pool stays as it is."""
+
+    def fingerprint(self, learned: str, kernel_identity: str, plan: Plan) -> str:
+        """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays.
+
+        Args:
+            learned: identity of the pool, or of the task in the labs.
+            kernel_identity: of the kernel that the leagues are played on.
+            plan: where it plays.
+        """
+        played = {name: [e.id for e in networks_of(name).environments] for name in (*plan.leagues, *plan.harm)}
+        chosen: list[Any] = [self.keep_best.record()] if self.keep_best else []
+        if isinstance(self.config, OnlineConfig):
+            chosen.append(self.actors)
+        if self.grow:
+            chosen += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
+        decides = [
+            code.identity(*self._code()),
+            asdict(self.config),
+            self.seed,
+            learned,
+            kernel_identity,
+            played,
+            *chosen,
+        ]
+        text = json.dumps(decides, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _code(self) -> tuple[str, ...]:
+        if isinstance(self.config, OnlineConfig):
+            return ONLINE_CODE
+        return GROWING_CODE if self.grow else CODE
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs, and where each of them plays."""
+
+    runs: Mapping[str, Run]
+    """By name."""
+    leagues: Mapping[str, Path]
+    """By profile, where the heuristics' trajectories lie."""
+    harm: Mapping[str, Path] = field(default_factory=dict)
+    """Further profiles and sets, in which a policy is held against Cubic alone: where Cubic's trajectories lie."""
+    pool: Path | None = None
+    """What runs learn from that name no other."""
+
+    def chosen(self, names: tuple[str, ...]) -> list[Run]:
+        """Return the runs of these names, all if there are none; SageccError for an unknown one."""
+        if unknown := [name for name in names if name not in self.runs]:
+            raise SageccError(f"no run '{unknown[0]}': the runs are {', '.join(self.runs)}")
+        return [self.runs[name] for name in names or self.runs]
+
+    def of_configuration(self, name: str) -> list[str]:
+        """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
+        return [each for each, run in self.runs.items() if run.base == name]
+
+
+def networks_of(name: str) -> EnvironmentSet:
+    """Return the networks of a profile, or of a set that comes with sagecc; SageccError for any other name."""
+    return profile_set(name) if name in PROFILES else load_set(name)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a file of runs. Raises SageccError, naming file and run, for whatever is unknown, missing or mistyped."""
+    try:
+        values = read_document(path)
+    except FileNotFoundError:
+        raise SageccError(f"{path}: there is no such file of runs") from None
+    values = _fields(values, str(path), {"base": str, "pool": str, "leagues": dict, "harm": dict, "runs": dict})
+    if lacking := [name for name in ("base", "pool", "leagues", "runs") if not values.get(name)]:
+        raise SageccError(f"{path}: '{lacking[0]}' is missing or empty")
+    harm = values.get("harm", {})
+    for part, of in (("leagues", values["leagues"]), ("harm", harm)):
+        for name, raw in of.items():
+            if not isinstance(raw, str):
+                raise SageccError(f"{path}: {part}: '{name}' needs the folder of the heuristics' trajectories")
+            try:
+                (profile_environments if part == "leagues" else networks_of)(name)
+            except SageccError as error:
+                raise SageccError(f"{path}: {part}: {error}") from error
+    runs = {}
+    for recipe, of in values["runs"].items():
+        if not isinstance(recipe, str) or not NAME.fullmatch(recipe):
+            raise SageccError(f"{path}: a run's name has small letters, digits, '.', '+' and '-' only, not {recipe!r}")
+        where = f"{path}: run '{recipe}'"
+        for name, fields in _seeded(where, recipe, {} if of is None else of):
+            if name in runs:
+                raise SageccError(f"{where}: there are two runs '{name}'")
+            runs[name] = run = _run(where, name, fields, values["base"], values["pool"])
+            for league in (run.keep_best.league, run.keep_best.curve) if run.keep_best else ():
+                if league and league not in values["leagues"]:
+                    raise SageccError(f"{where}: keep_best: '{league}' is none of the leagues")
+    leagues, harm = ({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm))
+    return Plan(runs, leagues, harm, Path(values["pool"]))
+
+
+def seed_name(recipe: str, seed: int) -> str:
+    """Return the name of a recipe's run with a seed: the first has the recipe's own."""
+    return f"{recipe}-{seed}" if seed else recipe
+
+
+def _seeded(where: str, recipe: str, of: object) -> list[tuple[str, object]]:
+    """Return a run for each of its `seeds`, by name; the run as it is where it has none."""
+    if not isinstance(of, dict) or "seeds" not in of:
+        return [(recipe, of)]
+    seeds = of["seeds"]
+    if "seed" in of:
+        raise SageccError(f"{where}: 'seed' and 'seeds': leave one out")
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise SageccError(f"{where}: 'seeds' must be a list of whole numbers, not {seeds!r}")
+    alike = {name: value for name, value in of.items() if name != "seeds"}
+    return [(seed_name(recipe, seed), {**alike, "seed": seed}) for seed in seeds]
+
+
+def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
+    kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "keep_best": dict, **_SOURCES}
+    values = _fields(of, where, kinds)
+    online = online_config.is_online(values.get("config", base))
+    if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:
+        raise SageccError(
+            f"{where}: '{odd[0]}' is for what learns {'from a pool' if online else 'in labs'}: leave it out"
+        )
+    changes = dict(values.get("changes", {}))
+    if "steps" in values:
+        changes["steps"] = values["steps"]
+    seed = values.get("seed", 0)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise SageccError(f"{where}: seed must be from 0 to {LARGEST_SEED}, not {seed}")
+    read: Callable[..., Config | OnlineConfig] = online_config.load if online else load
+    start = values.get("config", base)
+    base = start if online else base
+    try:
+        config = read(start, **changes)
+        differs = _differing(asdict(config), asdict(read(base)))
+    except SageccError as error:
+        raise SageccError(f"{where}: {error}") from error
+    keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
+    grow = _grow(f"{where}: grow", values["grow"]) if "grow" in values else None
+    if grow and keep_best:
+        raise SageccError(f"{where}: 'grow' and 'keep_best': leave one out")
+    place, actors = None if online else Path(values.get("pool", pool)), values.get("actors", 1)
+    return Run(name, base, differs, config, seed, place, keep_best, actors, grow)
+
+
+def _keep_best(where: str, of: object) -> KeepBest:
+    values = _fields(of, where, {"league": str, "every": int, "curve": str})
+    if lacking := [name for name in ("league", "every") if not values.get(name)]:
+        raise SageccError(f"{where}: '{lacking[0]}' is missing or zero")
+    if values["every"] < 1:
+        raise SageccError(f"{where}: every {values['every']} steps is never: at least 1")
+    return KeepBest(**values)
+
+
+def _grow(where: str, of: object) -> Grow:
+    values = _fields(of, where, {"profile": str, "rounds": int, "steps": int})
+    if lacking := [name for name in ("profile", "rounds", "steps") if name not in values]:
+        raise SageccError(f"{where}: '{lacking[0]}' is missing")
+    if low := [name for name in ("rounds", "steps") if values[name] < 1]:
+        raise SageccError(f"{where}: {low[0]}: at least 1, not {values[low[0]]}")
+    try:
+        profile_environments(values["profile"])
+    except SageccError as error:
+        raise SageccError(f"{where}: {error}") from error
+    return Grow(**values)
+
+
+def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Check that `values` has known fields of the right types only."""
+    if not isinstance(values, dict):
+        raise SageccError(f"{where}: expected 'field: value' lines")
+    if unknown := [str(name) for name in values if name not in kinds]:
+        raise SageccError(f"{where}: unknown field '{unknown[0]}'; known are {', '.join(kinds)}")
+    for name, value in values.items():
+        if type(value) is not kinds[name]:
+            raise SageccError(f"{where}: '{name}' must be of type {kinds[name].__name__}, not {value!r}")
+    return values
+
+
+def _differing(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that are not the other's; of those that have fields themselves, only such fields."""
+    found = {}
+    for name, value in values.items():
+        if name not in others:
+            found[name] = value
+        elif value != others[name]:
+            found[name] = _differing(value, others[name]) if name == "data" else value
+    return found

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evidence.paper import ORDER, VARIANTS, picture
+from evidence.paper.learning import IN_LABS
+from evidence.paper.page import TEMPLATE, context
+from evidence.paper.variants import own_runs, run_names
+from evidence.training.run import RESULT_VERSION, RUNS
+from evidence.training.runs import read_plan
+from sagecc.common.errors import SageccError
+from sagecc.common.shipped import BEST_POLICY
+from scripts.templates import texts
+from tests.conftest import ROOT
+from tests.evidence.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep, keep_runs
+
+
+def filled(folder: Path) -> dict[str, str]:
+    """Return the page's texts of a folder with results and runs."""
+    return texts(TEMPLATE, context(folder / "results", folder / "runs", folder))
+
+
+def test_without_any_figure_the_page_says_how_to_make_them(tmp_path: Path) -> None:
+    found = filled(tmp_path)
+    for figure in ORDER:
+        assert found[figure.replace("-", "_")] == f"Not made yet: `make paper-figures FIGURE={figure}`."
+    assert found["paper_findings"].count("| not made yet |") == len(ORDER)
+
+
+def test_the_recipe_alone_is_no_figure(tmp_path: Path) -> None:
+    keep_runs(tmp_path / "runs", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+    assert filled(tmp_path)["fig_12"].startswith("Not made yet")
+
+
+def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
+    keep_runs(tmp_path / "runs", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+    keep_runs(tmp_path / "runs", "top", (0.2,), (0.1,))
+    failed = {"version": RESULT_VERSION, "failure": "training diverged"}
+    (tmp_path / "runs" / "top-1.json").write_text(json.dumps(failed))
+    text = filled(tmp_path)["fig_15"]
+    assert "| model | recipe | seeds | CPU-hours each | `heldout`, Set I | `heldout`, Set II |" in text
+    assert "| all of it | `small` | 0, 1, 2 | 0.05 | 50.0 % [25.2, 74.8] | 10.0 % [10.0, 10.0] |" in text
+    assert "| Sage-Top | `top` | 0 | 0.05 | 20.0 % | 10.0 % |" in text
+    assert "Not there yet: top-2, top4, top4-1, top4-2 (`make paper-figures FIGURE=fig-15`)." in text
+    assert "`top-1` has no policy: training diverged" in text
+    assert "| +15.0" not in text
+    assert "all of it over Sage-Top: +15.0 points in both sets together | in the mean |" in text
+    assert "![" not in text
+
+
+def test_whole_figures(tmp_path: Path) -> None:
+    for name, result in (("fig-7", FIG_7), ("fig-11", FIG_11), ("fig-13", FIG_13), ("fig-16", FIG_16)):
+        keep(tmp_path / "results" / f"{name}.json", result)
+        (tmp_path / picture(name)).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / picture(name)).touch()
+    found = filled(tmp_path)
+    assert "| `small`, seed 1 | 400 | 0.40 | 70.0 % | vegas 40.0 % | 20.0 % | reno 10.0 % | 10.0 % |" in found["fig_7"]
+    assert f"Not there yet: small-2, {IN_LABS}-1, {IN_LABS}-2 (" in found["fig_7"]
+    assert f"| {BEST_POLICY} | 0.005 | 0.01 | 0.02 | 60.0 | 40.0 |" in found["fig_11"]
+    assert "| Sage, the paper's |  | 0.45 |  | 54.8 | 69.5 |" in found["fig_11"]
+    assert "| Set I: 24 Mbps | vegas | 0.75 | cubic | 0.20 |" in found["fig_13"]
+    assert "| window-l | 0 | 2,100 | 90.0 % | 14.0 % |" in found["fig_16"]
+    assert "| 7 | 6 | 3 | 0 | 3 | 0 |" in found["paper_findings"]
+    for name in ("fig-7", "fig-11", "fig-13", "fig-16"):
+        text = found[name.replace("-", "_")]
+        assert f"](../img/paper-{name}.png)" in text
+        assert text.endswith("Measured on Z80, 1 cores, 0.1 GiB, Linux 6.12, 2026-01-01.")
+        assert "\n\n\n" not in text
+
+
+def test_a_damaged_result_is_one_line(tmp_path: Path) -> None:
+    keep(tmp_path / "results" / "fig-11.json", FIG_11)
+    (tmp_path / "results" / "fig-11.json").write_text("{")
+    with pytest.raises(SageccError, match=r"fig-11\.json: not JSON .*make the figure again"):
+        filled(tmp_path)
+    (tmp_path / "results" / "fig-11.json").unlink()
+    keep_runs(tmp_path / "runs", "top", (0.2,), (0.1,))
+    (tmp_path / "runs" / "top.json").write_text('{"version": 0}')
+    with pytest.raises(SageccError, match=r"top\.json: version 0"):
+        filled(tmp_path)
+
+
+def test_every_run_of_the_figures_is_in_the_plan_and_differs_in_its_name_alone() -> None:
+    plan = read_plan(ROOT / RUNS)
+    wanted = {name for figure in VARIANTS for name in run_names(figure)}
+    assert wanted <= plan.runs.keys()
+    assert own_runs() - {"bc-1", "bc-2"} <= plan.runs.keys()
+    differing = {recipe: dict(plan.runs[recipe].changes) for recipes in VARIANTS.values() for recipe in recipes}
+    assert {recipe: list(changes) for recipe, changes in differing.items()} == {
+        "no-min-max": ["inputs"],
+        "no-rtt-var": ["inputs"],
+        "no-loss-inflight": ["inputs"],
+        "no-gru": ["gru"],
+        "no-encoder": ["second_encoder"],
+        "no-gmm": ["mixture"],
+        "window-s": ["inputs"],
+        "window-m": ["inputs"],
+        "window-l": ["inputs"],
+        "top": ["data"],
+        "top4": ["data"],
+    }
+    assert [list(differing[name]["data"]) for name in ("top", "top4")] == [["schemes"], ["schemes"]]
