@@ -13,7 +13,7 @@ from sagecc.learner.fields import MAX_ROWS, Configurations, checked, simple
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy.artefact import ACKED, MAX_WINDOW_BOUND
 from sagecc.policy.bounds import MAX_LAYERS, MAX_PERIOD_MS, MAX_UNITS
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S

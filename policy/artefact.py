@@ -40,7 +40,7 @@ from sagecc.policy.folder import CARD, INT8, LITERT, ONNX, WEIGHTS, PolicyFolder
 from sagecc.policy.inference import Architecture, NumpyOps
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX

@@ -11,12 +11,12 @@ import numpy as np
 from sagecc.common.arrays import Floats
 from sagecc.policy.bounds import are_sizes
 from sagecc.policy.inference import Ops
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 
 
 @dataclass(frozen=True)
 class Recurrent:
-    """The layers of policy.sage before its head, and a last one of a single unit followed by tanh.
+    """The layers of policy.residual before its head, and a last one of a single unit followed by tanh.
 
     To a runtime its output is a mixture of one component without deviation.
     """

@@ -39,7 +39,7 @@ from sagecc.pool.effective import COLUMNS as EFFECTIVE_COLUMNS
 from sagecc.pool.effective import PACED, effective_windows
 from sagecc.pool.features import FEATURES, RAW_NEEDED, Windows, derive
 from sagecc.pool.notes import is_noted, write_note
-from sagecc.pool.reward import Measured, rewards
+from sagecc.pool.reward import Measured, of_networks
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, LISTINGS, PARTITIONS, partition
 from sagecc.schemas.pool import (
@@ -452,11 +452,11 @@ class _Partition:
     def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the reward measured at each row [n]."""
         environments = [self._environments[self._environment_of[name]] for name in runs.values]
-        names = list(dict.fromkeys(environment.reward for environment in environments))
-        which = np.repeat([names.index(environment.reward) for environment in environments], runs.lengths)
+        kinds = list(dict.fromkeys(environment.reward for environment in environments))
+        which = np.repeat([kinds.index(environment.reward) for environment in environments], runs.lengths)
         flows = np.repeat([float(environment.competitors) for environment in environments], runs.lengths)
         rate, loss, capacity, rtt_rate = measured
-        return np.asarray(rewards(names, which, Measured(rate, loss, capacity, rtt_rate, flows)), np.float64)
+        return np.asarray(of_networks(kinds, which, Measured(rate, loss, capacity, rtt_rate, flows)), np.float64)
 
 
 def _all_failed(folder: Path) -> bool:

@@ -61,6 +61,8 @@ MEASURED = ("delivered_bytes_s", "lost_bytes_s", "capacity_bytes_s", "rtt_rate")
 
 RATE_TICKS = 100
 """Rates are taken over 1 s."""
+BYTES_S = 1e8 / 8
+"""Unit of rates among the features: 100 Mbps in bytes/s."""
 DR_MAX_TICKS = 200
 """dr_max looks back 2 s."""
 MAX_WINDOW_TICKS = 8192
@@ -75,8 +77,7 @@ _CHUNK_ROWS = 4096
 _FIXED = 2.0**36  # rtt_rate in windows counts in 2^-36
 _VALUE_LIMIT = 2.0**40  # 8192 of them add up exactly in a double; 2^40 bytes/s and a ratio of 16 are out of this world
 _NO_RTT = 0xFFFFFFFF
-_BYTES_S = 1e8 / 8  # 100 Mbps
-_SCALES = (1 / 1e5, 1 / _BYTES_S, 1 / _FIXED, 1 / 1e3, 1 / 1e3, 1 / 1e2)
+_SCALES = (1 / 1e5, 1 / BYTES_S, 1 / _FIXED, 1 / 1e3, 1 / 1e3, 1 / 1e2)
 _TIME_DELTA = FEATURE_NAMES.index("time_delta")
 
 
@@ -323,13 +324,13 @@ def _update(state: _State, flow: int, raw: IntArray, features: FloatArray, measu
     out = _TIME_DELTA
     features[out] = _ratio(gap_us, min_rtt, 0.0) if tick > 0 else 0.0
     features[out + 1] = new[2] * _SCALES[2]
-    features[out + 2] = lost / _BYTES_S
+    features[out + 2] = lost / BYTES_S
     features[out + 3] = _ratio(acked, sent_max, 0.0)
     features[out + 4] = _ratio(delivered, scalars[1], 1.0)
     features[out + 5] = _ratio(dr_max * min_rtt / 1e6, cwnd * float(raw[_MSS]), 0.0)
-    features[out + 6] = delivered / _BYTES_S
+    features[out + 6] = delivered / BYTES_S
     features[out + 7] = _ratio(float(raw[_UNACKED]), segments, 0.0)
-    features[out + 8] = dr_max / _BYTES_S
+    features[out + 8] = dr_max / BYTES_S
     features[out + 9] = _ratio(dr_max, scalars[2], 1.0)
     features[out + 10] = _ratio(cwnd, float(previous[_CWND]), 1.0) if tick > 0 else 1.0
     measured[0] = delivered

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import PythonUDFType
 
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import check_regular
@@ -16,12 +17,15 @@ from sagecc.common.parquet import parquet_schema
 from sagecc.common.paths import is_literal, literal, spelled_out
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
+from sagecc.pool.relabelling import COLUMNS, rewards_of
+from sagecc.pool.reward import reward_of
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
-from sagecc.schemas.pool import COLUMNS_FILE, POOL_SCHEMA, VERSION_KEY, check_version
+from sagecc.schemas.pool import ALIGNMENT_KEY, COLUMNS_FILE, POOL_SCHEMA, REWARD_ALIGNMENTS, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "columns")
-"""Views that every pool has."""
+"""Views that every pool has, beside the table macros `episode` and `rewards`."""
 
 RAW_VIEW, LEAGUE_VIEW = "raw", "league"
 LEAGUE_FILE = "scores.parquet"
@@ -50,7 +54,7 @@ _BESIDE = {"pool": (EPISODES_FILE, COLUMNS_FILE), RAW_VIEW: (), LEAGUE_VIEW: (LE
 def open_pool(
     pool: Path, raw: Path | None = None, league: Path | None = None, *, confined: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """Open a pool in DuckDB, in memory, with VIEWS over its files.
+    """Open a pool in DuckDB, in memory, with VIEWS over its files. Close it: it holds a function of this program.
 
     Args:
         pool: The pool's folder.
@@ -72,7 +76,7 @@ def open_pool(
         listing,
         _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode(errors="replace"),
     )
-    _check_first(pool)
+    alignment = _check_first(pool)
     if raw is not None:
         _check_raw(raw)
     if league is not None and not (league / LEAGUE_FILE).exists():
@@ -91,6 +95,7 @@ def open_pool(
             if folder is not None
             for file in _add(connection, name, folder, views)
         ]
+        _add_rewards(connection, alignment)
         if confined:
             confine(connection, files)
     except BaseException:
@@ -144,18 +149,52 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: 
     return files
 
 
-def _check_first(pool: Path) -> None:
-    """Raise SageccError where the pool's first file lacks a column: DuckDB takes the columns of all from it."""
+def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
+    """Add the table macro `rewards` and the function behind it."""
+
+    def rewards_of_rows(names: pa.Array, environments: pa.Array, episodes: pa.Array) -> pa.Array:
+        whole = zip(names.to_pylist(), environments.to_pylist(), episodes, strict=True)
+        found = [
+            rewards_of(
+                reward_of(name),
+                {column: rows.values.field(column).to_numpy() for column in COLUMNS},
+                Environment.from_json(environment),
+                alignment,
+            )
+            for name, environment, rows in whole
+        ]
+        return pa.array(found, pa.list_(pa.float32()))
+
+    ticks = "STRUCT(step INTEGER, t_s DOUBLE, dr FLOAT, loss_db FLOAT, rtt_rate FLOAT, reward FLOAT)[]"
+    connection.create_function(
+        "rewards_of_rows",
+        rewards_of_rows,
+        [duckdb.sqltype("VARCHAR"), duckdb.sqltype("VARCHAR"), duckdb.sqltype(ticks)],
+        duckdb.sqltype("FLOAT[]"),
+        type=PythonUDFType.ARROW,
+    )
+    connection.execute((_SQL / "views_rewards.sql").read_text())
+
+
+def _check_first(pool: Path) -> str:
+    """Return when a pool's rewards are measured, by its first file.
+
+    Raises:
+        SageccError: that file lacks a column: DuckDB takes the columns of all from it.
+    """
     path = min(pool.glob(PARTS), default=None)
     if path is None:
-        return  # DuckDB says so
+        return REWARD_ALIGNMENTS[0]  # DuckDB says so
     again = "derive the pool again with 'sagecc pool'"
     try:
-        fault = column_fault(_schema(path), POOL_SCHEMA)
+        schema = _schema(path)
+        fault = column_fault(schema, POOL_SCHEMA)
     except UNREADABLE as error:
         raise reading_error(path, error, again) from error
     if fault:
         raise SageccError(f"{path} {fault}: {again}")
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    return metadata.get(ALIGNMENT_KEY, REWARD_ALIGNMENTS[0].encode()).decode(errors="replace")
 
 
 def _check_raw(raw: Path) -> None:

@@ -121,7 +121,7 @@ def one_line_errors(asked: Asked) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise SageccError("the question is no UTF-8") from error
     except duckdb.Error as error:
-        text = spelled_out(str(error))
+        text = spelled_out(str(error)).rpartition("executing the UDF: SageccError: ")[2]
         for view, advice in asked.missing_views.items():
             if isinstance(error, duckdb.CatalogException) and f"name {view} does not exist" in text:
                 raise SageccError(f"there is no view '{view}': {advice}") from error

@@ -13,12 +13,11 @@ from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common import code
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.networks import candidates
-from sagecc.execution.environments.rewards import reward_of
 from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
-from sagecc.policy.task import LearningTask
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, TrustedCode
 
@@ -40,7 +39,6 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
         SageccError: The task is none, names no networks or code that is not trusted, or there is no kernel.
     """
     task = LearningTask.of(config.task)
-    reward_of(task.reward)  # raises where there is none
     if task.networks is None:
         raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None

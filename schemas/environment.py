@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args
 
 from sagecc.common.errors import SageccError
 
-Reward = Literal["power", "friendliness"]
+RewardKind = Literal["power", "friendliness"]
+"""Rewards that an environment may name; pool.reward has their formulas."""
+
 Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]
 
 MTU_BYTES = 1500
@@ -305,7 +307,7 @@ class Environment:
     windows_s: tuple[tuple[float, float], ...]
     """Scoring windows, start and end (s)."""
 
-    reward: Reward = "power"
+    reward: RewardKind = "power"
     """Reward that the pool derives: `power` for Set I, `friendliness` for Set II."""
 
     cross: tuple[CrossFlow, ...] = ()
@@ -327,7 +329,7 @@ class Environment:
         _require(
             all(0 <= a < b <= self.duration_s for a, b in self.windows_s), "scoring windows must lie in the episode"
         )
-        _require(self.reward in get_args(Reward), f"unknown reward '{self.reward}'")
+        _require(self.reward in get_args(RewardKind), f"unknown reward '{self.reward}'")
 
     def _check_flow(self, name: str, flow: Flow) -> None:
         _require(
@@ -477,7 +479,7 @@ def dumbbell(
     duration_s: float,
     windows_s: tuple[tuple[float, float], ...],
     *,
-    reward: Reward = "power",
+    reward: RewardKind = "power",
     cross: Iterable[CrossFlow] = (),
     start_s: float = 0.0,
 ) -> Environment:

@@ -35,7 +35,7 @@ from sagecc.schemas.environment import (
     Link,
     LossStep,
     RateStep,
-    Reward,
+    RewardKind,
     Trace,
     queue_bytes,
 )
@@ -162,7 +162,7 @@ class EnvironmentPart(Part):
     windows_s: tuple[tuple[Number, Number], ...] | None = Field(
         default=None, description="scoring windows, start and end (s); by default the tested flow's life"
     )
-    reward: Reward = Field(default="power", description="which reward the pool derives")
+    reward: RewardKind = Field(default="power", description="which reward the pool derives")
     set: Name = Field(default="custom", description="name of the set it belongs to")
     id: Text | None = Field(default=None, description="checked where it is given: these fields must make it")
 

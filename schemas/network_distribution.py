@@ -24,7 +24,7 @@ from sagecc.schemas.environment import (
     Flow,
     Link,
     RateStep,
-    Reward,
+    RewardKind,
     queue_bytes,
 )
 
@@ -124,7 +124,7 @@ class NetworkDistribution:
     """Time from one flow's arrival to the next one's (s), the first at 0; one too late to live 1 s does not come."""
     lifetime_s: Quantity | None = None
     """Time from a flow's arrival to its end (s), at least 1 s; None: to the episode's end."""
-    reward: Reward = "power"
+    reward: RewardKind = "power"
     """Which of the pool's rewards the networks name."""
     loss: Quantity = fixed(0)  # noqa: RUF009
     """Probability that a packet is lost before the queue."""
@@ -147,7 +147,7 @@ class NetworkDistribution:
                 isinstance(self.count, int) and not isinstance(self.count, bool) and 1 <= self.count <= MAX_COUNT,
                 f"count must be a whole number from 1 to {MAX_COUNT:,}",
             ),
-            (self.reward in get_args(Reward), f"reward must be one of {', '.join(get_args(Reward))}"),
+            (self.reward in get_args(RewardKind), f"reward must be one of {', '.join(get_args(RewardKind))}"),
         )
         for holds, text in checks:
             if not holds:

@@ -96,10 +96,23 @@ def test_the_repository_stays_small() -> None:
 def test_a_room_imports_from_its_own_rooms_alone(name: str) -> None:
     elsewhere = {
         str(file.relative_to(ROOT)): others
-        for file in (ROOT / name).glob("*.py")
+        for file in ROOT.glob(f"{name}/*.py")
         if (others := rooms_behind(file) - ROOMS[name])
     }
     assert not elsewhere
+
+
+def test_a_rival_knows_of_no_other() -> None:
+    folders = sorted(path.parent for path in ROOT.glob("execution/schemes/*/__init__.py"))
+    names = {folder.name for folder in folders}
+    others = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for folder in folders
+        for file in folder.glob("*.py")
+        for name in imported(file)
+        if name.startswith("sagecc.execution.schemes.") and name.split(".")[3] in names - {folder.name}
+    }
+    assert len(folders) >= 6 and not others
 
 
 def test_every_folder_is_a_room() -> None:
@@ -153,7 +166,7 @@ def test_a_league_knows_no_report() -> None:
     assert ROOT / "leagues" / "plots.py" not in reached
 
 
-@pytest.mark.parametrize("folder", ["execution/agent", "execution/stock"])
+@pytest.mark.parametrize("folder", ["execution/flow", "execution/schemes", "execution/agent", "execution/stock"])
 def test_a_policy_on_a_stock_kernel_needs_no_lab(folder: str) -> None:
     """The same agent drives flows in the lab and outside; what knows the lab lies in execution/lab."""
     of_the_lab = {

@@ -26,7 +26,7 @@ from sagecc.leagues.scores import METRICS, SCORE_SCHEMA, rescore
 from sagecc.policy.artefact import MAPS, STEPS_MAP, Control, PolicyArtefact
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
-from sagecc.schemas.environment import Environment, Reward
+from sagecc.schemas.environment import Environment, RewardKind
 from tests.conftest import ROOT
 from tests.helpers.networks import network
 from tests.helpers.policies import save_policy
@@ -60,7 +60,7 @@ def test_each_choice_is_worked_out_somewhere() -> None:
     assert set(ACTION_MAPS) == set(MAPS.values())
     assert set(RATIOS) == set(MAPS.values()) - {STEPS_MAP}
     assert all(action_map(Control(map=each), 1) for each in MAPS.values())
-    assert set(METRICS) == set(get_args(Reward))
+    assert set(METRICS) == set(get_args(RewardKind))
     assert "metric" in SCORE_SCHEMA
 
 

@@ -21,7 +21,7 @@ from sagecc.collector.lab.boot import per_flow
 from sagecc.collector.lab.episode import Episode, jain_index, run_episode
 from sagecc.collector.run.grid import bottleneck
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
-from sagecc.execution.agent.window import UNLIMITED, pacing_rates
+from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell
 from sagecc.schemas.schemes import POLICY_PREFIX

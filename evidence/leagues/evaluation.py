@@ -25,6 +25,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_png
 from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
@@ -35,7 +36,6 @@ from sagecc.leagues.study.figures import ratio_figure
 from sagecc.leagues.study.measures import MEANINGS, SCALES
 from sagecc.leagues.study.results import CELL_COLUMNS, VALUES_SCHEMA, cells_table, clipped, values_table, verdicts_table
 from sagecc.leagues.study.runner import lab_runner
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 KEPT = Path("evidence/plays/study")

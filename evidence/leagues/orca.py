@@ -21,9 +21,9 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.harm import beside_reference
 from sagecc.leagues.plots import plane_figure, save_png
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 PROFILE, UNSEEN = "small", "heldout"

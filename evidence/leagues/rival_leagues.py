@@ -30,10 +30,10 @@ from evidence.training.runs import read_plan
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.plots import save_png, standings_figure
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.standings import robustness
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RIVALS = (

@@ -22,6 +22,7 @@ import polars as pl
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.flow_metrics import between, flow_means
 from sagecc.leagues.study.catalogue import experiment
 from sagecc.leagues.study.collect import Outcome, Runner, collect, lab_identity, read_series
@@ -30,7 +31,6 @@ from sagecc.leagues.study.networks import Cell
 from sagecc.leagues.study.published import POINTS
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.leagues.study.testbed import PREDECESSOR, Conventions
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 CACHE = Path(".cache/bench-testbed")

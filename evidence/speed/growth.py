@@ -27,7 +27,7 @@ from sagecc.growth.settings import Growth
 from sagecc.growth.training import train_round
 from sagecc.learner.config import load
 from sagecc.policy.artefact import write
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 

@@ -33,7 +33,7 @@ from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
 from sagecc.learner import config
 from sagecc.policy.artefact import Control, PolicyArtefact, write
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.schemas.pool import FEATURE_NAMES
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import POLICY_PREFIX

@@ -26,11 +26,11 @@ from evidence.machine import CpuTime, descendants_cpu_s, save
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
+from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.online.actors import Actors, ActorSpec
 from sagecc.learner.online.config import OnlineConfig, load
 from sagecc.learner.online.train import actor_specs, train
 from sagecc.online import online_task
-from sagecc.policy.task import LearningTask
 from sagecc.schemas.network_distribution import NetworkDistribution
 
 LABS = (1, 4, 16, 64)

@@ -23,11 +23,11 @@ from evidence.machine import KERNEL, CpuTime, save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.study.catalogue import chosen, plan
 from sagecc.leagues.study.collect import lab_identity, run_key
 from sagecc.leagues.study.experiments import StudyRun, distinct, study_runs
 from sagecc.leagues.study.runner import in_batches, play
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 CACHE = Path(".cache/bench-study")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles, Ints
-from sagecc.execution.agent.window import RATE_WINDOWS, UNLIMITED, CongestionWindows, pacing_rates
+from sagecc.execution.flow.window import RATE_WINDOWS, UNLIMITED, CongestionWindows, pacing_rates
 from sagecc.policy import exact
 from sagecc.policy.artefact import (
     ACKED,
@@ -23,7 +23,7 @@ from sagecc.policy.artefact import (
     STEPS_MAP,
     Control,
 )
-from sagecc.policy.indigo import candidates, indices
+from sagecc.policy.steps import candidates, indices
 
 Bools = npt.NDArray[np.bool_]
 
@@ -92,7 +92,7 @@ RATIOS: Mapping[str, Callable[[float, Doubles], Doubles]] = MappingProxyType(
 
 
 class Multiply:
-    """Multiply a window that keeps its fractions (execution.agent.window), at once or spread over the period."""
+    """Multiply a window that keeps its fractions (execution.flow.window), at once or spread over the period."""
 
     def __init__(self, control: Control, flows: int) -> None:
         self._control = control

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
-from sagecc.execution.agent.window import UNLIMITED, pacing_rates
+from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.pool.features import step32
 
 RATE_TICKS = 10

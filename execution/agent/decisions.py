@@ -18,8 +18,8 @@ from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import WindowBound
-from sagecc.execution.agent.intervals import min_rtts_us, some
-from sagecc.execution.agent.sources import ObservationSource
+from sagecc.execution.flow.intervals import min_rtts_us, some
+from sagecc.execution.flow.source import ObservationSource
 from sagecc.policy.artefact import SPREAD_MAP, Control
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import OTHERS, SCHEMES

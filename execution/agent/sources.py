@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies can observe, by the name of its source. Another kind of observation is another entry of SOURCES."""
+"""What policies can observe, by the name of its source: the pool's features, and what rivals observe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -12,54 +12,13 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
-from sagecc.execution.agent.astraea import REPORTING as ASTRAEA
-from sagecc.execution.agent.aurora import REPORTING as AURORA
-from sagecc.execution.agent.indigo import IndigoStates
-from sagecc.execution.agent.intervals import some
-from sagecc.execution.agent.orca import REPORTING as ORCA
-from sagecc.execution.agent.reports import Reports
-from sagecc.policy import astraea, aurora, indigo, orca
+from sagecc.execution.flow.intervals import some
+from sagecc.execution.flow.source import ObservationSource
+from sagecc.execution.schemes.rival import Observation
+from sagecc.execution.schemes.rivals import RIVALS
 from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.pool.features import FeatureTracker, Windows
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
-
-
-class ObservationSource(Protocol):
-    """Derives observations of flows, one slot per flow.
-
-    Per tick there is one `update`, then `report` of the flows that decide and `skip` of those in slow start, then
-    `acted` of those that decided.
-    """
-
-    def update(self, samples: npt.NDArray[np.void], slots: Ints) -> Bools:
-        """Take one row of raw counters of each flow.
-
-        Args:
-            samples: structured array [B] with the counters of schemas.raw by name.
-            slots: the flows' slots [B].
-
-        Returns:
-            Which flows have something to report [B]; the others put their decision off.
-        """
-
-    def report(self, due: Bools) -> Floats:
-        """Return the observations of some flows of the last update.
-
-        Args:
-            due: which flows decide now [B].
-
-        Returns:
-            Observations before scaling [sum(due), F].
-        """
-
-    def acted(self, slots: Ints, actions: Doubles) -> None:
-        """Take note of what flows in some slots do [n], within the limits of their actions."""
-
-    def skip(self, skipped: Bools) -> None:
-        """Begin a new interval for those flows of the last update [B], without a report."""
-
-    def reset(self, slot: int) -> None:
-        """Forget a flow."""
 
 
 class PoolFeatures:
@@ -105,13 +64,21 @@ class PoolFeatures:
 
 Factory = Callable[[tuple[str, ...], int, Windows], ObservationSource]
 
-SOURCES: dict[str, tuple[str, Factory]] = {
-    OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
-    orca.SOURCE[0]: (orca.SOURCE[1], lambda names, flows, _: Reports(ORCA, names, flows)),
-    astraea.SOURCE[0]: (astraea.SOURCE[1], lambda names, flows, _: Reports(ASTRAEA, names, flows)),
-    aurora.SOURCE[0]: (aurora.SOURCE[1], lambda names, flows, _: Reports(AURORA, names, flows)),
-    indigo.SOURCE[0]: (indigo.SOURCE[1], lambda names, flows, _: IndigoStates(names, flows)),
-}
+
+def _without_windows(observation: Observation) -> Factory:
+    return lambda names, flows, _: observation.make(names, flows)
+
+
+SOURCES: Mapping[str, tuple[str, Factory]] = MappingProxyType(
+    {
+        OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
+        **{
+            rival.observation.source[0]: (rival.observation.source[1], _without_windows(rival.observation))
+            for rival in RIVALS
+            if rival.observation
+        },
+    }
+)
 """By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
 
 A policy of another minor version runs if all that it observes exists here; one of another major version does not.

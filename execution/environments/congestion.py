@@ -15,7 +15,7 @@ from sagecc.execution.environments.flows import action_space, checked_actions, c
 from sagecc.execution.environments.lab import check_count
 from sagecc.execution.environments.networks import DEFAULT, Networks, requested_networks
 from sagecc.execution.environments.rollouts import Rollouts, Step
-from sagecc.policy.task import LearningTask
+from sagecc.execution.environments.task import LearningTask
 
 DEFAULT_TASK = LearningTask()
 
@@ -23,7 +23,7 @@ DEFAULT_TASK = LearningTask()
 class CongestionEnv(gymnasium.Env[Floats, Any]):
     """A TCP flow of a real kernel in virtual time; a step is the time from one decision to the next.
 
-    By default, which a task (policy.task) replaces:
+    By default, which a task (execution.environments.task) replaces:
 
     - a step is a tick of 10 ms;
     - observation [69]: the pool's features;

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
+from sagecc.execution.environments.task import LearningTask
 from sagecc.policy.artefact import OBSERVATION_SOURCE
-from sagecc.policy.task import LearningTask
 from sagecc.pool.spaces import observation_space as features_space
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow

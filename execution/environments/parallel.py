@@ -22,7 +22,7 @@ from sagecc.execution.environments.flows import action_space, checked_actions, o
 from sagecc.execution.environments.lab import check_count
 from sagecc.execution.environments.networks import Candidates, Networks, candidates, room
 from sagecc.execution.environments.rollouts import Rollouts
-from sagecc.policy.task import LearningTask
+from sagecc.execution.environments.task import LearningTask
 from sagecc.schemas.environment import CrossFlow, Flow, dumbbell
 from sagecc.schemas.network_distribution import NetworkDistribution
 

@@ -21,16 +21,16 @@ from gymnasium.utils.seeding import np_random
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.decisions import Decisions, Observed, joined
-from sagecc.execution.agent.intervals import some
 from sagecc.execution.agent.sources import observation_source
-from sagecc.execution.environments.astraea import Competition
+from sagecc.execution.environments.earnings import Place, earnings
 from sagecc.execution.environments.flows import last_tick_ns
-from sagecc.execution.environments.indigo import Expert
 from sagecc.execution.environments.lab import Lab, Samples, check_count, drive
 from sagecc.execution.environments.networks import DEFAULT, Agents, Candidates, Networks, agents, candidates, draw, room
-from sagecc.execution.environments.rewards import Place, reward_of
+from sagecc.execution.environments.task import LearningTask, checked_reward
+from sagecc.execution.flow.competition import Competition
+from sagecc.execution.flow.intervals import some
 from sagecc.execution.lab.giving_up import GiveUp, LossWindow
-from sagecc.policy.task import LearningTask
+from sagecc.execution.schemes.rivals import expert, global_state
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import NO_CODE, TrustedCode
@@ -113,7 +113,7 @@ class Rollouts:
             SageccError: an argument is bad, or there is no kernel.
         """
         check_count("max_steps", max_steps)
-        reward = reward_of(task.reward)
+        reward = checked_reward(task.reward)
         self.task = task
         """What flows observe and do, and what they earn."""
         self._candidates = candidates(environment if task.networks is None else task.networks, trusted)
@@ -127,10 +127,12 @@ class Rollouts:
         driven = drive(latency_ms, task.control.underlying_scheme)
         self._labs = [Lab(kernel, driven) for _ in range(labs)]
         self._watch = give_up and _Floods(give_up, labs, self.per_lab)
-        competes = reward.competes or task.global_state
-        self._competition = Competition(labs, self.per_lab, task.reward_weights) if competes else None
-        self._expert = Expert() if task.expert else None
-        self._earnings = reward.earnings(Place(source, labs, self.per_lab, self._competition))
+        competes = reward.of == "network" or task.global_state
+        self._competition = Competition(labs, self.per_lab) if competes else None
+        self._global_state = global_state().function if task.global_state else None
+        self._expert = expert().make() if task.expert else None
+        weights = task.reward_weights or reward.weights
+        self._earnings = earnings(reward, Place(source, labs, self.per_lab, self._competition, weights))
         self._generators: list[np.random.Generator | None] = [None] * labs
         self._last_ns = np.full(slots, -1)  # of each flow; -1: there is none
         self._lab_last_ns = np.zeros(labs, np.int64)
@@ -316,8 +318,8 @@ class Rollouts:
         self._seen[rows] = True
         limited = self._steps[of_lab] == (self._max_steps or -1)
         states = np.zeros((len(rows), 0), np.float32)
-        if self._competition and self.task.global_state:
-            states = self._competition.states(labs_shown)
+        if self._competition and self._global_state:
+            states = self._competition.states(labs_shown, self._global_state)
         elif self._expert:
             states = self._expert.actions(shown_samples, rows)
         steps.append(

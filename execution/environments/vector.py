@@ -19,8 +19,7 @@ from sagecc.execution.environments.flows import COUNTER_NAMES, action_space, che
 from sagecc.execution.environments.lab import check_count
 from sagecc.execution.environments.networks import DEFAULT, Networks, requested_networks
 from sagecc.execution.environments.rollouts import Rollouts, Step
-from sagecc.policy.astraea import GLOBAL_STATE
-from sagecc.policy.task import LearningTask
+from sagecc.execution.environments.task import LearningTask
 from sagecc.schemas import wire
 
 
@@ -63,7 +62,7 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rollouts = Rollouts(task, environment, num_envs, (0,), kernel, latency_ms, max_episode_steps)
         self._samples = np.zeros(num_envs, wire.SAMPLE)
-        self._states = np.zeros((num_envs, len(GLOBAL_STATE) if task.global_state else 0), np.float32)
+        self._states = np.zeros((num_envs, len(task.states) if task.global_state else 0), np.float32)
         self._observations = np.zeros((num_envs, *(self.single_observation_space.shape or ())), np.float32)
         self._over = np.zeros(num_envs, bool)
 

@@ -19,13 +19,14 @@ from sagecc.common.code import Code, Module
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import read_regular
 from sagecc.execution.schemes.agent import SchemeAgent
+from sagecc.execution.schemes.rivals import RIVALS
 from sagecc.execution.schemes.scheme import SchemeClass
-from sagecc.execution.schemes.sprout import sprout, sprout_ewma
-from sagecc.execution.schemes.vivace import Vivace
 from sagecc.policy.artefact import policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX, USER_SPACE, python_class
 
-CLASSES: Mapping[str, SchemeClass] = MappingProxyType({"vivace": Vivace, "sprout": sprout, "sprout-ewma": sprout_ewma})
+CLASSES: Mapping[str, SchemeClass] = MappingProxyType(
+    {name: scheme for rival in RIVALS for name, scheme in rival.schemes.items()}
+)
 """By the names of schemas.schemes.USER_SPACE."""
 
 

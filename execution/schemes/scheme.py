@@ -17,7 +17,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol
 
-from sagecc.execution.agent.window import RATE_WINDOWS
+from sagecc.execution.flow.window import RATE_WINDOWS
 
 
 class Sample(NamedTuple):

@@ -15,11 +15,11 @@ from sagecc.learner.fields import LARGEST, MAX_ROWS, Configurations, checked, si
 from sagecc.learner.online.exploration import ActionNoise, ExpertFirst, Exploring
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.choice import Chooser
-from sagecc.policy.indigo import ACTIONS
 from sagecc.policy.inference import Architecture
 from sagecc.policy.mlp import Activation, Mlp
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.scaling import InputTransform, Scaling
+from sagecc.policy.steps import ACTIONS
 
 WHERE = "training configuration"
 
@@ -38,7 +38,7 @@ class OnlineConfig:
     """What is learned: `observation`, `control` (action and period), `reward` (and, of Astraea's, `reward_weights`),
     `global_state` for the critics, `expert`, and `networks`, what to learn on: a distribution, or
     names of profiles and sets (a network of two of them is drawn twice as often) and distributions among them; see
-    policy.task.LearningTask."""
+    execution.environments.task.LearningTask."""
     hidden: tuple[int, ...]
     """Units of the hidden layers of actor and critics, each followed by `activation`; [] for recurrent networks."""
     batch: int

@@ -14,7 +14,7 @@ from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner.gru import Gru
 from sagecc.learner.networks import Trunk, parts, rowwise
 from sagecc.learner.online.config import OnlineConfig
-from sagecc.policy.indigo import ACTIONS
+from sagecc.policy.steps import ACTIONS
 
 LAST_LAYER = 1e-4
 """Scale of the actor's last layer at the start: its first actions are near 0 (Acme's NearZeroInitializedLinear)."""

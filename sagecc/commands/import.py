@@ -35,7 +35,7 @@ def orca(checkpoint: Path, out: Path) -> None:
     docs/guide/your-own-scheme.md has the rest.
     """
     # The numeric libraries take a second to load: not for --help.
-    from sagecc.policy.orca_import import import_checkpoint
+    from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 
     with sole_writer(out):
         imported = import_checkpoint(checkpoint, out)

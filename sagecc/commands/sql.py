@@ -47,8 +47,8 @@ def command(
 
     Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns,
     which explains every column with its unit and formula; raw (what the kernel counted, the window among it) and
-    league (scores), where there are any. The table macro episode('...') finds one episode's transitions fast.
-    For example:
+    league (scores), where there are any. The table macro episode('...') finds one episode's transitions fast,
+    rewards('NAME') has another reward of each row (docs/guide/query.md). For example:
 
     \b
     sagecc sql "SELECT * FROM columns"

@@ -24,7 +24,7 @@ from sagecc.execution.stock.driver import Driver
 from sagecc.execution.stock.kernel_scheme import Scheme
 from sagecc.execution.stock.shared import STALL_NS, Shared
 from sagecc.policy.artefact import Control, write
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.conftest import ROOT

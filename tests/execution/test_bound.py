@@ -18,10 +18,10 @@ import sagecc.execution.environments  # noqa: F401 - registers the environment
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.bound import WindowBound, bound_of
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.stock import shared
 from sagecc.policy.artefact import Control, PolicyArtefact
-from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
 from tests.helpers.networks import network
 from tests.helpers.policies import Fixed, save_still_policy

@@ -33,13 +33,12 @@ from sagecc.execution.agent.policy_agent import PolicyAgent
 from sagecc.execution.environments.congestion import CongestionEnv
 from sagecc.execution.environments.networks import DEFAULT, networks
 from sagecc.execution.environments.parallel import CongestionParallelEnv
-from sagecc.execution.environments.rewards import graded
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.environments.vector import CongestionVectorEnv
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.task import LearningTask
 from sagecc.pool.features import derive
-from sagecc.pool.reward import friendliness, power
+from sagecc.pool.reward import friendliness, graded, power
 from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from sagecc.schemas.pool import FEATURE_NAMES

@@ -16,13 +16,13 @@ import yaml
 
 from sagecc.collector.run.grid import profile_environments
 from sagecc.execution.environments.networks import agents, candidates, draw, networks, room
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.actor import Actor
 from sagecc.learner.online.config import from_dict, load, shipped
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.task import LearningTask
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.network_distribution import NetworkDistribution
 from tests.conftest import ROOT

@@ -17,13 +17,13 @@ import sagecc.execution.environments  # noqa: F401 - registers ENVIRONMENT
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.parallel import CongestionParallelEnv
 from sagecc.execution.environments.rollouts import Rollouts, Step
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.policy import artefact, exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.scaling import Scaling
-from sagecc.policy.task import LearningTask
 from sagecc.pool.spaces import ENVIRONMENT
 from sagecc.schemas.environment import CrossFlow, Environment, Flow
 from tests.helpers.networks import network

@@ -18,12 +18,12 @@ import yaml
 
 from sagecc.cli import cli
 from sagecc.collector.run.set_file import load_set
-from sagecc.execution.environments import rewards
 from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.online.config import load
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.task import LearningTask
+from sagecc.pool import reward
 from tests.conftest import ROOT
 from tests.helpers.stock import on_stock_kernel
 
@@ -65,9 +65,9 @@ def test_its_commands_have_such_options() -> None:
 
 def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines as if they stood at the end of that file, and no others."""
-    monkeypatch.setattr(rewards, "REWARDS", dict(rewards.REWARDS))
-    lines = {**vars(rewards)}
+    lines = {**vars(reward), "REWARDS": dict[str, reward.Reward]()}
     exec(textwrap.dedent(REWARD), lines)
+    monkeypatch.setitem(reward.REWARDS, "mine", lines["REWARDS"]["mine"])
     plain = yaml.safe_load(MINE)
     plain["task"] |= {"reward": "mine", "networks": {"rate_mbps": 12, "rtt_ms": 20, "queue_bdp": 0.5, "duration_s": 3}}
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(plain))
@@ -82,7 +82,7 @@ def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeyp
     finally:
         rollouts.close()
     assert len(earned) > 50
-    assert 0.9 < max(earned) <= 1  # the highest throughput, and nothing lost
+    assert 0.9 < max(earned) <= 1  # the link is full, and nothing lost
     assert min(earned) < 0  # a twentieth or more lost
 
 

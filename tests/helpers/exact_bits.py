@@ -10,7 +10,7 @@ import numpy as np
 from sagecc.common.arrays import Floats
 from sagecc.policy import exact
 from sagecc.policy.exact import ExactOps
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 
 SIZES = NetworkSizes(inputs=69, width=50, gru=131, residual_blocks=2, mixture=5, min_scale=0.01)

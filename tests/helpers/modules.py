@@ -23,10 +23,13 @@ _ROOMS = {
     "policy": "common schemas",
     "learner": "common schemas policy",
     "learner/online": "common policy learner",
-    "execution/agent": "common schemas pool policy",
-    "execution/schemes": "common schemas policy execution/agent",
+    "execution/flow": "common schemas",
+    "execution/schemes": "common schemas pool policy execution/flow",
+    "execution/schemes/*": "common schemas pool policy execution/flow execution/schemes",
+    "execution/agent": "common schemas pool policy execution/flow execution/schemes",
     "execution/lab": f"common schemas {_COLLECTOR} execution/agent execution/schemes",
-    "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/agent execution/lab",
+    "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/flow execution/schemes execution/agent "
+    "execution/lab",
     "execution/stock": "common schemas policy execution/agent",
     "growth": "common schemas collector/run pool learner execution/agent execution/lab",
     "leagues": f"common schemas {_COLLECTOR} pool policy learner execution/agent execution/schemes execution/lab",
@@ -40,7 +43,10 @@ _ROOMS = {
     "sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
-"""Each folder of an installation, and the folders from which its modules import; data pass them in this order."""
+"""Each folder of an installation, and the folders from which its modules import; data pass them in this order.
+
+A folder `*` stands for each one there: a rival knows of no other.
+"""
 
 LAYERS: dict[str, set[str]] = {}
 """Each package, and those from which its modules import."""
@@ -101,15 +107,16 @@ def code_behind_the_head(file: Path, seen: set[Path]) -> set[Path]:
 
 
 def room(file: Path) -> str:
-    """Return the folder that a module of ours lies in."""
-    return str(file.parent.relative_to(ROOT))
+    """Return the room that a module of ours lies in."""
+    folder = file.parent.relative_to(ROOT)
+    return str(folder if str(folder) in ROOMS or str(folder.parent / "*") not in ROOMS else folder.parent / "*")
 
 
 def rooms_behind(file: Path) -> set[str]:
     """Return the other folders from which a module imports."""
     targets = {source(name) for name in imported(file) if package(name)}
     modules_of = {room(target) for target in targets if target.is_file()}
-    packages = {str(target.with_suffix("").relative_to(ROOT)) for target in targets if _is_package(target)}
+    packages = {room(target.with_suffix("") / "__init__.py") for target in targets if _is_package(target)}
     return (modules_of | packages) - {room(file)}
 
 

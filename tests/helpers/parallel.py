@@ -22,7 +22,7 @@ GROUPS = {
         "learner/test_acme_compat.py",
         "learner/test_histograms.py",
         "policy/test_artefact.py",
-        "policy/test_orca.py",
+        "execution/schemes/test_orca_checkpoint.py",
         "pool/test_exports.py",
     ),
     "this machine's own kernel": (

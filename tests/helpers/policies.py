@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sagecc.collector.lab.boot import Controller
 from sagecc.common.errors import SageccError
 from sagecc.policy.artefact import OBSERVATION_SOURCE, Control, write
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION

@@ -22,7 +22,7 @@ from sagecc.execution.lab.controllers import policy_controller
 from sagecc.leagues.hidden import HEADS, MAP_SCHEMA, HiddenLayer, _samples, draw_map, last_hidden
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from tests.conftest import ROOT
 from tests.helpers.league_episodes import set_two, smoke, write
 from tests.helpers.lively import lively

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.execution.environments.task import LearningTask
 from sagecc.learner import config
 from sagecc.learner.online import config as online
-from sagecc.policy.task import LearningTask
 from sagecc.schemas.network_distribution import NetworkDistribution
 from tests.helpers.messages import facts
 from tests.learner.conftest import SMALLEST

@@ -20,7 +20,7 @@ from sagecc.learner.evaluation import Candidates, Evaluation
 from sagecc.learner.runs import CURVE_ROWS, claim, thinned
 from sagecc.learner.train import train
 from sagecc.policy.artefact import PolicyArtefact, write
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from tests.conftest import ROOT
 from tests.learner.conftest import PoolMaker

@@ -19,7 +19,7 @@ from sagecc.policy.choice import Chooser
 from sagecc.policy.folder import CARD, WEIGHTS
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent
-from sagecc.policy.sage import NetworkSizes
+from sagecc.policy.residual import NetworkSizes
 from tests.helpers.policies import save_policy
 from tests.helpers.special_files import PUT, put
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sagecc.common.shipped import BEST_POLICY
+from sagecc.execution.environments.task import LearningTask
 from sagecc.learner.online.config import load
 from sagecc.policy.artefact import PolicyArtefact
-from sagecc.policy.task import LearningTask
 
 
 @pytest.mark.parametrize("name", ["orca-1", "orcav2-1", "onlinerl-1", "astraea-1", "indigo-1", "aurora-1", BEST_POLICY])

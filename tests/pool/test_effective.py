@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sagecc.cli import cli
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.window import pacing_rates
+from sagecc.execution.flow.window import pacing_rates
 from sagecc.leagues.transitions import pool_rows
 from sagecc.learner.compiled import compile_pool
 from sagecc.pool.checks import check_pool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two rewards: values by hand, the rules at the edges, and their bounds."""
+"""The rewards: values by hand, the rules at the edges, and their bounds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
-from sagecc.pool.reward import REWARDS, Measured, friendliness, power, rewards
-from sagecc.schemas.environment import Reward
+from sagecc.pool.reward import (
+    REWARDS,
+    Measured,
+    friendliness,
+    graded,
+    of_networks,
+    power,
+    reward_of,
+    shared,
+)
+from sagecc.schemas.environment import RewardKind
 
 
 def r1(rate: float, loss: float, capacity: float, rtt_rate: float) -> float:
@@ -75,13 +84,54 @@ def test_rewards_are_finite_and_at_most_25(rate: int, loss: int, capacity: int, 
 
 
 def test_every_reward_that_an_environment_may_name_has_a_formula() -> None:
-    assert set(REWARDS) == set(get_args(Reward))
+    assert set(get_args(RewardKind)) <= set(REWARDS)
 
 
-def test_each_row_has_the_reward_of_its_name() -> None:
+def test_a_reward_says_what_it_is() -> None:
+    for name, reward in REWARDS.items():
+        assert reward.name == name
+        assert all((reward.formula, reward.source, reward.function.__doc__))
+
+
+def test_a_reward_has_its_names_and_no_other() -> None:
+    assert reward_of("graded") is reward_of("pool-log")
+    assert reward_of("fair") is reward_of("pool-fair")
+    with pytest.raises(SageccError, match="there is no reward 'kindness': it must be one of power, friendliness, pool"):
+        reward_of("kindness")
+
+
+def test_each_row_has_the_reward_of_its_network() -> None:
     values = [np.array([50.0, 50.0, 100.0]), np.zeros(3), np.full(3, 100.0), np.ones(3), np.full(3, 2.0)]
-    measured = Measured(*values)
-    found = rewards(["friendliness", "power"], np.array([0, 1, 1]), measured)
+    found = of_networks(["friendliness", "power"], np.array([0, 1, 1]), Measured(*values))
     np.testing.assert_allclose(found, [r2(50, 100, 2), 6.25, 25])
-    with pytest.raises(SageccError, match="there is no reward 'kindness': it must be one of power, friendliness"):
-        rewards(["power", "kindness"], np.array([0, 0, 0]), measured)
+
+
+def test_the_graded_reward_is_felt_from_far_away() -> None:
+    """R of 25 / e is 25 / 2; beside others a share x of the fair one earns 25 / (1 + 8 (x - 1)^2)."""
+    np.testing.assert_allclose(graded(25 * np.exp([0.0, -1, -3])), [25, 12.5, 6.25])
+    share = np.array([0.0, 0.25, 0.5, 1, 1.5])
+    capacity, flows = np.full(5, 1e6), np.full(5, 2.0)
+    rewards = friendliness(share * 0.95e6 / 2, capacity, flows)
+    np.testing.assert_allclose(graded(rewards), 25 / (1 + 8 * (share - 1) ** 2))
+    np.testing.assert_allclose(graded(np.array([-25.0, 0])), [-25, 0])  # losing more than half is as bad as it was
+
+
+@pytest.mark.parametrize(
+    ("share", "lost", "expected"),
+    [(1, 0, 25), (1, 0.02, 25 * 0.9), (1.5, 0, 25 / 3), (0, 0, 25 / 9), (1, 0.2, 0), (0.5, 0.5, 0)],
+    ids=["fair", "lossy", "greedy", "starved", "flood", "greater-flood"],
+)
+def test_a_share_counts_less_by_what_it_costs(share: float, lost: float, expected: float) -> None:
+    """25 / (1 + 8 (x - 1)^2), less five times the share of packets lost, down to 0."""
+    rate = np.array([share * 0.95e6 / 2])
+    found = shared(rate, rate * lost / (1 - lost), np.array([1e6]), np.array([2.0]))
+    np.testing.assert_allclose(found, [expected], atol=1e-9)
+
+
+@given(st.lists(st.floats(-25, 25, allow_subnormal=False), min_size=2, max_size=20))
+def test_the_graded_reward_keeps_the_order(rewards: list[float]) -> None:
+    values = np.sort(np.array(rewards))
+    found = graded(values)
+    assert np.all(np.diff(found) >= 0)
+    assert np.all(np.abs(found) <= 25)
+    assert np.all(np.sign(found) == np.sign(values))

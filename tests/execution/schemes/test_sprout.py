@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.execution.schemes.sprout import BINS, RATES, Average, Belief, Sprout, deliveries, likelihoods, spreading
+from sagecc.execution.schemes.sprout.scheme import (
+    BINS,
+    RATES,
+    Average,
+    Belief,
+    Sprout,
+    deliveries,
+    likelihoods,
+    spreading,
+)
 from tests.execution.schemes.samples import after
 from tests.helpers.networks import network
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.execution.schemes.vivace import (
+from sagecc.execution.schemes.vivace.scheme import (
     FlowCounts,
     LatestRtt,
     MonitorInterval,

@@ -12,13 +12,15 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
+from sagecc.execution.schemes.indigo.control import CONTROL
+from sagecc.execution.schemes.indigo.observation import OBSERVATIONS, SOURCE
 from sagecc.learner.online.config import OnlineConfig, load
 from sagecc.learner.online.dagger import Dagger
 from sagecc.learner.online.replay import ReplayBatch
 from sagecc.policy import artefact, exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.export import export
-from sagecc.policy.indigo import ACTIONS, CONTROL, OBSERVATIONS, SOURCE
+from sagecc.policy.steps import ACTIONS
 
 pytestmark = pytest.mark.tensorflow
 

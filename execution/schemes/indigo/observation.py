@@ -24,8 +24,17 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.intervals import min_rtts_us, some
-from sagecc.policy.indigo import ACTIONS, OBSERVATIONS, STATISTICS, indices
+from sagecc.execution.flow.intervals import min_rtts_us, some
+from sagecc.policy.steps import ACTIONS, indices
+
+SOURCE = ("indigo.dagger", "1.0")
+"""The definition of the observations and its version."""
+
+STATISTICS = ("queueing_delay", "delivery_rate", "send_rate", "cwnd")
+"""The state; see above."""
+
+OBSERVATIONS = (*STATISTICS, "halved", "less", "stayed", "more", "doubled")
+"""The state, and which action was the last."""
 
 DELAY_UNIT_US = 200e3
 RATE_UNIT_BYTES_S = 200e6 / 8

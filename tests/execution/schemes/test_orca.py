@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orca in charge: what it observes, when it is asked, and what its answers do on top of Cubic."""
+"""Orca in charge: what it observes, when it is asked, and what its actions do on top of Cubic."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from sagecc.collector.lab.spec import Drive
 from sagecc.collector.run.store import read_table
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.policy_agent import PolicyAgent
+from sagecc.execution.flow.intervals import Intervals
 from sagecc.execution.lab.controllers import Playing, play_episode, policy_controller
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
+from sagecc.execution.schemes.orca.control import CONTROL
+from sagecc.execution.schemes.orca.observation import OBSERVATIONS, SOURCE
+from sagecc.execution.schemes.rivals import rewards
 from sagecc.leagues.league import lab_runner
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp
-from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas import wire
 from sagecc.schemas.partitions import EPISODES_FILE, partition
@@ -324,3 +327,30 @@ def test_the_published_actor_fills_a_link_at_a_fraction_of_cubics_delay(kernel: 
     cubic = run_episode(kernel, environment, "cubic", 0).flows[0]
     assert own.goodput_mbps > 0.9 * 48
     assert own.delay_mean_ms - 20 < 0.25 * (cubic.delay_mean_ms - 20)  # of which 20 ms is propagation
+
+
+def earned(name: str, rate: float, lost: int, highest: float, srtt_us: int) -> float:
+    """What Orca earns in a second with a delivery rate (bytes/s), lost packets of 1,000 bytes and an RTT of 40 ms."""
+    intervals, slot = Intervals(1), np.zeros(1, np.int64)
+    for tick in (0, 100):
+        row = np.zeros(1, wire.SAMPLE)
+        values = {"t_ns": tick * 10_000_000, "mss_bytes": 1000, "delivered_pkts": tick, "srtt_us": srtt_us}
+        values |= {"min_rtt_us": 40_000, "delivery_rate_bytes_s": round(rate), "lost_total_pkts": lost * (tick > 0)}
+        for counter, value in values.items():
+            row[counter] = value
+        intervals.update(row, slot)
+    return float(rewards()[name].function(intervals.report(np.ones(1, np.bool_)), row, np.array([highest]))[0])
+
+
+@pytest.mark.parametrize(
+    ("srtt_ms", "by_code", "by_paper"), [(40, 1, 1), (50, 1, 1), (51, 50 / 51, 40 / 51), (80, 50 / 80, 0.5)]
+)
+def test_orcas_rewards_by_its_code_and_by_its_paper(srtt_ms: int, by_code: float, by_paper: float) -> None:
+    """8 of 10 MB/s, 0.4 lost: net 0.6; RTTs at, within and beyond 1.25 times the lowest of 40 ms."""
+    assert earned("orca", 8e6, 400, 10e6, 1000 * srtt_ms) == pytest.approx(0.6 * by_code)
+    assert earned("orca-paper", 8e6, 400, 10e6, 1000 * srtt_ms) == pytest.approx(0.6 * by_paper)
+
+
+def test_orcas_reward_is_0_before_anything_and_falls_five_times_by_what_is_lost() -> None:
+    assert earned("orca", 0, 0, 0, 0) == earned("orca-paper", 0, 0, 0, 0) == 0
+    assert earned("orca", 1e6, 1000, 1e6, 40_000) == pytest.approx(-4)

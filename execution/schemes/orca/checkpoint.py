@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports Orca's actor: from the TensorFlow 1 checkpoint that its public code writes to a policy artefact.
 
-policy.orca says what Orca is; the network is that of rl-module/agent.py of its code.
+The network is that of rl-module/agent.py of its code.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.inputs import read_regular
+from sagecc.execution.schemes.orca.control import CONTROL
+from sagecc.execution.schemes.orca.observation import OBSERVATIONS, SOURCE
 from sagecc.policy import artefact
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.mlp import Mlp, fold_batch_norm
-from sagecc.policy.orca import CONTROL, OBSERVATIONS, SOURCE
 from sagecc.policy.scaling import Scaling
 from sagecc.policy.tensorflow_checkpoint import prefix_of, read
 

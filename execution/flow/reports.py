@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.intervals import Intervals, Report, some
+from sagecc.execution.flow.intervals import Intervals, Report, some
 
 
 @dataclass(frozen=True)

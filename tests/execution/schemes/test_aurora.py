@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +11,14 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import action_map, ratios
-from sagecc.execution.agent.aurora import REPORTING
-from sagecc.execution.agent.intervals import Intervals
-from sagecc.execution.agent.reports import Reports
-from sagecc.execution.environments.rewards import AuroraEarnings, aurora
+from sagecc.execution.environments.earnings import IntervalEarnings, Place
+from sagecc.execution.environments.task import LearningTask
+from sagecc.execution.flow.intervals import Intervals
+from sagecc.execution.flow.reports import Reports
+from sagecc.execution.schemes.aurora.control import CONTROL
+from sagecc.execution.schemes.aurora.observation import OBSERVATIONS, REPORTING
+from sagecc.execution.schemes.aurora.reward import REWARDS
 from sagecc.policy.artefact import RATE_MAP, Control
-from sagecc.policy.aurora import CONTROL, OBSERVATIONS
-from sagecc.policy.task import LearningTask
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow, Link, RateStep
 
@@ -61,7 +62,7 @@ def test_the_trend_of_an_interval_without_end_is_that_of_its_first_ten_seconds()
 
 
 def test_an_action_changes_the_rate_by_alpha_a() -> None:
-    """1 + 0.025 a for a from 0 to 10, and 1 / (1 - 0.025 a) below; an answer of 1 is a = 10."""
+    """1 + 0.025 a for a from 0 to 10, and 1 / (1 - 0.025 a) below; an action of 1 is a = 10."""
     expected = [1 / 1.25, 1 / 1.025, 1, 1.025, 1.25]
     np.testing.assert_allclose(ratios(CONTROL, np.array([-1, -0.1, 0, 0.1, 1])), expected, rtol=1e-13)
 
@@ -95,9 +96,8 @@ def test_a_rate_is_set_on_top_of_pure_alone() -> None:
 
 
 def test_the_reward_is_in_thousands_of_packets_seconds_and_shares() -> None:
-    values = aurora(np.array([500.0, 100.0, 0.0]), np.array([0.1, 0.5, 30.0]), np.array([0.0, 0.05, 1.0]))
-    np.testing.assert_allclose(values, [4.9, 0.4, -32])
-    earnings = AuroraEarnings(1)
+    (reward,) = REWARDS
+    earnings = IntervalEarnings(reward, Place(cast("Any", None), 1, 1, None))
     earnings.begin(0, NETWORK, Flow())
     for tick in range(5):
         earnings.update(row(tick, lost_total_pkts=5 * (tick > 2)), SLOT)

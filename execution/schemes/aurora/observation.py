@@ -19,9 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles
-from sagecc.execution.agent.intervals import Report
-from sagecc.execution.agent.reports import Reporting
-from sagecc.policy.aurora import HISTORY, OBSERVATIONS, STATISTICS
+from sagecc.execution.flow.intervals import Report
+from sagecc.execution.flow.reports import Reporting
+
+SOURCE = ("aurora.pcc", "1.0")
+"""The definition of the observations and its version."""
+
+STATISTICS = ("latency_gradient", "latency_ratio", "sending_ratio")
+"""The values of a monitor interval; see above."""
+
+HISTORY = 10
+"""Monitor intervals in an observation, the oldest first (the paper's k; network_sim.py, `--history-len`)."""
+
+OBSERVATIONS = tuple(f"{name}@-{back}" for back in range(HISTORY - 1, -1, -1) for name in STATISTICS)
 
 MAX_SENDING_RATIO = 1000.0
 

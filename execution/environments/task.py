@@ -9,87 +9,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from math import inf
+from types import MappingProxyType
 from typing import Any
 
 from sagecc.common.errors import SageccError
-from sagecc.policy import astraea, aurora, indigo, orca
+from sagecc.execution.schemes.rivals import RIVALS, expert, global_state, rewards
 from sagecc.policy.artefact import MAPS, OBSERVATION_SOURCE, STEPS_MAP, Control
+from sagecc.pool.reward import Reward, reward_of
 from sagecc.schemas.network_distribution import NetworkDistribution
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_VERSION
 
-OBSERVATIONS: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
-    "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
-    "orca": (orca.SOURCE, orca.OBSERVATIONS),
-    "astraea": (astraea.SOURCE, astraea.OBSERVATIONS),
-    "aurora": (aurora.SOURCE, aurora.OBSERVATIONS),
-    "indigo": (indigo.SOURCE, indigo.OBSERVATIONS),
-}
+OBSERVATIONS: Mapping[str, tuple[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
+    {
+        "pool": ((OBSERVATION_SOURCE, POOL_VERSION), FEATURE_NAMES),
+        **{r.name: (r.observation.source, r.observation.names) for r in RIVALS if r.observation},
+    }
+)
 """By its name in a configuration, an observation's source and the names of its numbers."""
 
-_CONTROLS = {
-    "pool": Control(),
-    "orca": orca.CONTROL,
-    "astraea": astraea.CONTROL,
-    "aurora": aurora.CONTROL,
-    "indigo": indigo.CONTROL,
-}
+CONTROLS: Mapping[str, Control] = MappingProxyType(
+    {"pool": Control(), **{rival.name: rival.control for rival in RIVALS if rival.control}}
+)
 """By a scheme's name, how it decides: what a configuration's `control` begins from."""
-
-
-@dataclass(frozen=True)
-class AstraeaWeights:
-    """c0 to c4 of the terms of Astraea's reward (Eq. 8); execution.environments.astraea says what each term is."""
-
-    throughput: float = 0.1
-    latency: float = 0.02
-    loss: float = 1.0
-    fairness: float = 0.02
-    stability: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name, weight in vars(self).items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < inf:
-                raise SageccError(f"task: reward_weights.{name} must be a number from 0, not {weight!r}")
-
-
-PAPERS_WEIGHTS = AstraeaWeights()
-"""Those of Astraea's Table 4."""
 
 
 @dataclass(frozen=True)
 class LearningTask:
     """What a policy observes and does, what that earns, and on which networks."""
 
-    control: Control = _CONTROLS["pool"]
+    control: Control = CONTROLS["pool"]
     """What an action does, how often, on top of which scheme, within which bounds."""
     source: tuple[str, str] = OBSERVATIONS["pool"][0]
     """The definition of the observations and its version."""
     observations: tuple[str, ...] = OBSERVATIONS["pool"][1]
     """Their names, in order."""
     reward: str = "pool"
-    """What an action earns, measured over the period after it: a name of execution.environments.rewards.REWARDS."""
-    reward_weights: AstraeaWeights = PAPERS_WEIGHTS
-    """Of the terms of Astraea's reward."""
+    """What an action earns, measured over the period after it: a name of execution.schemes.rivals.rewards."""
+    reward_weights: Any = None
+    """Of the terms of a reward that has weights (pool.reward.Reward); None for its own."""
     global_state: bool = False
-    """Whether each step gives Astraea's global state beside the observations, for a critic."""
+    """Whether each step gives the state of all flows of a network beside the observations, for a critic."""
     expert: bool = False
-    """Whether each step gives what Indigo's expert would do beside the observations, to be imitated."""
+    """Whether each step gives what an expert would do beside the observations, to be imitated."""
     networks: NetworkDistribution | tuple[str | NetworkDistribution, ...] | None = None
     """What episodes' networks are drawn from: a distribution; all networks of profiles or sets by their names, one
     that is in two of them twice as often, and distributions among them as often as they count; None: what the
     environment is given."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.reward, str):
-            raise SageccError(f"task: reward must be a name, not {self.reward!r}")
+        checked_reward(self.reward)
         if self.expert and (self.global_state or self.control.map != STEPS_MAP):
-            raise SageccError("task: an expert goes with Indigo's steps, and with no global_state")
+            raise SageccError("task: an expert goes with the map steps, and with no global_state")
 
     @property
     def states(self) -> tuple[str, ...]:
         """Names of what a step gives beside the observations."""
-        return indigo.EXPERT if self.expert else astraea.GLOBAL_STATE if self.global_state else ()
+        return expert().names if self.expert else global_state().names if self.global_state else ()
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> LearningTask:
@@ -98,7 +73,7 @@ class LearningTask:
 
         `observation` is a name of OBSERVATIONS, or a list of the pool's features. `control` is one of the same names,
         or the fields of Control; `like` among them names one of these to take the others from, and `map` is a short
-        name of artefact.MAPS. `reward_weights` has those of AstraeaWeights that are to be others.
+        name of artefact.MAPS. `reward_weights` has those of the reward's weights that are to be others.
 
         Raises:
             SageccError: a field is unknown or its value out of range.
@@ -110,16 +85,27 @@ class LearningTask:
             if not isinstance(plain.get(name, False), bool):
                 raise SageccError(f"task: {name} must be true or false, not {plain[name]!r}")
         source, observations = _observation(plain.get("observation", "pool"))
+        reward = checked_reward(plain.get("reward", "pool"))
         return cls(
             control=_control(plain.get("control", "pool")),
             source=source,
             observations=observations,
             reward=plain.get("reward", "pool"),
-            reward_weights=_weights(plain.get("reward_weights", {}), plain.get("reward", "pool")),
+            reward_weights=_weights(plain.get("reward_weights", {}), reward),
             global_state=plain.get("global_state", False),
             expert=plain.get("expert", False),
             networks=_networks(plain.get("networks")),
         )
+
+
+def checked_reward(name: object) -> Reward:
+    """Return the reward that a task names; raises SageccError where there is none."""
+    if not isinstance(name, str):
+        raise SageccError(f"task: reward must be a name, not {name!r}")
+    try:
+        return reward_of(name, rewards())
+    except SageccError as error:
+        raise SageccError(f"task: {error}") from None
 
 
 def _networks(choice: object) -> NetworkDistribution | tuple[str | NetworkDistribution, ...] | None:
@@ -145,20 +131,23 @@ def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:
     raise SageccError(f"task: observation must be one of {', '.join(OBSERVATIONS)} or a list of features")
 
 
-def _weights(given: object, reward: object) -> AstraeaWeights:
-    if not isinstance(given, Mapping) or (given and reward != "astraea"):
-        raise SageccError("task: reward_weights are fields, and of the reward astraea only")
-    known = [field.name for field in fields(AstraeaWeights)]
+def _weights(given: object, reward: Reward) -> Any:
+    if not isinstance(given, Mapping) or (given and reward.weights is None):
+        having = ", ".join(name for name, each in rewards().items() if each.weights is not None)
+        raise SageccError(f"task: reward_weights are fields, and of the reward {having} only")
+    if reward.weights is None:
+        return None
+    known = [field.name for field in fields(reward.weights)]
     if unknown := sorted(set(map(str, given)) - set(known)):
         raise SageccError(f"task: reward_weights has no {unknown[0]}; known are {', '.join(known)}")
-    return AstraeaWeights(**given)
+    return replace(reward.weights, **given)
 
 
 def _control(choice: object) -> Control:
     values = {"like": choice} if isinstance(choice, str) else dict(choice) if isinstance(choice, Mapping) else {}
     like = values.pop("like", "pool")
-    if not isinstance(like, str) or like not in _CONTROLS or not isinstance(choice, str | Mapping):
-        raise SageccError(f"task: control must be one of {', '.join(_CONTROLS)}, or fields")
+    if not isinstance(like, str) or like not in CONTROLS or not isinstance(choice, str | Mapping):
+        raise SageccError(f"task: control must be one of {', '.join(CONTROLS)}, or fields")
     known = {field.name for field in fields(Control) if field.default is not MISSING}
     if unknown := sorted(set(map(str, values)) - known):
         raise SageccError(f"task: control has no field {unknown[0]}; known are like, {', '.join(sorted(known))}")
@@ -168,6 +157,6 @@ def _control(choice: object) -> Control:
         values["map"] = MAPS[values["map"]]
     given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
-        return replace(_CONTROLS[like], **given)
+        return replace(CONTROLS[like], **given)
     except (TypeError, ValueError) as error:
         raise SageccError(f"task: control: {error}") from None

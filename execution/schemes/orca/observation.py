@@ -27,9 +27,33 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles
-from sagecc.execution.agent.intervals import Report, min_rtts_us
-from sagecc.execution.agent.reports import Reporting
-from sagecc.policy.orca import DELAY_MARGIN, HISTORY, LOSS_FACTOR, OBSERVATIONS, STATISTICS
+from sagecc.execution.flow.intervals import Report, min_rtts_us
+from sagecc.execution.flow.reports import Reporting
+
+SOURCE = ("orca.tcp", "1.0")
+"""The definition of the observations and its version."""
+
+STATISTICS = (
+    "thr/max",
+    "pacing/max",
+    "5*loss/max",
+    "acks/cwnd",
+    "interval_s",
+    "min_rtt/srtt",
+    "delay_metric",
+)
+"""The values of a report (envwrapper.py, get_state), in order; see above."""
+
+HISTORY = 10
+"""Reports in an observation, the oldest first (d5.py; `rec_dim` of params.json)."""
+
+DELAY_MARGIN = 1.25
+"""Beta of Eq. 2 (params.json, delay_margin_coef): up to so many lowest RTTs a delay costs nothing."""
+
+LOSS_FACTOR = 5.0
+"""Zeta of Eq. 1: what a lost byte costs in delivered ones."""
+
+OBSERVATIONS = tuple(f"{name}@-{back}" for back in range(HISTORY - 1, -1, -1) for name in STATISTICS)
 
 HEADER_BYTES = 52
 """Of IP, TCP and its time stamps, beside the MSS."""

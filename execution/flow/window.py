@@ -102,3 +102,9 @@ def pacing_rates(samples: npt.NDArray[np.void], cwnd: Ints) -> Ints:
     """
     mss, srtt = (samples[name].astype(np.int64) for name in ("mss_bytes", "srtt_us"))
     return _pacing_rates(cwnd, mss, srtt)
+
+
+def one_window_bytes_s(samples: npt.NDArray[np.void]) -> Doubles:
+    """Return the rate of one window per sRTT [B] (bytes/s), 0 before the first RTT sample."""
+    cwnd, mss, srtt = (samples[name].astype(np.float64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
+    return np.asarray(cwnd * mss / np.where(srtt > 0, srtt, np.inf) * 1e6)

@@ -13,10 +13,10 @@ import pytest
 
 import sagecc.cli as entry
 from sagecc.common.errors import SageccError
+from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.policy import exact, runtime
 from sagecc.policy.artefact import FORMAT_VERSION, HUNDREDTHS_MAP, PolicyArtefact, add_exports
 from sagecc.policy.export import export
-from sagecc.policy.orca_import import import_checkpoint
 from sagecc.policy.tensorflow_checkpoint import prefix_of
 from tests.helpers.checkpoints import (
     PUBLISHED,

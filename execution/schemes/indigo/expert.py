@@ -10,9 +10,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Floats, Ints
-from sagecc.policy.indigo import expert
+from sagecc.common.arrays import Doubles, Floats, Ints
+from sagecc.execution.schemes.indigo.control import CONTROL
+from sagecc.policy.steps import ACTIONS, candidates
 from sagecc.schemas.environment import MTU_BYTES, Environment, Flow, bdp_bytes
+
+EXPERT = ("expert_action",)
+"""What the expert would do, beside an observation."""
+
+
+def expert(cwnd: Ints, ideal: Doubles) -> Doubles:
+    """Return the action that leads nearest to the ideal window, the first of several (get_best_action).
+
+    Args:
+        cwnd: windows [B] (packets).
+        ideal: what they should be [B] (packets).
+    """
+    reached = np.clip(candidates(cwnd), *CONTROL.cwnd_packets)
+    nearest: Ints = np.abs(reached - ideal[:, None]).argmin(axis=1)
+    return np.array(ACTIONS, np.float64)[nearest]
 
 
 def ideal_window(environment: Environment, flow: Flow, t_s: float) -> float:
@@ -30,7 +46,7 @@ def ideal_window(environment: Environment, flow: Flow, t_s: float) -> float:
     return bdp_bytes(rate_mbps, environment.min_rtt_of(flow)) / MTU_BYTES / max(sharing, 1)
 
 
-class Expert:
+class IndigoExpert:
     """What the expert would do in the place of flows, one slot per flow."""
 
     def __init__(self) -> None:

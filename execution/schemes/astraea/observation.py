@@ -24,13 +24,32 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles
-from sagecc.execution.agent.intervals import Report, min_rtts_us
-from sagecc.execution.agent.reports import Reporting
-from sagecc.policy.astraea import HISTORY, OBSERVATIONS, STATISTICS
+from sagecc.execution.flow.competition import LATENCY_UNIT_US, THROUGHPUT_UNIT_BYTES_S
+from sagecc.execution.flow.intervals import Report, min_rtts_us
+from sagecc.execution.flow.reports import Reporting
+from sagecc.execution.flow.window import one_window_bytes_s
 
-THROUGHPUT_UNIT_BYTES_S = 100e6 / 8
-"""100 Mbps."""
-LATENCY_UNIT_US = 100e3
+SOURCE = ("astraea.tcp", "1.0")
+"""The definition of the observations and its version."""
+
+STATISTICS = (
+    "thr/thr_max",
+    "thr_max",
+    "lat/lat_min",
+    "lat_min",
+    "cwnd/(thr_max*lat_min)",
+    "loss/thr_max",
+    "inflight/cwnd",
+    "pacing/thr_max",
+    "srtt/min_rtt",
+    "retrans/cwnd",
+)
+"""The values of an MTP (section 3.3; the last two are the public code's); see above."""
+
+HISTORY = 5
+"""MTPs in an observation, the oldest first (Table 4: w)."""
+
+OBSERVATIONS = tuple(f"{name}@-{back}" for back in range(HISTORY - 1, -1, -1) for name in STATISTICS)
 
 
 def statistics(report: Report, samples: npt.NDArray[np.void], max_throughput: Doubles) -> Doubles:
@@ -50,7 +69,7 @@ def statistics(report: Report, samples: npt.NDArray[np.void], max_throughput: Do
     )
     cwnd, min_rtt = np.maximum(samples["cwnd_pkts"].astype(np.float64), 1.0), min_rtts_us(samples)
     highest, lowest = np.where(max_throughput > 0, max_throughput, np.inf), np.where(min_rtt > 0, min_rtt, np.inf)
-    pacing = pacing_bytes_s(samples)
+    pacing = one_window_bytes_s(samples)
     values = (
         report.delivered_bytes_s / highest,
         max_throughput / THROUGHPUT_UNIT_BYTES_S,
@@ -64,12 +83,6 @@ def statistics(report: Report, samples: npt.NDArray[np.void], max_throughput: Do
         retrans / cwnd,
     )
     return np.stack(values, axis=-1)
-
-
-def pacing_bytes_s(samples: npt.NDArray[np.void]) -> Doubles:
-    """Return the rate of one window per sRTT [B] (bytes/s), 0 before the first RTT sample."""
-    cwnd, mss, srtt = (samples[name].astype(np.float64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
-    return np.asarray(cwnd * mss / np.where(srtt > 0, srtt, np.inf) * 1e6)
 
 
 REPORTING = Reporting(

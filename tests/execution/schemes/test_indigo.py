@@ -14,17 +14,18 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import action_map
 from sagecc.execution.agent.decisions import Decisions
-from sagecc.execution.agent.indigo import IndigoStates
 from sagecc.execution.agent.sources import observation_source
-from sagecc.execution.environments.indigo import ideal_window
 from sagecc.execution.environments.rollouts import Rollouts
+from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.controllers import play_episode
+from sagecc.execution.schemes.indigo.control import CONTROL
+from sagecc.execution.schemes.indigo.expert import expert, ideal_window
+from sagecc.execution.schemes.indigo.observation import OBSERVATIONS, SOURCE, IndigoStates
 from sagecc.policy import artefact, exact, runtime
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.choice import Chooser
-from sagecc.policy.indigo import ACTIONS, CONTROL, OBSERVATIONS, SOURCE, expert
 from sagecc.policy.scaling import Scaling
-from sagecc.policy.task import LearningTask
+from sagecc.policy.steps import ACTIONS
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep
 
@@ -99,7 +100,7 @@ def test_the_ideal_window_is_a_share_of_the_bdp() -> None:
 
 def test_an_expert_goes_with_its_steps() -> None:
     for plain in ({"expert": True}, {"control": "indigo", "expert": True, "global_state": True}):
-        with pytest.raises(SageccError, match="an expert goes with Indigo's steps"):
+        with pytest.raises(SageccError, match="an expert goes with the map steps"):
             LearningTask.of(plain)
     with pytest.raises(SageccError, match="expert must be true or false"):
         LearningTask.of({"expert": "indigo"})
