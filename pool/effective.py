@@ -4,7 +4,7 @@
 BBR's cwnd is only a bound, about twice what its pacing keeps in flight (draft-cardwell-iccrg-bbr-congestion-control-02,
 4.6.4). A policy that paces one window per sRTT and imitates that cwnd builds another queue than BBR had. The effective
 window is min(cwnd, pacing rate * sRTT / MSS), in whole packets. Of who paces one window per sRTT, as a policy does
-(execution.agent.window), it is the window itself, so that a live flow's features need no such rule.
+(execution.flow.window), it is the window itself, so that a live flow's features need no such rule.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ _ROOMS = {
     "execution/schemes/*": "common schemas pool policy execution/flow execution/schemes",
     "execution/agent": "common schemas pool policy execution/flow execution/schemes",
     "execution/lab": f"common schemas {_COLLECTOR} execution/agent execution/schemes",
-    "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/flow execution/schemes execution/agent "
-    "execution/lab",
+    "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/flow execution/schemes "
+    "execution/agent execution/lab",
     "execution/stock": "common schemas policy execution/agent",
     "growth": "common schemas collector/run pool learner execution/agent execution/lab",
     "leagues": f"common schemas {_COLLECTOR} pool policy learner execution/agent execution/schemes execution/lab",
@@ -39,8 +39,8 @@ _ROOMS = {
     "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
-    "learner/online execution/agent execution/lab execution/stock growth leagues leagues/report leagues/study "
-    "sagecc sagecc/doctor",
+    "learner/online execution/schemes/* execution/agent execution/lab execution/stock growth leagues leagues/report "
+    "leagues/study sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
 """Each folder of an installation, and the folders from which its modules import; data pass them in this order.
