@@ -82,7 +82,7 @@ def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeyp
     finally:
         rollouts.close()
     assert len(earned) > 50
-    assert 0.9 < max(earned) <= 1  # the link is full, and nothing lost
+    assert 0.8 < max(earned) <= 1  # the link is all but full, and nothing lost
     assert min(earned) < 0  # a twentieth or more lost
 
 
