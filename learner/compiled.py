@@ -118,6 +118,8 @@ class CompiledPool:
     """Number of each episode's source [E], where sources have shares of the windows drawn."""
     shares: tuple[float, ...] = (1.0,)
     """Share of the windows drawn from each source, by its number."""
+    rewards: Floats | None = None
+    """Rewards of all of the folder's rows in place of those that it has (learner.relabelled), float32 [N]."""
 
     @property
     def rows(self) -> int:
@@ -200,7 +202,8 @@ class CompiledPool:
         Returns:
             The return that LOWEST_RETURNS of the rows are below, and the highest.
         """
-        rewards = np.memmap(self.folder / REWARDS_FILE, dtype="<f4", mode="r")
+        stored = np.memmap(self.folder / REWARDS_FILE, dtype="<f4", mode="r")
+        rewards = stored if self.rewards is None else self.rewards
         returns = np.concatenate(
             [
                 discounted_returns(means[phase::period], discount).astype(np.float32)

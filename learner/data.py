@@ -76,7 +76,7 @@ class WindowSampler:
             )
         shares = np.cumsum(pool.drawn(possible))
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
-        self._schemes = pool.trajectories.schemes
+        self._schemes, self._rewards = pool.trajectories.schemes, pool.rewards
         self._scaling, self._seed = scaling, seed
         self._batch, self._window, self._period = batch, window, period
         self._start_share = start_share
@@ -134,6 +134,8 @@ class WindowSampler:
             chunk = slice(begin, begin + CHUNK)
             rows = self._file.read(first[chunk], rows_each)
             observation[:, chunk] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
+            if self._rewards is not None:
+                rows[..., -1] = self._rewards[first[chunk, None] + np.arange(rows_each)]
             actions, rewards = (rows[..., i].reshape(-1, self._window, self._period) for i in (-2, -1))
             action[:, chunk] = np.clip(actions.sum(axis=-1), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT).T
             reward[:, chunk] = rewards.mean(axis=-1).T

@@ -21,7 +21,7 @@ _ROOMS = {
     "pool": "common schemas collector/run",
     "pool/exports": "common schemas pool",
     "policy": "common schemas",
-    "learner": "common schemas policy",
+    "learner": "common schemas pool policy",
     "learner/online": "common policy learner",
     "execution/flow": "common schemas",
     "execution/schemes": "common schemas pool policy execution/flow",
