@@ -33,9 +33,9 @@ def with_reward(compiled: CompiledPool, pool: Path, name: str) -> CompiledPool:
     """Return a compiled pool, whole, whose rows have the reward of a name.
 
     Args:
-        compiled: The pool, without a selection.
-        pool: Its folder.
-        name: A reward of pool.reward; `pool` for the rewards that it has.
+        compiled: the pool, without a selection.
+        pool: its folder.
+        name: a reward of pool.reward; `pool` for the rewards that it has.
 
     Raises:
         SageccError: There is no such reward, or a file of the pool cannot be read or has changed meanwhile.

@@ -277,7 +277,7 @@ class PolicyArtefact:
         """Read and check an artefact.
 
         Args:
-            path: Its folder, or as a text the name of one that comes with sagecc.
+            path: its folder, or as a text the name of one that comes with sagecc.
 
         Raises:
             SageccError: It is missing, damaged, of another version, or inconsistent.
@@ -348,8 +348,8 @@ class PolicyArtefact:
         """Advance one period, in numpy: the reference (policy.runtime has others).
 
         Args:
-            observation: Unscaled features [B, F] in the order of `observations`.
-            hidden: Hidden state [B, H].
+            observation: unscaled features [B, F] in the order of `observations`.
+            hidden: hidden state [B, H].
 
         Returns:
             The mixture over actions (logits, loc and scale, each [B, K]) and the next hidden state [B, H].
@@ -423,15 +423,15 @@ def write(
     """Write an artefact; the card, which holds every other file's digest, comes last: a torn artefact is recognised.
 
     Args:
-        folder: Where to write it; made if it does not exist.
-        weights: The network's weights by name.
-        sizes: The kind of network, with its sizes.
-        scaling: Scaling of the observations before the network.
-        observations: Names of the observations, in the network's order.
-        provenance: The card's other fields (training configuration, seed, pool, metrics), JSON values.
-        exported: The network in other formats (policy.export); None removes such files of an earlier artefact.
-        control: What an action does; Sage's by default.
-        source: The definition of the observations and its version; the pool's by default.
+        folder: where to write it; made if it does not exist.
+        weights: the network's weights by name.
+        sizes: the kind of network, with its sizes.
+        scaling: scaling of the observations before the network.
+        observations: names of the observations, in the network's order.
+        provenance: the card's other fields (training configuration, seed, pool, metrics), JSON values.
+        exported: the network in other formats (policy.export); None removes such files of an earlier artefact.
+        control: what an action does; Sage's by default.
+        source: the definition of the observations and its version; the pool's by default.
 
     Raises:
         SageccError: A weight is not finite; nothing is written.

@@ -71,12 +71,12 @@ class Chooser:
         """Return logits, loc and scale [B, 1], the first and last all 0, and the next hidden state."""
         hidden = ops.gru(x, hidden, w["gru.w_i"], w["gru.w_h"], w["gru.b"])
         chosen = ops.greatest(ops.linear(hidden, w["scores.w"], w["scores.b"]))
-        action = ops.linear(chosen, *_answers(self.actions))
+        action = ops.linear(chosen, *_layer_of(self.actions))
         zeros = ops.zeros_like(action)
         return zeros, action, zeros, hidden
 
 
 @cache
-def _answers(actions: tuple[float, ...]) -> tuple[Floats, Floats]:
+def _layer_of(actions: tuple[float, ...]) -> tuple[Floats, Floats]:
     """Return the layer that makes an action of a choice; always the same arrays, as policy.exact packs each once."""
     return np.array(actions, np.float32)[:, None], np.zeros(1, np.float32)

@@ -41,9 +41,9 @@ def export(sizes: Architecture, weights: dict[str, Floats], int8: bool = False) 
     each flow with the hidden state that its own network returned.
 
     Args:
-        sizes: The kind of network, with its sizes.
-        weights: Its weights by name.
-        int8: Also write it with weights of 8 bits (LiteRT's dynamic range quantisation).
+        sizes: the kind of network, with its sizes.
+        weights: its weights by name.
+        int8: also write it with weights of 8 bits (LiteRT's dynamic range quantisation).
     """
     files = {LITERT: litert(sizes, weights), ONNX: onnx_bytes(sizes, weights)}
     if int8:
@@ -172,9 +172,9 @@ class OnnxOps:
 
         Args:
             kind: ONNX's operator.
-            inputs: Names of tensors, or arrays.
-            output: Name of its output; made up by default.
-            attributes: Attributes of the operator.
+            inputs: names of tensors, or arrays.
+            output: name of its output; made up by default.
+            attributes: attributes of the operator.
 
         Returns:
             The output's name.

@@ -77,10 +77,10 @@ class Architecture(Protocol):
         """Run the network for one tick.
 
         Args:
-            w: Weights by name.
-            ops: The operations, of the kind of tensor that x and hidden are.
-            x: Scaled observations [B, F].
-            hidden: Hidden state that the last step returned [B, H].
+            w: weights by name.
+            ops: the operations, of the kind of tensor that x and hidden are.
+            x: scaled observations [B, F].
+            hidden: hidden state that the last step returned [B, H].
 
         Returns:
             The mixture's logits, loc and scale [B, K] and the next hidden state [B, H].

@@ -144,8 +144,8 @@ def load(policy: PolicyArtefact, name: str = DEFAULT) -> Step:
     """Return the step of a policy in a runtime.
 
     Args:
-        policy: The policy.
-        name: One of RUNTIMES.
+        policy: the policy.
+        name: one of RUNTIMES.
 
     Raises:
         SageccError: There is no such runtime, or its library or the policy's file for it is missing or damaged.

@@ -22,7 +22,7 @@ def prefix_of(checkpoint: Path) -> Path:
     """Return the common prefix of a checkpoint's files.
 
     Args:
-        checkpoint: Their folder, one of them, or the prefix itself.
+        checkpoint: their folder, one of them, or the prefix itself.
 
     Raises:
         SageccError: There is no checkpoint, several, or not all of its files.
@@ -50,8 +50,8 @@ def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[A
     """Read variables of a checkpoint.
 
     Args:
-        prefix: The common prefix of its files.
-        wanted: Tells by a variable's name whether to read it.
+        prefix: the common prefix of its files.
+        wanted: tells by a variable's name whether to read it.
 
     Returns:
         The variables by name.

@@ -32,10 +32,10 @@ def rewards_of(
     """Return a reward of the rows of one whole episode, float32 [n].
 
     Args:
-        reward: The reward, of ticks.
+        reward: the reward, of ticks.
         columns: COLUMNS by name, each [n], in the episode's order.
-        environment: The episode's network.
-        alignment: Of the pool's rewards, one of schemas.pool.REWARD_ALIGNMENTS.
+        environment: the episode's network.
+        alignment: of the pool's rewards, one of schemas.pool.REWARD_ALIGNMENTS.
     """
     stored = np.asarray(columns["reward"], np.float32)
     if reward.function is of_network or reward.name == environment.reward:
@@ -60,8 +60,8 @@ def capacities(environment: Environment, t_ns: Ints) -> Doubles:
     """Return the rate of a flow's bottleneck over the last second at an episode's ticks, 0 at the first (bytes/s).
 
     Args:
-        environment: The network.
-        t_ns: Times of the ticks since the episode began [n].
+        environment: the network.
+        t_ns: times of the ticks since the episode began [n].
     """
     sent = capacity_bytes(environment.bottleneck, t_ns)
     earlier = np.maximum(np.arange(len(t_ns)) - RATE_TICKS, 0)
@@ -74,8 +74,8 @@ def capacity_bytes(link: Link, t_ns: Ints) -> Ints:
     """Return what a link could have sent by some times, as the lab counts it (`link_capacity_bytes`) [n].
 
     Args:
-        link: The link; one with neither rates nor a trace has no capacity and counts 0.
-        t_ns: Times since the episode began [n].
+        link: the link; one with neither rates nor a trace has no capacity and counts 0.
+        t_ns: times since the episode began [n].
     """
     if link.trace:
         times_ns = np.array([round(time_ms * 1e6) for time_ms in link.trace.opportunities_ms], np.int64)
@@ -103,8 +103,8 @@ def flows_up(environment: Environment, t_ns: Ints) -> Doubles:
     """Return how many flows are up at the bottleneck of the flow under test, itself among them [n].
 
     Args:
-        environment: The network.
-        t_ns: Times since the episode began [n].
+        environment: the network.
+        t_ns: times since the episode began [n].
     """
     bottleneck = environment.narrowest(environment.flow)
     sharing = [flow for flow in environment.all_flows if bottleneck in environment.path(flow)]

@@ -48,9 +48,9 @@ def power(rate: Values, loss: Values, capacity: Values, rtt_rate: Values) -> Val
     the jump). A rate above the capacity counts as 0.9 of it. Where the capacity is 0 the reward is 0.
 
     Args:
-        rate: Delivery rate r in bytes/s over 1 s [n].
-        loss: Loss rate l in bytes/s over 1 s [n].
-        capacity: The link's rate BW in bytes/s over 1 s [n].
+        rate: delivery rate r in bytes/s over 1 s [n].
+        loss: loss rate l in bytes/s over 1 s [n].
+        capacity: the link's rate BW in bytes/s over 1 s [n].
         rtt_rate: min RTT / sRTT [n].
     """
     capped = np.where(rate > capacity, OVER_CAPACITY * capacity, rate)
@@ -63,9 +63,9 @@ def friendliness(rate: Values, capacity: Values, flows: Values) -> Values:
     """Return R2: 25 * exp(-8 (x - 1)^2) with x = min(r / (0.95 BW / N), 2); x is 0 where the capacity is 0.
 
     Args:
-        rate: Delivery rate r in bytes/s over 1 s [n].
-        capacity: The link's rate BW in bytes/s over 1 s [n].
-        flows: Number N of flows that share the link [n].
+        rate: delivery rate r in bytes/s over 1 s [n].
+        capacity: the link's rate BW in bytes/s over 1 s [n].
+        flows: number N of flows that share the link [n].
     """
     share = FAIR_SHARE * capacity / flows
     x = np.minimum(np.divide(rate, share, out=np.zeros(len(capacity)), where=share > 0), 2.0)
@@ -94,10 +94,10 @@ def shared(rate: Values, loss: Values, capacity: Values, flows: Values) -> Value
     the share of packets lost.
 
     Args:
-        rate: Delivery rate in bytes/s over 1 s [n].
-        loss: What is lost in bytes/s over 1 s [n].
-        capacity: The link's rate in bytes/s over 1 s [n].
-        flows: Number of flows that share the link now [n].
+        rate: delivery rate in bytes/s over 1 s [n].
+        loss: what is lost in bytes/s over 1 s [n].
+        capacity: the link's rate in bytes/s over 1 s [n].
+        flows: number of flows that share the link now [n].
     """
     sent = rate + loss
     lost = np.divide(loss, sent, out=np.zeros(len(sent)), where=sent > 0)
@@ -198,8 +198,8 @@ def reward_of(name: str, rewards: Mapping[str, Reward] = REWARDS) -> Reward:
     """Return the reward of a name.
 
     Args:
-        name: The name.
-        rewards: Those to choose from.
+        name: the name.
+        rewards: those to choose from.
 
     Raises:
         SageccError: There is none.
@@ -213,9 +213,9 @@ def of_networks(kinds: Sequence[RewardKind], which: npt.NDArray[np.int64], measu
     """Return each row's reward, of the kind that its network names.
 
     Args:
-        kinds: Of rewards.
-        which: Each row's kind, as a position in `kinds` [n].
-        measured: What the rewards are made of.
+        kinds: of rewards.
+        which: each row's kind, as a position in `kinds` [n].
+        measured: what the rewards are made of.
     """
     ticks = Ticks(measured, measured.flows, measured.flows)
     found = REWARDS[kinds[0]].function(ticks)

@@ -57,10 +57,10 @@ def open_pool(
     """Open a pool in DuckDB, in memory, with VIEWS over its files. Close it: it holds a function of this program.
 
     Args:
-        pool: The pool's folder.
-        raw: Folder of raw trajectories, for the view `raw`; no such view by default.
-        league: Folder of a league's results, for the view `league` of its scores; no such view by default.
-        confined: For SQL of somebody else: `confine` it to these views' files. By default it may read and write all
+        pool: the pool's folder.
+        raw: folder of raw trajectories, for the view `raw`; no such view by default.
+        league: folder of a league's results, for the view `league` of its scores; no such view by default.
+        confined: for SQL of somebody else: `confine` it to these views' files. By default it may read and write all
             files that this program may, and load extensions.
 
     Returns:

@@ -45,10 +45,10 @@ class Exploration:
         """Return an action from a mixture of K normal distributions.
 
         Args:
-            random: The flow's random numbers.
-            logits: Logits of their weights [K].
-            loc: Means [K].
-            scale: Deviations [K].
+            random: the flow's random numbers.
+            logits: logits of their weights [K].
+            loc: means [K].
+            scale: deviations [K].
         """
         if self.sample:
             weights = np.cumsum(exact.exp((logits - logits.max()).astype(np.float64)))

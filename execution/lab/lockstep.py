@@ -220,14 +220,14 @@ class BatchRunner(Generic[R]):
             except SageccError as error:  # of one flow, and the others' state is lost with it
                 over |= dict.fromkeys(numbers, None if len(running) > 1 else error)
                 continue
-            answers = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
-            for number, answer in zip(numbers, answers, strict=True):
-                actions.setdefault(number, []).append(answer)
-        for number, answered in actions.items():
+            ordered = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
+            for number, action in zip(numbers, ordered, strict=True):
+                actions.setdefault(number, []).append(action)
+        for number, of_lab in actions.items():
             if number in over:
                 continue
             try:
-                running[number].guest.act(*zip(*(action for _, action in sorted(answered)), strict=True))
+                running[number].guest.act(*zip(*(action for _, action in sorted(of_lab)), strict=True))
             except SageccError as error:
                 over[number] = error
         return list(over.items())

@@ -38,9 +38,9 @@ class SchemeAgent:
         """Prepare the slots.
 
         Args:
-            name: The scheme's, for errors.
-            scheme: Makes the scheme of a flow.
-            flows: Number of slots.
+            name: the scheme's, for errors.
+            scheme: makes the scheme of a flow.
+            flows: number of slots.
 
         Raises:
             SageccError: The scheme cannot be made.
@@ -52,8 +52,8 @@ class SchemeAgent:
         """Take one row of raw counters of each flow.
 
         Args:
-            samples: Structured array [B] with `t_ns` and the counters of schemas.raw by name (as wire.SAMPLE).
-            slots: The flows' slots [B].
+            samples: structured array [B] with `t_ns` and the counters of schemas.raw by name (as wire.SAMPLE).
+            slots: the flows' slots [B].
 
         Returns:
             Windows (packets) and pacing rates (bytes/s) [B]; a pacing rate of 0 means unlimited.
@@ -71,8 +71,8 @@ class SchemeAgent:
         """Forget a flow, so that its slot can serve another.
 
         Args:
-            slot: The flow's.
-            stream: Number of the next flow's random numbers, by default the slot's.
+            slot: the flow's.
+            stream: number of the next flow's random numbers, by default the slot's.
         """
         self._flows[slot] = self._made(slot if stream is None else stream)
 

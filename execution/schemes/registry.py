@@ -34,7 +34,7 @@ def scheme_class(scheme: str) -> SchemeClass:
     """Return the class of a scheme in user space.
 
     Args:
-        scheme: A name of USER_SPACE, or `python:PATH.py:CLASS`.
+        scheme: a name of USER_SPACE, or `python:PATH.py:CLASS`.
 
     Raises:
         SageccError: There is no such file or class, or it is no scheme.
@@ -57,7 +57,7 @@ def driver_sha256(scheme: str) -> str:
     of this package that it imports; files of one's own beside it are not followed.
 
     Args:
-        scheme: A policy (`policy:PATH`), or a scheme in user space.
+        scheme: a policy (`policy:PATH`), or a scheme in user space.
 
     Returns:
         SHA-256 in hex.

@@ -7,7 +7,7 @@
 
 Its flow runs on the kernel's scheme `pure`, whose window and pacing rate are those of the last tick. The kernel detects
 losses and sends again as ever. All that the class may know of its flow is what a sender knows: `Sample`. The same
-samples and random numbers must give the same answers, so that the same episode has the same bytes: no clock, no random
+samples and random numbers must give the same actions, so that the same episode has the same bytes: no clock, no random
 numbers but those given, sums in an order of their own (not BLAS's), nothing shared between flows that changes.
 """
 
@@ -81,7 +81,7 @@ class UserSpaceScheme(Protocol):
         """Take a tick's counters.
 
         Args:
-            sample: The flow's, now.
+            sample: the flow's, now.
 
         Returns:
             The window (packets; rounded down, at least 1) and the pacing rate (payload bytes/s; 0: not paced).
@@ -98,8 +98,8 @@ def window_of_rate(rate_bytes_s: float, sample: Sample) -> float:
     At a pacing rate r a flow has r times its RTT in flight; RATE_WINDOWS says why the window is a multiple of that.
 
     Args:
-        rate_bytes_s: The pacing rate.
-        sample: The flow's counters.
+        rate_bytes_s: the pacing rate.
+        sample: the flow's counters.
 
     Returns:
         The window (packets), at least Linux's initial one.

@@ -18,9 +18,9 @@ def aurora(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles) -> 
     unit is that of https://github.com/PCCproject/PCC-RL, src/gym/network_sim.py (REWARD_SCALE).
 
     Args:
-        report: The flows' intervals [R].
-        samples: Their rows at the intervals' ends [R].
-        max_rate: Not needed.
+        report: the flows' intervals [R].
+        samples: their rows at the intervals' ends [R].
+        max_rate: not needed.
     """
     packets_s = report.delivered_bytes_s / np.maximum(samples["mss_bytes"].astype(np.float64), 1.0)
     ended = report.delivered_bytes_s + report.lost_bytes_s

@@ -64,8 +64,8 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
     """Turn the actor in a checkpoint into a policy artefact.
 
     Args:
-        checkpoint: The folder that holds its files, one of them, or their common prefix (model.ckpt-1283529).
-        out: The artefact's folder.
+        checkpoint: the folder that holds its files, one of them, or their common prefix (model.ckpt-1283529).
+        out: the artefact's folder.
 
     Raises:
         SageccError: The checkpoint is not one of Orca's actor or is damaged, or `out` exists and is not an earlier
@@ -113,8 +113,8 @@ def network(values: Mapping[str, npt.NDArray[Any]], checkpoint: object) -> tuple
     Batch normalisation in inference is linear, so each is folded into the dense layer before it, in double precision.
 
     Args:
-        values: The checkpoint's variables by name.
-        checkpoint: Path of the checkpoint, for errors.
+        values: the checkpoint's variables by name.
+        checkpoint: path of the checkpoint, for errors.
 
     Raises:
         SageccError: A variable is missing, has another shape, or holds values that are not finite.

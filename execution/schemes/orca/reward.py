@@ -18,9 +18,9 @@ def orca(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles) -> Do
     rl-module/envwrapper.py of https://github.com/Soheil-ab/Orca. Before anything was delivered it is 0.
 
     Args:
-        report: The flows' intervals [R].
-        samples: Their rows at the intervals' ends [R].
-        max_rate: Highest `rate_bytes_s` of each flow so far, this interval's included [R].
+        report: the flows' intervals [R].
+        samples: their rows at the intervals' ends [R].
+        max_rate: highest `rate_bytes_s` of each flow so far, this interval's included [R].
     """
     srtt = samples["srtt_us"].astype(np.float64)
     near = np.minimum(DELAY_MARGIN * min_rtts_us(samples) / np.where(srtt > 0, srtt, np.inf), 1.0)

@@ -133,7 +133,7 @@ class Estimate(Protocol):
         """Go on by a tick.
 
         Args:
-            delivered: Packets that were delivered in it; None where that says nothing of the link.
+            delivered: packets that were delivered in it; None where that says nothing of the link.
         """
 
     def forecast(self, ticks: int) -> float:
@@ -185,7 +185,7 @@ class Sprout:
         """Start.
 
         Args:
-            link: What forecasts the link.
+            link: what forecasts the link.
         """
         self._link = link
         self._calls = 0

@@ -69,7 +69,7 @@ def utility(rate_mbps: float, rtt_gradient: float, loss: float) -> float:
     Args:
         rate_mbps: x, the sending rate.
         rtt_gradient: dRTT/dT (s/s).
-        loss: L, the share of packets lost.
+        loss: l, the share of packets lost.
     """
     return rate_mbps / tenth_root(rate_mbps) - LATENCY * rate_mbps * rtt_gradient - LOSS * rate_mbps * loss
 
@@ -99,8 +99,8 @@ def rtt_gradient(points: Sequence[tuple[float, float]], noise_s: float = 0.0) ->
     """Return the slope of a linear regression of RTTs over time, 0 where that may be noise (section 4).
 
     Args:
-        points: Times and RTTs (s).
-        noise_s: A change of the RTT that says nothing.
+        points: times and RTTs (s).
+        noise_s: a change of the RTT that says nothing.
 
     Returns:
         The slope (s/s); 0 below TOLERANCE, below its standard error, and where the RTT changes by less than noise_s.
@@ -132,8 +132,8 @@ class RateLearner:
 
         Args:
             rate_mbps: r.
-            utility_above: Utility at r(1 + EPSILON).
-            utility_below: Utility at r(1 - EPSILON).
+            utility_above: utility at r(1 + EPSILON).
+            utility_below: utility at r(1 - EPSILON).
         """
         gradient = (utility_above - utility_below) / (2 * EPSILON * rate_mbps)
         if (gradient > 0) == self._up:
@@ -201,8 +201,8 @@ class MonitorInterval:
         """Return its utility, when all of its packets are acknowledged or lost.
 
         Args:
-            noise_s: A change of the RTT that says nothing.
-            least_gradient: A steeper fall of the RTT counts as this one (s/s).
+            noise_s: a change of the RTT that says nothing.
+            least_gradient: a steeper fall of the RTT counts as this one (s/s).
         """
         gradient = rtt_gradient([(point.t_s, point.rtt_s) for point in self.points], noise_s)
         return utility(self.rate_mbps, max(gradient, least_gradient), self.loss)
@@ -238,7 +238,7 @@ class Vivace:
         """Start.
 
         Args:
-            random: Draws which of two rates is tried first.
+            random: draws which of two rates is tried first.
         """
         self._random = random
         self._rate_mbps = 0.0
