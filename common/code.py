@@ -70,16 +70,16 @@ class Code:
             KeyError: a module does not exist.
         """
         digests: dict[str, str] = {}
-        waiting = list(modules)
-        while waiting:
-            name = waiting.pop()
+        queue = list(modules)
+        while queue:
+            name = queue.pop()
             module = self._read(name)
             if module is None:
                 raise KeyError(name)
             if name not in digests:
                 digests[name] = module.digest
                 imports = {*module.imports, *_parents(name)}
-                waiting += [other for other in imports if (imported := self._read(other)) and not imported.aside]
+                queue += [other for other in imports if (target := self._read(other)) and not target.aside]
         return digests
 
     def identity(self, *modules: str) -> str:

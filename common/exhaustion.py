@@ -26,9 +26,9 @@ def exhausted(error: BaseException) -> str | None:
     for each in _chain(error):
         if isinstance(each, MemoryError):
             return "out of memory"
-        for what, signs in _SIGNS.items():
+        for shortage, signs in _SIGNS.items():
             if signs.search(str(each)):
-                return what
+                return shortage
     return "out of memory" if nearly_all_address_space() else None
 
 
@@ -41,8 +41,8 @@ def nearly_all_address_space() -> bool:
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and those that it came from."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visits: set[int] = set()
+    while error is not None and id(error) not in visits:
+        visits.add(id(error))
         yield error
         error = error.__cause__ or error.__context__

@@ -55,11 +55,11 @@ def check_regular(path: Path, limit_bytes: int | None = None) -> os.stat_result:
         OSError: it is missing, or out of reach.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except ValueError:  # a zero byte, or half of a character
         raise SageccError(f"no file can have the name {str(path)!r}") from None
-    _check(path, found, limit_bytes)
-    return found
+    _check(path, status, limit_bytes)
+    return status
 
 
 def read_regular(path: Path, limit_bytes: int = DOCUMENT_BYTES) -> bytes:
@@ -76,10 +76,10 @@ def read_regular(path: Path, limit_bytes: int = DOCUMENT_BYTES) -> bytes:
     check_regular(path, limit_bytes)  # before it is opened, for that alone does something to some devices
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait for a pipe's writer
     with errors_naming(path), os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        _check(path, found, limit_bytes)
-        data = file.read(found.st_size + 1)
-    if len(data) > found.st_size:
+        status = os.fstat(handle)
+        _check(path, status, limit_bytes)
+        data = file.read(status.st_size + 1)
+    if len(data) > status.st_size:
         raise SageccError(f"{path} grew while it was read: wait until it is written")
     return data
 

@@ -69,12 +69,12 @@ def _groups(process: Path, controller: str) -> Iterator[Path]:
         _, names, path = line.split(":", 2)
         paths.update(dict.fromkeys(names.split(","), path.lstrip("/")))
     for line in (process / "mounts").read_text().splitlines():
-        _, mounted, kind, options, *_ = line.split()
+        _, mount_point, kind, options, *_ = line.split()
         name = "" if kind == "cgroup2" else controller
         if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
             # in a container the mount may be the group itself, whatever its path is called outside
             group = Path(paths.get(name, ""))
-            folders = (Path(mounted) / folder for folder in (group, *group.parents))
+            folders = (Path(mount_point) / folder for folder in (group, *group.parents))
             yield from (folder for folder in folders if folder.is_dir())
 
 

@@ -36,15 +36,15 @@ def sole_writer(*folders: Path) -> Iterator[None]:
     Raises:
         SageccError: another command holds one.
     """
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for folder in sorted({folder.resolve(): folder for folder in folders}.values(), key=Path.resolve):
-            held.enter_context(_writing(folder))
+            locks.enter_context(_writing(folder))
         yield
 
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         handle = lock_folder(folder)
     except BlockingIOError:
@@ -55,7 +55,7 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):  # not empty
-            for path in made:
+            for path in new_folders:
                 path.rmdir()
         os.close(handle)
 
@@ -187,8 +187,8 @@ def _flock(handle: int, wait_s: float) -> None:
 def _holder(folder: Path) -> str:
     """Return in parentheses which process holds a folder's lock; nothing where the kernel does not tell."""
     with suppress(OSError):
-        found = folder.stat()
-        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        status = folder.stat()
+        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
         for line in _LOCKS.read_text().splitlines():
             _, kind, _, _, process, where, *_ = line.split()
             if (kind, where) == ("FLOCK", place) and int(process) > 0:

@@ -110,13 +110,13 @@ def _open(path: Path, **options: Any) -> pq.ParquetFile:
     footer_bytes = int.from_bytes(ending[:4], "little")
     if ending[4:] == b"PAR1" and footer_bytes > FOOTER_BYTES:
         raise SageccError(f"{path} claims a footer of {footer_bytes:,} bytes; {FOOTER_BYTES:,} are the most")
-    found = pq.ParquetFile(_source(path), page_checksum_verification=True, **options)
-    meta = found.metadata
+    parquet = pq.ParquetFile(_source(path), page_checksum_verification=True, **options)
+    meta = parquet.metadata
     columns = (_columns(meta.row_group(index)) for index in range(meta.num_row_groups))
     stored_bytes = sum(column.total_compressed_size for group in columns for column in group)
     if size_bytes > stored_bytes + footer_bytes + SLACK_BYTES:
         raise SageccError(f"{path} has {size_bytes:,} bytes, and describes {stored_bytes:,}: it is no file of ours")
-    return found
+    return parquet
 
 
 def _source(path: Path) -> str | BinaryIO:
@@ -146,9 +146,9 @@ def _check(path: Path, file: pq.ParquetFile) -> None:
 def _check_texts(path: Path, group: int, name: str) -> None:
     """Raise SageccError where a column's texts are too long in all: one long text may be repeated a million times."""
     with pq.ParquetFile(_source(path), read_dictionary=[name]) as file:
-        found = file.read_row_group(group, columns=[name])[0]
+        column = file.read_row_group(group, columns=[name])[0]
     size_bytes = 0
-    for chunk in found.chunks:
+    for chunk in column.chunks:
         if not isinstance(chunk, pa.DictionaryArray):
             continue  # a list, or another kind that is not repeated
         lengths = pc.cast(pc.binary_length(chunk.dictionary), pa.int64())
@@ -163,5 +163,5 @@ def _columns(group: Any) -> list[Any]:
 
 def _group_bytes(group: Any) -> int:
     """Return the uncompressed size of a row group, as it or its columns claim, or as its numbers take it."""
-    claimed = (group.total_byte_size, sum(column.total_uncompressed_size for column in _columns(group)))
-    return int(max(*claimed, 8 * group.num_rows * group.num_columns))
+    claims = (group.total_byte_size, sum(column.total_uncompressed_size for column in _columns(group)))
+    return int(max(*claims, 8 * group.num_rows * group.num_columns))

@@ -152,9 +152,9 @@ def whole_runs(tables: Iterable[pa.Table], column: str) -> Iterator[pa.Table]:
         if not table.num_rows:
             continue
         last = Runs(table[column]).starts[-1]
-        whole = pa.concat_tables([*incomplete, table.slice(0, last)])
+        runs = pa.concat_tables([*incomplete, table.slice(0, last)])
         if last or (incomplete and incomplete[-1][column][0] != table[column][0]):
-            yield whole
+            yield runs
             incomplete = []
         incomplete.append(table.slice(last))
     if incomplete:

@@ -34,9 +34,9 @@ def starting_python(variables: Mapping[str, str] = MappingProxyType({})) -> Iter
     Args:
         variables: the environment variables.
     """
-    given = {"PYTHONSAFEPATH": "1", **variables}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    environment = {"PYTHONSAFEPATH": "1", **variables}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         yield
     finally:

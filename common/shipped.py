@@ -68,11 +68,11 @@ def environment_set(name: str) -> Path:
     """
     if Path(name).suffix:
         return _found(name, SETS)
-    found = _found(f"{name}.yaml", SETS)
+    path = _found(f"{name}.yaml", SETS)
     if not Path(name).is_file():
-        return found
-    if found.parent == SETS:
-        raise _ambiguous(name, found)
+        return path
+    if path.parent == SETS:
+        raise _ambiguous(name, path)
     return Path(name)
 
 

@@ -47,8 +47,8 @@ def _errno(error: BaseException) -> int | None:
     """Return the number of the system's error behind an exception; polars has it in the text alone."""
     if (number := getattr(error, "errno", None)) is not None:
         return int(number)
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    return int(told[1]) if told else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None
 
 
 def first_line(error: BaseException) -> str:

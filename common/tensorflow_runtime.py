@@ -20,14 +20,14 @@ from sagecc.common.optional import requires_extra
 def quietly() -> Iterator[None]:
     """Discard what C++ code writes to file descriptor 2 within this context; Python's exceptions are unaffected."""
     sys.stderr.flush()
-    saved = os.dup(2)
+    stderr = os.dup(2)
     devnull = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(devnull, 2)
         yield
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(devnull)
 
 

@@ -46,9 +46,9 @@ def play_round(
         SageccError: There is no policy, or an episode failed; all others are kept.
     """
     scheme = growth.scheme(number)
-    playing = Playing(exploration, {scheme: str(places.policy(number))}, give_up, keep=True)
+    players = Playing(exploration, {scheme: str(places.policy(number))}, give_up, keep=True)
     competitors = {cross.scheme for environment in environments for cross in environment.cross}
-    drives = policy_drives((scheme, *sorted(competitors)), playing=playing)
+    drives = policy_drives((scheme, *sorted(competitors)), playing=players)
     player = {
         "policy_sha256": drives[scheme].sha256,
         "exploration": exploration and asdict(exploration),
@@ -59,7 +59,7 @@ def play_round(
         [scheme],
         places.raw(number),
         kernel,
-        lockstep(jobs, batch, playing),
+        lockstep(jobs, batch, players),
         growth.seed,
         controllers=policy_controller,
         prune=True,

@@ -31,7 +31,7 @@ def save(out: Path, name: str, table: pl.DataFrame, summary: Mapping[str, object
         SageccError: the folder holds files of these names that are no analysis's.
     """
     with parquet_mark("an analysis's", rf"{name}\.(parquet|json|png)", _VERSION_KEY).filling(out):
-        with write_atomically(out / f"{name}.parquet") as beside:
-            table.write_parquet(beside, compression="zstd", metadata={_VERSION_KEY.decode(): ANALYSIS_VERSION})
-        with write_atomically(out / f"{name}.json") as beside:
-            beside.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")
+        with write_atomically(out / f"{name}.parquet") as temporary:
+            table.write_parquet(temporary, compression="zstd", metadata={_VERSION_KEY.decode(): ANALYSIS_VERSION})
+        with write_atomically(out / f"{name}.json") as temporary:
+            temporary.write_text(json.dumps({"version": ANALYSIS_VERSION, **summary}, indent=2) + "\n")

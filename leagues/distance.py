@@ -129,9 +129,9 @@ def distances(pool: PoolTransitions, queries: Sequence[Query], search: Search) -
     """
     tables = []
     for query, rows in zip(queries, search(queries), strict=True):
-        known = rows != NONE
+        is_row = rows != NONE
         distance = np.full(len(rows), np.inf)
-        distance[known] = cosine_distance(query.vectors[known], pool.vectors(rows[known]))
+        distance[is_row] = cosine_distance(query.vectors[is_row], pool.vectors(rows[is_row]))
         episodes, schemes, steps = pool.origins(rows)
         tables.append(
             pl.DataFrame(

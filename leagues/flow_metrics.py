@@ -90,12 +90,12 @@ def flow_series(flows: pa.Table, interval_s: float = 1.0) -> pl.DataFrame:
         )
     )
     before = pl.col(*_COUNTERS).shift(1).fill_null(0).over("flow")
-    grown = per_interval.with_columns(pl.col(*_COUNTERS) - before).with_columns(
+    increments = per_interval.with_columns(pl.col(*_COUNTERS) - before).with_columns(
         seconds=pl.col("last_s") - pl.coalesce(pl.col("last_s").shift(1).over("flow"), "first_s"),
         could=pl.col("capacity").cast(pl.Float64)
         - pl.coalesce(pl.col("capacity").shift(1).over("flow"), "first_capacity").cast(pl.Float64),
     )
-    return grown.select(
+    return increments.select(
         pl.col("flow").cast(pl.Int32),
         "scheme",
         t_s=(pl.col("interval") * interval_s).round(6),
@@ -118,8 +118,8 @@ def to_arrow(series: pl.DataFrame) -> pa.Table:
 
 def _used() -> list[str]:
     gauges = ("srtt_us", "cwnd_pkts", "pacing_rate_bytes_s", "link_queue_bytes", "link_capacity_bytes")
-    wanted = {"flow", "scheme", "t_s", *_COUNTERS, *gauges}
-    return [name for name in FLOWS_SCHEMA.names if name in wanted]
+    columns = {"flow", "scheme", "t_s", *_COUNTERS, *gauges}
+    return [name for name in FLOWS_SCHEMA.names if name in columns]
 
 
 def rebin(series: pl.DataFrame, interval_s: float, wanted_s: float) -> pl.DataFrame:
@@ -137,8 +137,8 @@ def rebin(series: pl.DataFrame, interval_s: float, wanted_s: float) -> pl.DataFr
         SageccError: The new length is no multiple of the old one.
     """
     _check_interval(interval_s)
-    joined = round(wanted_s / interval_s)
-    if joined < 1 or abs(joined * interval_s - wanted_s) > EPSILON:
+    factor = round(wanted_s / interval_s)
+    if factor < 1 or abs(factor * interval_s - wanted_s) > EPSILON:
         raise SageccError(f"series: intervals of {interval_s:g} s cannot be joined to {wanted_s:g} s; take a multiple")
     interval = (pl.col("t_s") / wanted_s + EPSILON).floor()
     return (
@@ -146,7 +146,7 @@ def rebin(series: pl.DataFrame, interval_s: float, wanted_s: float) -> pl.DataFr
         .group_by("flow", "t_s", maintain_order=True)
         .agg(
             pl.col("scheme").first(),
-            pl.col("goodput_mbps").sum() / joined,
+            pl.col("goodput_mbps").sum() / factor,
             pl.col("srtt_ms", "cwnd_pkts", "pacing_mbps", "queue_bytes", "capacity_mbps").mean(),
             pl.col("sent_pkts", "lost_pkts", "retransmitted_pkts").sum(),
         )
@@ -251,8 +251,8 @@ def utilisation_over_time(series: pl.DataFrame) -> pl.DataFrame:
     where nothing could be sent, it is null.
     """
     capacity = pl.col("capacity_mbps").max()
-    used = pl.when(capacity > 0).then(pl.col("goodput_mbps").sum() / capacity)
-    return series.group_by("t_s").agg(utilisation=used).sort("t_s")
+    share = pl.when(capacity > 0).then(pl.col("goodput_mbps").sum() / capacity)
+    return series.group_by("t_s").agg(utilisation=share).sort("t_s")
 
 
 @dataclass(frozen=True)
@@ -283,13 +283,13 @@ def convergence(
     """
     rates = np.asarray(goodput_mbps, dtype=np.float64)
     inside = np.abs(rates - fair_mbps) <= tolerance * fair_mbps * (1 + 1e-9)
-    needed = max(1, int(np.ceil(hold_s / interval_s - EPSILON)))
-    if len(rates) < needed:
+    intervals = max(1, int(np.ceil(hold_s / interval_s - EPSILON)))
+    if len(rates) < intervals:
         return Convergence(None, None)
-    held = np.lib.stride_tricks.sliding_window_view(inside, needed).all(axis=1)
-    if not held.any():
+    is_held = np.lib.stride_tricks.sliding_window_view(inside, intervals).all(axis=1)
+    if not is_held.any():
         return Convergence(None, None)
-    first = int(held.argmax())
+    first = int(is_held.argmax())
     after = rates[first:]
     return Convergence(first * interval_s, float(after.std(ddof=1)) if len(after) > 1 else None)
 

@@ -71,10 +71,10 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) 
     reference = rows.filter(pl.col("scheme") == REFERENCE).select(
         "environment_id", reference_mbps=pl.col("goodput_mbps")
     )
-    beside = rows.join(reference, on="environment_id", how="left")
-    starved = pl.col("goodput_mbps") < STARVED_SHARE * pl.col("reference_mbps")
+    pairs = rows.join(reference, on="environment_id", how="left")
+    is_starved = pl.col("goodput_mbps") < STARVED_SHARE * pl.col("reference_mbps")
     return (
-        beside.sort("scheme", "environment_id")
+        pairs.sort("scheme", "environment_id")
         .group_by("scheme", maintain_order=True)
         .agg(
             networks=pl.len(),
@@ -82,7 +82,7 @@ def harm(episodes: Mapping[tuple[str, str], StoredEpisode], wins: pl.DataFrame) 
             loss_worst=pl.col("loss").max(),
             worst_environment_id=pl.col("environment_id").get(pl.col("loss").arg_max()),
             flooded=(pl.col("loss") > FLOOD_LOSS).sum(),
-            starved=pl.when(pl.col("reference_mbps").is_not_null().any()).then(starved.sum()),
+            starved=pl.when(pl.col("reference_mbps").is_not_null().any()).then(is_starved.sum()),
             beside=pl.col("taken").count(),
             taken_mean=pl.col("taken").mean(),
             taken_worst=pl.col("taken").max(),
@@ -139,10 +139,10 @@ def taken(wins: pl.DataFrame) -> pl.DataFrame:
     """
     length_s = pl.col("to_s") - pl.col("from_s")
     on_link_mbps = pl.col("goodput_mbps") * MTU_BYTES / PAYLOAD_BYTES
-    left, fair = pl.col("capacity_mbps") - on_link_mbps, pl.col("capacity_mbps") - pl.col("fair_share_mbps")
+    rest_mbps, fair = pl.col("capacity_mbps") - on_link_mbps, pl.col("capacity_mbps") - pl.col("fair_share_mbps")
     return (
         wins.filter((pl.col("status") == "ok") & (fair > 1e-9))
         .sort("environment_id", "scheme", "window")
         .group_by("environment_id", "scheme", maintain_order=True)
-        .agg(taken=(1 - (left * length_s).sum() / (fair * length_s).sum()).clip(0, 1))
+        .agg(taken=(1 - (rest_mbps * length_s).sum() / (fair * length_s).sum()).clip(0, 1))
     )

@@ -125,9 +125,11 @@ def draw_map(
     Raises:
         SageccError: there are fewer than two points in all.
     """
-    kept = [np.unique(np.linspace(0, len(layer.t_s) - 1, min(points, len(layer.t_s))).astype(int)) for layer in layers]
-    values = np.concatenate([layer.values[rows] for layer, rows in zip(layers, kept, strict=True)])
-    layer_of = np.repeat(np.arange(len(layers)), [len(rows) for rows in kept])
+    indices = [
+        np.unique(np.linspace(0, len(layer.t_s) - 1, min(points, len(layer.t_s))).astype(int)) for layer in layers
+    ]
+    values = np.concatenate([layer.values[rows] for layer, rows in zip(layers, indices, strict=True)])
+    layer_of = np.repeat(np.arange(len(layers)), [len(rows) for rows in indices])
     if len(values) < 2:
         raise SageccError(f"{policy}: {len(values)} decisions make no map")
     perplexity = min(PERPLEXITY, (len(values) - 1) / 3)
@@ -143,7 +145,7 @@ def draw_map(
             "policy": [policy] * len(layer_of),
             "set": [layers[i].set for i in layer_of],
             "environment_id": [layers[i].environment_id for i in layer_of],
-            "t_s": np.concatenate([layer.t_s[rows] for layer, rows in zip(layers, kept, strict=True)]),
+            "t_s": np.concatenate([layer.t_s[rows] for layer, rows in zip(layers, indices, strict=True)]),
             "x": positions[:, 0],
             "y": positions[:, 1],
         },

@@ -80,14 +80,14 @@ def table(kind: str, caption: str, lead: str, head: Iterable[str], rows: Iterabl
         head: the other columns' titles.
         rows: the rows.
     """
-    made: Html = _PAGE.table(kind, caption, lead, head, rows)
-    return made
+    html: Html = _PAGE.table(kind, caption, lead, head, rows)
+    return html
 
 
 def definitions(entries: Iterable[tuple[str, str]]) -> Html:
     """Return a list of terms, each with its text."""
-    made: Html = _PAGE.definitions(entries)
-    return made
+    html: Html = _PAGE.definitions(entries)
+    return html
 
 
 def figure(drawn: Figure, name: str, label: str, caption: str, region: str) -> Html:
@@ -102,8 +102,8 @@ def figure(drawn: Figure, name: str, label: str, caption: str, region: str) -> H
     """
     width = drawn.get_figwidth() * PIXELS_PER_INCH
     size = f"max-width:{width:.0f}px;min-width:{MIN_WIDTH * width:.0f}px"
-    made: Html = _PAGE.figure(to_svg(drawn, name).removeprefix("<svg"), label, size, caption, region)
-    return made
+    html: Html = _PAGE.figure(to_svg(drawn, name).removeprefix("<svg"), label, size, caption, region)
+    return html
 
 
 _PAGE = macros("page.html.j2")

@@ -217,7 +217,7 @@ def play(
         SageccError: an episode of a heuristic is missing, or schemes ran on different kernels.
         EpisodesFailedError: all episodes of a policy failed.
     """
-    gathered = gather(
+    material = gather(
         networks,
         schemes,
         raw,
@@ -227,23 +227,23 @@ def play(
         allow_missing=allow_missing,
         options=options,
     )
-    scores = with_repeats(score(networks.environments, schemes, gathered.episodes, rules.alpha), networks.repeats)
+    scores = with_repeats(score(networks.environments, schemes, material.episodes, rules.alpha), networks.repeats)
     wins = mark_winners(scores, rules.margin, rules.friendly_margin)
     table = standings(wins)
     return League(
         networks=networks,
         rules=rules,
         schemes=tuple(schemes),
-        episodes=gathered.episodes,
+        episodes=material.episodes,
         wins=wins,
         standings=table,
         ranking=overall(table),
         robustness=robustness(scores, rules.friendly_margin, (rules.alpha, rules.margin)),
-        repeats=over_repeats(wins, gathered.episodes, networks) if networks.repeats else None,
+        repeats=over_repeats(wins, material.episodes, networks) if networks.repeats else None,
         missing=missing(wins),
-        failures=gathered.failures,
-        kernel=gathered.kernel,
-        policies=gathered.policies,
+        failures=material.failures,
+        kernel=material.kernel,
+        policies=material.policies,
         options=options,
     )
 
@@ -283,28 +283,28 @@ def gather(
     heuristics = [s for s in schemes if not is_driven(s)]
     policies = {s: driver_sha256(s) for s in schemes if is_driven(s)}
     rivals = {name: driver_sha256(name) for name in sorted(set().union(*map(_rivals, environments)))}
-    collected = [environment for environment in environments if not _rivals(environment)]
-    episodes = find_episodes([raw], collected, heuristics, seed, seeds)
-    known = read_failed(raw)
-    ids = {(e.id, s): episode_id(e.id, s, seeds.get(e.id, seed)) for e in collected for s in heuristics}
-    failures = {who: known[name] for who, name in ids.items() if who not in episodes and name in known}
+    plain = [environment for environment in environments if not _rivals(environment)]
+    episodes = find_episodes([raw], plain, heuristics, seed, seeds)
+    reasons = read_failed(raw)
+    ids = {(e.id, s): episode_id(e.id, s, seeds.get(e.id, seed)) for e in plain for s in heuristics}
+    failures = {who: reasons[name] for who, name in ids.items() if who not in episodes and name in reasons}
     if not allow_missing:
-        _check_complete(episodes, replace(networks, environments=tuple(collected)), heuristics, raw, failures)
+        _check_complete(episodes, replace(networks, environments=tuple(plain)), heuristics, raw, failures)
     # Beside a policy a heuristic needs the lab with an inference, as policies do.
     contested = [environment for environment in environments if _rivals(environment)]
     groups = [(networks.environments, list(policies)), (contested, heuristics if contested else [])]
-    playing = [name for _, names in groups for name in names]
-    if playing:
+    players = [name for _, names in groups for name in names]
+    if players:
         _check_own_raw(out / "raw", raw)
-        beside = "".join(f" beside {sha256}" for sha256 in rivals.values())
+        rival_digests = "".join(f" beside {sha256}" for sha256 in rivals.values())
         own = out / "raw"
-        identities = {name: options.identify(policies.get(name, name)) + beside for name in playing}
+        identities = {name: options.identify(policies.get(name, name)) + rival_digests for name in players}
         forget_changed_policies(own, identities)
         for group, names in groups:
             if names:
                 failures |= _run_policies(run_policies, replace(networks, environments=tuple(group)), names, own, seed)
-        played = find_episodes([own], environments, playing, seed, seeds)
-        episodes |= {key: episode for key, episode in played.items() if key not in failures}
+        own_episodes = find_episodes([own], environments, players, seed, seeds)
+        episodes |= {key: episode for key, episode in own_episodes.items() if key not in failures}
     return Gathered(episodes, failures, _one_kernel(episodes.values()), policies | rivals)
 
 
@@ -370,10 +370,10 @@ def lab_runner(
 
         def noting(kernel: Path, tasks: Sequence[Task]) -> Results:
             notes = _GivenUp(out / GIVEN_UP_FILE, options)
-            known = {task.id: reason for task in tasks if (reason := notes.reason(task)) is not None}
-            given_up.update(known)
-            yield from ((task, GivenUpError(known[task.id])) for task in tasks if task.id in known)
-            if not (others := [task for task in tasks if task.id not in known]):
+            reasons = {task.id: reason for task in tasks if (reason := notes.reason(task)) is not None}
+            given_up.update(reasons)
+            yield from ((task, GivenUpError(reasons[task.id])) for task in tasks if task.id in reasons)
+            if not (others := [task for task in tasks if task.id not in reasons]):
                 return
             with closing(engine(kernel, others)) as results:
                 for task, result in results:
@@ -408,10 +408,10 @@ class _GivenUp:
     def __init__(self, path: Path, options: PlayOptions) -> None:
         self._path, self._terms = path, options.terms()
         try:
-            known = read_document(path)
+            document = read_document(path)
         except (FileNotFoundError, DocumentError):
-            known = {}  # they are played again
-        self._known: dict[str, dict[str, str]] = known if _are_notes(known) else {}
+            document = {}  # they are played again
+        self._known: dict[str, dict[str, str]] = document if _are_notes(document) else {}
 
     def reason(self, task: Task) -> str | None:
         """Return why the same episode was given up, None where that is not known."""
@@ -440,14 +440,14 @@ def forget_changed_policies(raw: Path, policies: Mapping[str, str]) -> None:
         raw: folder of policies' trajectories; what decided them is kept there.
         policies: by scheme, what decides its trajectories now (PlayOptions.identify).
     """
-    path, known = raw / POLICIES_FILE, _played_before(raw)
-    kept = {Path(partition("", scheme)).name for scheme, sha256 in policies.items() if known.get(scheme) == sha256}
-    own = {Path(partition("", scheme)).name for scheme in known}
+    path, digests = raw / POLICIES_FILE, _played_before(raw)
+    keep = {Path(partition("", scheme)).name for scheme, sha256 in policies.items() if digests.get(scheme) == sha256}
+    own = {Path(partition("", scheme)).name for scheme in digests}
     for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
         if folder.name not in own:
             raise SageccError(f"{folder} was played by no league: name another folder with --out, or move it away")
     for folder in (*raw.glob(PARTITIONS), *(raw / SPOOL).glob(PARTITIONS)):
-        if folder.name not in kept:
+        if folder.name not in keep:
             (SPOOL_MARK if SPOOL in folder.parts else PARTITION_MARK).remove(folder)
     raw.mkdir(parents=True, exist_ok=True)
     _write_text(path, _json(dict(policies)))
@@ -463,14 +463,14 @@ def _played_before(raw: Path) -> dict[str, str]:
     """Return what decided the trajectories that leagues have played into a folder, by scheme; none where it is new."""
     path = raw / POLICIES_FILE
     try:
-        known = read_document(path)
+        digests = read_document(path)
     except FileNotFoundError:
         return {}
     except DocumentError:
-        known = None
-    if not isinstance(known, dict):
+        digests = None
+    if not isinstance(digests, dict):
         raise SageccError(f"{path} is damaged: move {raw} away, the policies play again")
-    return known
+    return digests
 
 
 def save(league: League, out: Path) -> None:
@@ -507,7 +507,7 @@ def _save(league: League, out: Path) -> None:
 
 def summary(league: League) -> dict[str, object]:
     """Return what league.json says of a league; there it has hashes too."""
-    names, planned = sets(league.standings), league.networks.planned
+    names, plans = sets(league.standings), league.networks.planned
     content: dict[str, object] = {
         "version": LEAGUE_VERSION,
         "profile": league.networks.name,
@@ -521,8 +521,8 @@ def summary(league: League) -> dict[str, object]:
         "kernel": league.kernel,
         "policies": dict(league.policies),
         "terms": league.options.terms(),
-        "environments": {s: sum(e.set == s for e in planned) for s in names},
-        "windows": {s: sum(len(e.windows_s) for e in planned if e.set == s) for s in names},
+        "environments": {s: sum(e.set == s for e in plans) for s in names},
+        "windows": {s: sum(len(e.windows_s) for e in plans if e.set == s) for s in names},
         "episodes": len(league.episodes),
         "missing": dict(league.missing),
         "lost": _lost_windows(league),
@@ -532,7 +532,7 @@ def summary(league: League) -> dict[str, object]:
         "harm": harm(league.episodes, league.wins).to_dicts(),
     }
     if league.networks.tags:
-        content["tags"] = {e.id: dict(league.networks.tags[e.id]) for e in planned if e.id in league.networks.tags}
+        content["tags"] = {e.id: dict(league.networks.tags[e.id]) for e in plans if e.id in league.networks.tags}
     if league.repeats is not None:
         content["repeats"] = league.repeats.filter(pl.col("class") == ALL).drop("class", "value").to_dicts()
     return content
@@ -571,12 +571,12 @@ def _check_complete(
     absent = [(e.id, s) for s in schemes for e in networks.environments if (e.id, s) not in episodes]
     if absent:
         environment, scheme = first = absent[0]
-        why = f" (it failed: {failures[first]})" if first in failures else ""
-        wanted = len(networks.environments) * len(schemes)
+        reason = f" (it failed: {failures[first]})" if first in failures else ""
+        count = len(networks.environments) * len(schemes)
         names = ",".join(dict.fromkeys(s for _, s in absent))
         raise SageccError(
-            f"{raw}: {len(absent)} of {wanted} episodes are missing, such as {scheme} in "
-            f"{environment}{why}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a "
+            f"{raw}: {len(absent)} of {count} episodes are missing, such as {scheme} in "
+            f"{environment}{reason}; run 'sagecc collect {networks.option} --schemes {names} --out {raw}', or let a "
             "league count them as lost with --allow-missing"
         )
 
@@ -599,13 +599,13 @@ def _one_kernel(episodes: Iterable[StoredEpisode]) -> str:
 
 
 def _write_table(path: Path, table: pl.DataFrame) -> None:
-    with write_atomically(path) as beside:
-        table.write_parquet(beside, compression="zstd", metadata={VERSION_KEY.decode(): LEAGUE_VERSION})
+    with write_atomically(path) as temporary:
+        table.write_parquet(temporary, compression="zstd", metadata={VERSION_KEY.decode(): LEAGUE_VERSION})
 
 
 def _write_text(path: Path, text: str) -> None:
-    with write_atomically(path) as beside:
-        beside.write_text(text)
+    with write_atomically(path) as temporary:
+        temporary.write_text(text)
 
 
 def _json(value: object) -> str:

@@ -64,9 +64,9 @@ def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
 
 
 def _build(pool: PoolTransitions, folder: Path, seed: int) -> None:
-    trained = folder / "trained.faiss"
-    if not trained.exists():
-        _write(trained, _train(pool, seed))
+    empty_index = folder / "trained.faiss"
+    if not empty_index.exists():
+        _write(empty_index, _train(pool, seed))
     rows = pool.pool.rows
     with tqdm(total=rows, desc="index", unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
         for number, begin in enumerate(range(0, rows, SHARD_ROWS)):
@@ -75,7 +75,7 @@ def _build(pool: PoolTransitions, folder: Path, seed: int) -> None:
             if path.exists():
                 bar.update(end - begin)
                 continue
-            index = _read(trained)
+            index = _read(empty_index)
             for ids, vectors in pool.blocks(begin, end):
                 index.add_with_ids(vectors, ids)
                 bar.update(len(vectors))
@@ -91,13 +91,13 @@ def in_index(pool: PoolTransitions, folder: Path) -> Search:
         distances = [np.full((len(query.vectors), CANDIDATES), np.inf, np.float32) for query in queries]
         for path in tqdm(sorted(folder.glob("shard-*.faiss")), desc="search", unit="shard", disable=None, leave=False):
             index = _read(path)
-            for query, rows, squared in zip(queries, candidates, distances, strict=True):
+            for query, rows, squares in zip(queries, candidates, distances, strict=True):
                 shard_squared, shard_rows = index.search(query.vectors, CANDIDATES, params=_parameters(index, query))
                 shard_squared[shard_rows == NONE] = np.inf
-                all_squared = np.concatenate([squared, shard_squared], axis=1)
+                all_squared = np.concatenate([squares, shard_squared], axis=1)
                 all_rows = np.concatenate([rows, shard_rows], axis=1)
                 order = np.argsort(all_squared, axis=1, kind="stable")[:, :CANDIDATES]
-                squared[:], rows[:] = np.take_along_axis(all_squared, order, 1), np.take_along_axis(all_rows, order, 1)
+                squares[:], rows[:] = np.take_along_axis(all_squared, order, 1), np.take_along_axis(all_rows, order, 1)
         return [_nearest(pool, query, rows) for query, rows in zip(queries, candidates, strict=True)]
 
     return search
@@ -132,28 +132,28 @@ def _nearest(pool: PoolTransitions, query: Query, candidates: Ints) -> Ints:
     rows, row_index = np.unique(candidates[candidates != NONE], return_inverse=True)
     vectors: Floats = pool.vectors(rows)
     distance = np.full(candidates.shape, np.inf)
-    known = candidates != NONE
-    query_index = np.broadcast_to(np.arange(len(candidates))[:, None], candidates.shape)[known]
-    distance[known] = cosine_distance(query.vectors[query_index], vectors[row_index])
+    is_row = candidates != NONE
+    query_index = np.broadcast_to(np.arange(len(candidates))[:, None], candidates.shape)[is_row]
+    distance[is_row] = cosine_distance(query.vectors[query_index], vectors[row_index])
     return np.take_along_axis(candidates, distance.argmin(axis=1)[:, None], 1)[:, 0]
 
 
 def _write(path: Path, index: Any) -> None:
     """Write an index, and behind it the SHA-256 of its bytes: faiss has no checksum, and reads no further."""
-    with write_atomically(path) as beside:
-        faiss.write_index(index, str(beside))
-        with beside.open("r+b") as file:
+    with write_atomically(path) as temporary:
+        faiss.write_index(index, str(temporary))
+        with temporary.open("r+b") as file:
             file.write(hashlib.file_digest(file, "sha256").digest())
 
 
 def _check(path: Path) -> None:
     """Raise SageccError unless an index is as `_write` left it."""
-    digest, left = hashlib.sha256(), path.stat().st_size - hashlib.sha256().digest_size
+    digest, left_bytes = hashlib.sha256(), path.stat().st_size - hashlib.sha256().digest_size
     with path.open("rb") as file:
-        while left > 0 and (data := file.read(min(left, READ_BYTES))):
+        while left_bytes > 0 and (data := file.read(min(left_bytes, READ_BYTES))):
             digest.update(data)
-            left -= len(data)
-        if left or file.read() != digest.digest():
+            left_bytes -= len(data)
+        if left_bytes or file.read() != digest.digest():
             raise SageccError(f"{path} is damaged: remove it, it is built again")
 
 

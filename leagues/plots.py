@@ -92,12 +92,12 @@ def save_png(figure: Figure, path: Path) -> None:
 
     Its 256 most telling colours are enough for what is drawn here, in a third of the bytes.
     """
-    drawn = io.BytesIO()
+    buffer = io.BytesIO()
     with mpl.rc_context(_RC):
-        figure.savefig(drawn, format="png", dpi=150, facecolor="white")
-    with Image.open(drawn) as image, write_atomically(path) as beside:
-        paletted = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        paletted.save(beside, format="png", optimize=True)
+        figure.savefig(buffer, format="png", dpi=150, facecolor="white")
+    with Image.open(buffer) as image, write_atomically(path) as temporary:
+        palette_image = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        palette_image.save(temporary, format="png", optimize=True)
 
 
 def to_svg(figure: Figure, name: str) -> str:
@@ -245,15 +245,15 @@ def _name_points(figure: Figure) -> None:
     figure.set_layout_engine("none")
     for axes in figure.axes:
         marks = [(str(c.get_label()), axes.transData.transform(c.get_offsets())[0]) for c in axes.collections]
-        occupied: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
+        obstacles: list[Bbox] = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in marks]
         for scheme, (x, y) in sorted(marks, key=lambda mark: -mark[1][1]):
             text = axes.text(0, 0, label(scheme), fontsize=10)
             box = text.get_window_extent(renderer)
             text.remove()
             directions = product((9, 18, 30, 44), np.arange(0, 2 * np.pi, np.pi / 8))
             boxes = [_label_box(box, x, y, radius, angle) for radius, angle in directions]
-            best = min(boxes, key=lambda b: (_covered_area(b, occupied, axes.bbox), _distance(b, x, y)))
-            occupied.append(best)
+            best = min(boxes, key=lambda b: (_covered_area(b, obstacles, axes.bbox), _distance(b, x, y)))
+            obstacles.append(best)
             far = _distance(best, x, y) > 14
             to_data = axes.transData.inverted().transform
             position = to_data(((best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2))
@@ -285,8 +285,8 @@ def _distance(box: Bbox, x: float, y: float) -> float:
 
 def _covered_area(box: Bbox, occupied: Sequence[Bbox], frame: Bbox) -> float:
     """Return how much of a box lies over others or outside of the frame (square pixels)."""
-    shared = [Bbox.intersection(box, other) for other in occupied]
-    hidden = sum(b.width * b.height for b in shared if b is not None)
+    overlaps = [Bbox.intersection(box, other) for other in occupied]
+    hidden = sum(b.width * b.height for b in overlaps if b is not None)
     inside = Bbox.intersection(box, frame)
     return hidden + box.width * box.height - (inside.width * inside.height if inside else 0)
 
@@ -340,19 +340,19 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
     Raises:
         SageccError: a track has fewer than two rows.
     """
-    binned = [_bins(track) for track in tracks]
+    bins = [_bins(track) for track in tracks]
     with mpl.rc_context(_RC):
         figure = Figure(figsize=(9, 6.6), layout="constrained")
         rate, delay, cwnd = figure.subplots(3, 1, sharex=True, height_ratios=[1.15, 1, 1])
-        widest = max(binned, key=lambda s: float(np.ptp(s.t_s)))
+        widest = max(bins, key=lambda s: float(np.ptp(s.t_s)))
         rate.fill_between(widest.t_s, widest.capacity_mbps, step="pre", color=SHADE, alpha=0.28, linewidth=0)
         rate.step(widest.t_s, widest.capacity_mbps, where="pre", color=SHADE, linewidth=1.4, label="capacity")
-        for track, series, style in zip(tracks, binned, ("-", "--", ":", "-."), strict=False):
+        for track, series, style in zip(tracks, bins, ("-", "--", ":", "-."), strict=False):
             line = {"color": track.colour, "linestyle": style, "linewidth": 1.6}
             rate.plot(series.t_s, series.goodput_mbps, label=track.name, **line)
             delay.plot(series.t_s, series.delay_ms, **line)
             cwnd.plot(series.t_s, series.cwnd_pkts, **line)
-        for row, (track, series) in enumerate(zip(tracks, binned, strict=True)):  # a rug of drops under the axis
+        for row, (track, series) in enumerate(zip(tracks, bins, strict=True)):  # a rug of drops under the axis
             drops_s = series.t_s[series.dropped]
             cwnd.plot(
                 drops_s,
@@ -364,10 +364,10 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
                 clip_on=False,
             )
         # In-order goodput jumps when a hole is filled: such spikes would squash everything else.
-        rate.set_ylim(0, 1.2 * max(float(np.nanmax(s.capacity_mbps)) for s in binned))
+        rate.set_ylim(0, 1.2 * max(float(np.nanmax(s.capacity_mbps)) for s in bins))
         delay.set_ylim(bottom=0)
-        largest = [float(s.cwnd_pkts.max()) for s in binned]
-        if max(largest) > 30 * min(float(np.median(s.cwnd_pkts)) for s in binned):
+        largest = [float(s.cwnd_pkts.max()) for s in bins]
+        if max(largest) > 30 * min(float(np.median(s.cwnd_pkts)) for s in bins):
             cwnd.set_yscale("log")  # a window that ran away would flatten the others
             cwnd.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         else:
@@ -375,10 +375,10 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
         rate.set_ylabel("rate (Mbps)")
         delay.set_ylabel("one-way delay (ms)")
         cwnd.set_ylabel("cwnd (packets)")
-        drops = any(series.dropped.any() for series in binned)
+        drops = any(series.dropped.any() for series in bins)
         cwnd.set_xlabel("time (s); marks below the axis: packets dropped" if drops else "time (s)")
         cwnd.tick_params(axis="x", pad=4 + 6 * len(tracks))
-        cwnd.set_xlim(min(float(s.t_s[0]) for s in binned), max(float(s.t_s[-1]) for s in binned))
+        cwnd.set_xlim(min(float(s.t_s[0]) for s in bins), max(float(s.t_s[-1]) for s in bins))
         rate.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize=10, borderaxespad=0.1)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         figure.align_ylabels()

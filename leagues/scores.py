@@ -188,9 +188,9 @@ def score(
     for episode in episodes.values():
         by_folder.setdefault(episode.folder, []).append(episode)
     bar = tqdm(sorted(by_folder.items()), desc="score", unit="partition", disable=None, leave=False)
-    measured = pl.concat([_no_measures(), *(_measure(folder, in_folder, plan) for folder, in_folder in bar)])
+    measures = pl.concat([_no_measures(), *(_measure(folder, in_folder, plan) for folder, in_folder in bar)])
     table = (
-        plan.join(measured, on=["episode_id", "window"], how="left", maintain_order="left")
+        plan.join(measures, on=["episode_id", "window"], how="left", maintain_order="left")
         .with_columns(
             status=pl.when(pl.col("episode_id").is_null())
             .then(pl.lit("missing"))

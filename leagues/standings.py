@@ -209,8 +209,8 @@ def class_tables(
         "queue_bdp": [round(e.queue_bdp, 2) for e in environments],
         "step": [e.step for e in environments],
     }
-    joined = wins.join(pl.DataFrame(values), on="environment_id", how="left")
-    return [*((name, joined.with_columns(value=pl.col(name))) for name in CLASSES), *_tag_tables(wins, tags)]
+    rows = wins.join(pl.DataFrame(values), on="environment_id", how="left")
+    return [*((name, rows.with_columns(value=pl.col(name))) for name in CLASSES), *_tag_tables(wins, tags)]
 
 
 def _tag_tables(wins: pl.DataFrame, tags: Mapping[str, Mapping[str, str]]) -> list[tuple[str, pl.DataFrame]]:

@@ -53,13 +53,13 @@ def harm_titles(summary: Summary) -> tuple[str, ...]:
 
 def harm_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is written below HARM and TAKEN for a row of leagues.harm.harm."""
-    taken = (row.get("taken_mean"), row.get("taken_worst"))
+    shares = (row.get("taken_mean"), row.get("taken_worst"))
     return (
         "-" if row["loss_mean"] is None else f"{100 * row['loss_mean']:.2f} %",
         "-" if row["loss_worst"] is None else f"{100 * row['loss_worst']:.1f} %",
         f"{row['flooded']} of {row['networks']}",
         "-" if row["starved"] is None else f"{row['starved']} of {row['networks']}",
-        *("-" if share is None else f"{100 * share:.1f} %" for share in taken),
+        *("-" if share is None else f"{100 * share:.1f} %" for share in shares),
     )
 
 
@@ -73,12 +73,12 @@ def repeats(summary: Summary) -> list[list[str]]:
         return []
     columns = {("winning_rate", name): f"Set {name}" for name in summary["environments"]}
     columns |= {("loss_mean", ""): HARM[0], ("taken_mean", ""): TAKEN[0]}
-    shown = [key for key in columns if any(row[:2] == key for row in rows)]
+    keys = [key for key in columns if any(row[:2] == key for row in rows)]
     count = max(row["repeats"] for row in rows.values())
     names = [row["scheme"] for row in summary["ranking"]]
     return [
-        [f"over {count} repeats", *(columns[key] for key in shown)],
-        *([name, *(_over(rows.get((*key, name))) for key in shown)] for name in names),
+        [f"over {count} repeats", *(columns[key] for key in keys)],
+        *([name, *(_over(rows.get((*key, name))) for key in keys)] for name in names),
     ]
 
 
@@ -125,19 +125,21 @@ def _lost(summary: Summary) -> list[str]:
     lines = []
     for scheme, rows in _by_scheme(summary["lost"], "missing").items():
         first = rows[0]
-        why = first["reason"] or "there is no episode"
-        lines.append(f"lost unplayed: {scheme} in {len(rows)} environments, such as {first['environment_id']}: {why}")
+        reason = first["reason"] or "there is no episode"
+        lines.append(
+            f"lost unplayed: {scheme} in {len(rows)} environments, such as {first['environment_id']}: {reason}"
+        )
     for scheme, rows in _by_scheme(summary["lost"], "silent").items():
         lines.append(f"lost with nothing delivered: {scheme} in {sum(row['windows'] for row in rows)} windows")
     return lines
 
 
 def _by_scheme(lost: Sequence[Mapping[str, Any]], status: str) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in sorted(lost, key=lambda row: (row["scheme"], row["environment_id"])):
         if row["status"] == status:
-            found.setdefault(row["scheme"], []).append(row)
-    return found
+            groups.setdefault(row["scheme"], []).append(row)
+    return groups
 
 
 def _rate(row: Mapping[str, float]) -> str:

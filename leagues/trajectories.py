@@ -52,33 +52,35 @@ def find_or_play(
     Raises:
         SageccError: a heuristic was not collected.
     """
-    grown = find_episodes(rounds, networks.environments, [scheme for scheme in schemes if is_grown(scheme)], seed=None)
-    schemes = [scheme for scheme in schemes if scheme not in {found for _, found in grown}]
-    played = _played(league / "raw", networks.environments, [s for s in schemes if is_driven(s)])
-    remaining = [scheme for scheme in schemes if not all((e.id, scheme) in played for e in networks.environments)]
-    gathered = gather(networks, remaining, raw, out, run_policies).episodes if remaining else {}
-    played |= grown
-    return {**{key: episode for key, episode in played.items() if key[1] not in remaining}, **gathered}
+    round_episodes = find_episodes(
+        rounds, networks.environments, [scheme for scheme in schemes if is_grown(scheme)], seed=None
+    )
+    schemes = [scheme for scheme in schemes if scheme not in {found for _, found in round_episodes}]
+    league_episodes = _played(league / "raw", networks.environments, [s for s in schemes if is_driven(s)])
+    rest = [scheme for scheme in schemes if not all((e.id, scheme) in league_episodes for e in networks.environments)]
+    new_episodes = gather(networks, rest, raw, out, run_policies).episodes if rest else {}
+    league_episodes |= round_episodes
+    return {**{key: episode for key, episode in league_episodes.items() if key[1] not in rest}, **new_episodes}
 
 
 def _played(
     raw: Path, environments: Sequence[Environment], policies: Sequence[str]
 ) -> dict[tuple[str, str], StoredEpisode]:
     try:
-        known = read_document(raw / POLICIES_FILE)
+        digests = read_document(raw / POLICIES_FILE)
     except (FileNotFoundError, NotADirectoryError, DocumentError):
         return {}
-    if not isinstance(known, dict):
+    if not isinstance(digests, dict):
         return {}
-    unchanged = [policy for policy in policies if known.get(policy) == driver_sha256(policy)]
-    return find_episodes([raw], environments, unchanged)
+    same_policies = [policy for policy in policies if digests.get(policy) == driver_sha256(policy)]
+    return find_episodes([raw], environments, same_policies)
 
 
 def query(pool: PoolTransitions, episode: StoredEpisode, every: int = 1) -> Query:
     """Return an episode's transitions as vectors on the pool's scale, one in every so many ticks."""
     raw = read_rows(episode)
-    paced = episode.scheme in pool.pool.effective.split(",")
-    vectors = pool.space.sequence_vectors(pool_rows(raw, pool.windows, paced))[::every]
+    is_effective = episode.scheme in pool.pool.effective.split(",")
+    vectors = pool.space.sequence_vectors(pool_rows(raw, pool.windows, is_effective))[::every]
     return Query(
         set=episode.environment.set,
         environment_id=episode.environment.id,
@@ -116,8 +118,8 @@ def choose(
     candidates = [environment for environment in environments if set_name in (None, environment.set)]
     if not candidates:
         raise SageccError(f"the profile has no environment of Set {set_name}; name some with --environment")
-    drawn = np.random.default_rng(seed).choice(len(candidates), min(count, len(candidates)), replace=False)
-    return tuple(candidates[i] for i in sorted(drawn))
+    numbers = np.random.default_rng(seed).choice(len(candidates), min(count, len(candidates)), replace=False)
+    return tuple(candidates[i] for i in sorted(numbers))
 
 
 def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
@@ -126,11 +128,11 @@ def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
     Raises:
         SageccError: no rate rises.
     """
-    rising = [environment for environment in environments if environment.step > 1]
-    chosen = [environment for environment in rising if environment.id == set_one(*STEP_UP).id] or rising[:1]
-    if not chosen:
+    candidates = [environment for environment in environments if environment.step > 1]
+    choice = [environment for environment in candidates if environment.id == set_one(*STEP_UP).id] or candidates[:1]
+    if not choice:
         raise SageccError("in none of the networks does the rate rise; name one with --environment")
-    return tuple(chosen)
+    return tuple(choice)
 
 
 def describe(environment: Environment) -> str:

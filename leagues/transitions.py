@@ -64,8 +64,8 @@ class Space:
 
     def sequence_vectors(self, rows: Floats) -> Floats:
         """Return unit vectors [n - 1, 139] of consecutive rows [n, 70 or more]."""
-        scaled = self.scaling(np.ascontiguousarray(rows[:, : STATE + 1]))
-        return unit(np.concatenate([scaled[:-1], scaled[1:, :STATE]], axis=1))
+        values = self.scaling(np.ascontiguousarray(rows[:, : STATE + 1]))
+        return unit(np.concatenate([values[:-1], values[1:, :STATE]], axis=1))
 
 
 def unit(vectors: Floats) -> Floats:
@@ -96,12 +96,10 @@ class PoolTransitions:
         Raises:
             SageccError: the pool cannot be read (learner.compiled).
         """
-        compiled = compile_pool(pool, cache)
+        rows = compile_pool(pool, cache)
         meta = parquet_schema(pool_files(pool)[0].path).metadata or {}
         windows = meta.get(b"sagecc.windows")
-        return cls(
-            compiled, Space(_scaling(compiled, transform)), Windows.parse(windows.decode()) if windows else Windows()
-        )
+        return cls(rows, Space(_scaling(rows, transform)), Windows.parse(windows.decode()) if windows else Windows())
 
     @cached_property
     def _last(self) -> npt.NDArray[np.bool_]:
@@ -129,13 +127,13 @@ class PoolTransitions:
         starts, counts = self.pool.starts[order], self.pool.lengths[order] - 1
         ends = np.cumsum(counts)
         random = np.random.default_rng(seed)
-        drawn = (
+        numbers = (
             np.sort(random.choice(self.count, count, replace=False, shuffle=False))
             if count < self.count
             else np.arange(self.count)
         )
-        episode = np.searchsorted(ends, drawn, side="right")
-        return np.asarray(starts[episode] + drawn - (ends - counts)[episode], np.int64)
+        episode = np.searchsorted(ends, numbers, side="right")
+        return np.asarray(starts[episode] + numbers - (ends - counts)[episode], np.int64)
 
     def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield the transitions of the rows from `first` to before `stop`, in blocks: rows [n], vectors [n, 139]."""
@@ -165,11 +163,11 @@ class PoolTransitions:
         """Return each row's episode id, scheme and step in the episode [n]; "" and -1 of rows below 0."""
         order = np.argsort(self.pool.starts)
         episode = order[np.maximum(np.searchsorted(self.pool.starts[order], rows, side="right") - 1, 0)]
-        known, trajectories = rows >= 0, self.pool.trajectories
+        is_row, trajectories = rows >= 0, self.pool.trajectories
         return (
-            np.where(known, trajectories.ids[episode], ""),
-            np.where(known, trajectories.schemes[episode], ""),
-            np.where(known, rows - self.pool.starts[episode], -1),
+            np.where(is_row, trajectories.ids[episode], ""),
+            np.where(is_row, trajectories.schemes[episode], ""),
+            np.where(is_row, rows - self.pool.starts[episode], -1),
         )
 
     def episode_rows(self, episode: str) -> tuple[int, int] | None:

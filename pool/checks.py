@@ -121,17 +121,17 @@ class _FaultLog:
     def add(self, kind: str, reason: str) -> None:
         """Record one fault; `kind` names it in the plural, for those that are only counted."""
         self._counts[kind] += 1
-        kept = self._kept.setdefault(kind, [])
-        if len(kept) < SHOWN:
-            kept.append(reason)
+        faults = self._kept.setdefault(kind, [])
+        if len(faults) < SHOWN:
+            faults.append(reason)
 
     def faults(self) -> Iterator[Fault]:
         """Yield, for each kind, the faults that were kept and then the number of the others."""
-        for kind, kept in self._kept.items():
-            for reason in kept:
+        for kind, texts in self._kept.items():
+            for reason in texts:
                 yield Fault(self.path, reason)
-            if omitted := self._counts[kind] - len(kept):
-                yield Fault(self.path, f"{omitted:,} more {kind}")
+            if rest := self._counts[kind] - len(texts):
+                yield Fault(self.path, f"{rest:,} more {kind}")
 
 
 def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, progress: bool = True) -> PoolReport:
@@ -168,7 +168,7 @@ def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, pr
             stop.set()
             executor.shutdown(wait=True, cancel_futures=True)
             raise
-    checked, grid_faults = _against_grid(listing, grid)
+    profile, grid_faults = _against_grid(listing, grid)
     faults = [*manifest_faults, *contract_faults, *listing_faults, *chain.from_iterable(partition_faults), *grid_faults]
     files = _files(pool)
     return PoolReport(
@@ -177,7 +177,7 @@ def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, pr
         bytes=sum(path.stat().st_size for path in files),
         episodes=sum(check.episodes for check in checks),
         rows=sum(check.rows for check in checks),
-        grid=checked,
+        grid=profile,
     )
 
 
@@ -368,14 +368,14 @@ def _listing(pool: Path, contract: _Contract) -> tuple[Listing, list[Fault]]:
     ids = table["episode_id"]
     columns = episode_columns(nullable)
     _value_faults(log, columns, table, lambda row: f"in episode {ids[row]}")
-    needed = [column.name for column in columns if not column.nullable]
+    names = [column.name for column in columns if not column.nullable]
     listing: Listing = {}
-    seen: set[str] = set()
+    earlier_ids: set[str] = set()
     environments: dict[str, Environment | None] = {}
     for row in table.to_pylist():
-        if None in (row[name] for name in needed):
+        if None in (row[name] for name in names):
             continue  # reported already
-        _check_episode(log, row, seen, environments)
+        _check_episode(log, row, earlier_ids, environments)
         listing.setdefault(partition(str(row["set"]), str(row["scheme"])), []).append(row)
     return listing, [*faults, *log.faults()]
 
@@ -515,11 +515,11 @@ class _PartitionCheck:
         self._end_episode(log)
         if not self._last.is_last and not self._gap:
             log.add("", f"episode {self._last.episode} ends on a row that is not marked as its last")
-        lacking = sorted(self._expected.keys() - self._seen.keys())
-        if unread and lacking:
-            log.add("", f"{len(lacking):,} episodes have no rows that could be read, such as {lacking[0]}")
+        absentees = sorted(self._expected.keys() - self._seen.keys())
+        if unread and absentees:
+            log.add("", f"{len(absentees):,} episodes have no rows that could be read, such as {absentees[0]}")
         else:
-            for episode in lacking:
+            for episode in absentees:
                 log.add("episodes without rows", f"episode {episode} of {EPISODES_FILE} has no rows here")
         return faults + list(log.faults())
 
@@ -528,8 +528,8 @@ class _PartitionCheck:
         present = {
             path.relative_to(self._pool).as_posix() for path in (self._pool / self._folder).glob("part-*.parquet")
         }
-        listed = self._contract.manifest.files if self._contract.manifest else ()
-        return sorted(present | {name for name in listed if name.startswith(f"{self._folder}/")})
+        files = self._contract.manifest.files if self._contract.manifest else ()
+        return sorted(present | {name for name in files if name.startswith(f"{self._folder}/")})
 
     def _mark_gap(self) -> None:
         """Note that rows are missing from here on: the current episode and the next one may be incomplete."""
@@ -660,18 +660,18 @@ class _PartitionCheck:
 
     def _end_episode(self, log: _FaultLog) -> None:
         """Check an episode's rows and return against episodes.parquet."""
-        last, listed = self._last, self._expected.get(self._last.episode)
-        if listed is None or last.episode in self._incomplete:
+        last, listing = self._last, self._expected.get(self._last.episode)
+        if listing is None or last.episode in self._incomplete:
             return
-        if last.rows != listed["rows"]:
+        if last.rows != listing["rows"]:
             log.add(
                 "episodes of other lengths",
-                f"episode {last.episode} has {last.rows:,} rows, {EPISODES_FILE} says {listed['rows']:,}",
+                f"episode {last.episode} has {last.rows:,} rows, {EPISODES_FILE} says {listing['rows']:,}",
             )
-        elif abs(last.total - listed["return"]) > RETURN_TOLERANCE * (last.size + 1e-9):
+        elif abs(last.total - listing["return"]) > RETURN_TOLERANCE * (last.size + 1e-9):
             log.add(
                 "other returns",
-                f"episode {last.episode}: rewards add up to {last.total:g}, {EPISODES_FILE} says {listed['return']:g}",
+                f"episode {last.episode}: rewards add up to {last.total:g}, {EPISODES_FILE} says {listing['return']:g}",
             )
 
 
@@ -695,9 +695,9 @@ def _against_grid(listing: Listing, wanted: EnvironmentSet | None) -> tuple[Envi
     present = {folder: {row["environment_id"] for row in rows} for folder, rows in listing.items()}
     environment_ids = set().union(*present.values())
     if wanted is None and environment_ids:
-        fitting = (_profile(name) for name in PROFILES)
-        fitting = (each for each in fitting if environment_ids <= {environment.id for environment in each.environments})
-        wanted = min(fitting, key=lambda each: len(each.environments), default=None)
+        profiles = [_profile(name) for name in PROFILES]
+        profiles = [each for each in profiles if environment_ids <= {network.id for network in each.environments}]
+        wanted = min(profiles, key=lambda each: len(each.environments), default=None)
     grid = [(environment.set, environment.id) for environment in (wanted.environments if wanted else ())] or [
         (row["set"], row["environment_id"]) for rows in listing.values() for row in rows
     ]
@@ -710,8 +710,8 @@ def _against_grid(listing: Listing, wanted: EnvironmentSet | None) -> tuple[Envi
                 continue
             log = _FaultLog(folder)
             ids = {environment_id for name, environment_id in grid if name == set_name}
-            for lacking in sorted(ids - present.get(folder, set())):
-                log.add(f"environments of {grid_name} lacking", f"has no episode in {lacking} of {grid_name}")
+            for absentee in sorted(ids - present.get(folder, set())):
+                log.add(f"environments of {grid_name} lacking", f"has no episode in {absentee} of {grid_name}")
             for extra in sorted(present.get(folder, set()) - ids):
                 log.add(f"environments outside {grid_name}", f"has an episode in {extra}, which is not of {grid_name}")
             faults += log.faults()

@@ -189,12 +189,12 @@ def build_pool(
         SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay. Or
             another process writes the pool.
     """
-    failed = read_failed(raw)
+    failures = read_failed(raw)
     folders = sorted(path.relative_to(raw) for path in raw.glob(PARTITIONS) if path.is_dir() and not _all_failed(path))
     if not folders:
         raise SageccError(
-            f"no raw trajectories in {raw}: all {len(failed)} episodes failed, such as {next(iter(failed))}"
-            if failed
+            f"no raw trajectories in {raw}: all {len(failures)} episodes failed, such as {next(iter(failures))}"
+            if failures
             else f"no raw trajectories in {raw}: run 'sagecc collect' first"
         )
     if any(out.glob(LISTINGS)):
@@ -204,7 +204,7 @@ def build_pool(
         for folder in out.glob(PARTITIONS):
             _PARTITION_MARK.check_whole(folder)
         result = _build(raw, out, folders, options or PoolOptions(), jobs, progress)
-    return replace(result, failed=failed)
+    return replace(result, failed=failures)
 
 
 def _build(
@@ -212,24 +212,24 @@ def _build(
 ) -> PoolResult:
     _clear_leftovers(out)
     stop = Event()
-    derivation, known = code.identity(__name__), _known_files(out)
+    derivation, digests = code.identity(__name__), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, settings, derivation), folders))
-            done = list(pool.map(lambda partition: partition.is_done(known), partitions))
-            pending = [partition for partition, is_done in zip(partitions, done, strict=True) if not is_done]
-            pending.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
+            are_done = list(pool.map(lambda partition: partition.is_done(digests), partitions))
+            rest = [partition for partition, is_done in zip(partitions, are_done, strict=True) if not is_done]
+            rest.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
             with tqdm(
-                total=sum(partition.rows for partition in pending),
+                total=sum(partition.rows for partition in rest),
                 desc="pool",
                 unit=" rows",
                 unit_scale=True,
-                disable=not (progress and pending),
+                disable=not (progress and rest),
             ) as bar:
-                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in pending]):
+                for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in rest]):
                     task.result()
-            removed = _remove_vanished(out, {partition.folder for partition in partitions})
-            files = _write_episodes(out, partitions, settings, derivation, pool, known)
+            removals = _remove_vanished(out, {partition.folder for partition in partitions})
+            files = _write_episodes(out, partitions, settings, derivation, pool, digests)
             _write_manifest(out, partitions, settings, files)
         except BaseException:
             stop.set()
@@ -237,7 +237,7 @@ def _build(
             raise
     episodes = sum(len(partition.episodes) for partition in partitions)
     rows = sum(partition.rows for partition in partitions) - episodes
-    return PoolResult(len(pending), len(partitions) - len(pending), removed, episodes, rows)
+    return PoolResult(len(rest), len(partitions) - len(rest), removals, episodes, rows)
 
 
 class _Partition:
@@ -357,25 +357,25 @@ class _Partition:
 
     def _write(self, advance: Callable[[int], object], stop: Event) -> None:
         features = np.empty((FEATURES, 0), np.float32)
-        found = [_metadata(path) for path in self._checked_parts()]
-        kernels, players = ({meta[key] for meta in found if key in meta} for key in (KERNEL, PLAYER))
+        parts = [_metadata(path) for path in self._checked_parts()]
+        kernels, players = ({meta[key] for meta in parts if key in meta} for key in (KERNEL, PLAYER))
         if len(kernels) > 1:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
         meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
         meta |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
-        expected = iter(self.episodes)
+        listing = iter(self.episodes)
         schema = pool_schema(self._options.windows.ticks, self._options.effective).with_metadata(meta)
         with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:
             for table in whole_runs(self._groups(), "episode_id"):
                 if stop.is_set():
                     return
                 runs = Runs(table["episode_id"])
-                self._check(self._reading, table, runs, expected)
+                self._check(self._reading, table, runs, listing)
                 if table.num_rows > features.shape[1]:
                     features = np.empty((FEATURES, table.num_rows), np.float32)
                 writer.write(self._transitions(table, runs, features))
                 advance(table.num_rows)
-        missing = next(expected, None)
+        missing = next(listing, None)
         if missing is not None:
             raise SageccError(f"{self._raw}: the rows of episode {missing['episode_id']} are missing; collect it again")
 
@@ -403,15 +403,15 @@ class _Partition:
         good = (step == np.arange(len(step)) - np.repeat(runs.starts, runs.lengths)) & (cwnd > 0)
         good[1:] &= (np.diff(time) > 0) | (step[1:] == 0)
         for name, start, length in zip(runs.values, runs.starts, runs.lengths, strict=True):
-            listed = next(expected, {"episode_id": "nothing", "rows": 0})
-            if name != listed["episode_id"]:
+            entry = next(expected, {"episode_id": "nothing", "rows": 0})
+            if name != entry["episode_id"]:
                 raise SageccError(
-                    f"{path}: episode {name} where {EPISODES_FILE} has {listed['episode_id']} (by name);"
+                    f"{path}: episode {name} where {EPISODES_FILE} has {entry['episode_id']} (by name);"
                     " collect it again"
                 )
-            if length != listed["rows"] or length < 2:
+            if length != entry["rows"] or length < 2:
                 raise SageccError(
-                    f"{path}: episode {name} has {length} rows, {EPISODES_FILE} says {listed['rows']}"
+                    f"{path}: episode {name} has {length} rows, {EPISODES_FILE} says {entry['rows']}"
                     " (two at least make a transition); collect it again"
                 )
             if not good[start : start + length].all():
@@ -435,18 +435,18 @@ class _Partition:
         if self._paced:
             columns["cwnd_pkts"] = effective_windows(columns)
         features, measured = derive(columns, first, self._options.windows, out)
-        followed = np.ones(rows, np.bool_)
-        followed[runs.starts[1:] - 1] = followed[-1] = False
-        earned = self._rewards(runs, measured)
+        has_next = np.ones(rows, np.bool_)
+        has_next[runs.starts[1:] - 1] = has_next[-1] = False
+        reward_values = self._rewards(runs, measured)
         cwnd = columns["cwnd_pkts"].astype(np.float64)
-        follows = np.flatnonzero(followed) + 1
-        transitions: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(followed))}
-        transitions |= {name: columns[name][followed] for name in ("step", "t_s")}
-        transitions |= {name: features[index][followed] for index, name in enumerate(FEATURE_NAMES)}
+        follows = np.flatnonzero(has_next) + 1
+        transitions: dict[str, Any] = {"episode_id": table["episode_id"].filter(pa.array(has_next))}
+        transitions |= {name: columns[name][has_next] for name in ("step", "t_s")}
+        transitions |= {name: features[index][has_next] for index, name in enumerate(FEATURE_NAMES)}
         transitions["action"] = (cwnd[follows] / cwnd[follows - 1]).astype(np.float32)
-        transitions["reward"] = earned[follows - (self._options.alignment == "public")].astype(np.float32)
-        transitions["is_first"] = first[followed]
-        transitions["is_last"] = ~followed[follows]
+        transitions["reward"] = reward_values[follows - (self._options.alignment == "public")].astype(np.float32)
+        transitions["is_first"] = first[has_next]
+        transitions["is_last"] = ~has_next[follows]
         return pa.table(transitions, schema=POOL_SCHEMA)
 
     def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -487,14 +487,14 @@ def _clear_leftovers(out: Path) -> None:
 
 def _remove_vanished(out: Path, keep: set[Path]) -> int:
     """Remove all partitions but those in `keep`; return how many were removed."""
-    vanished = [path for path in out.glob(PARTITIONS) if path not in keep]
-    for path in vanished:
+    remains = [path for path in out.glob(PARTITIONS) if path not in keep]
+    for path in remains:
         _PARTITION_MARK.remove(path)
         (out / NOTES / path.relative_to(out)).unlink(missing_ok=True)
     for parent in out.glob("set=*"):
         if not any(parent.iterdir()):
             parent.rmdir()
-    return len(vanished)
+    return len(remains)
 
 
 def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:
@@ -528,8 +528,8 @@ def _write_episodes(
     """
     identity = hashlib.sha256("".join(partition.identity for partition in partitions).encode()).hexdigest()
     listing, columns, note = out / EPISODES_FILE, out / COLUMNS_FILE, out / NOTES / "episodes"
-    kept = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
-    if kept and is_noted(note, (listing, columns), derivation):
+    is_current = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
+    if is_current and is_noted(note, (listing, columns), derivation):
         return {path.name: known[path.name] for path in (listing, columns)}
     returns = pool.map(_Partition.returns, partitions)
     rows = [
@@ -544,8 +544,8 @@ def _write_episodes(
         listing: pa.Table.from_pylist(rows, schema=episode_schema(nullable).with_metadata(meta)),
     }
     for path, table in tables.items():
-        with write_atomically(path) as beside:
-            pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+        with write_atomically(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     write_note(note, tables, derivation)
     return {path.name: FileEntry.from_file(path, table.num_rows, identity) for path, table in tables.items()}
 

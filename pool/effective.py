@@ -32,5 +32,5 @@ def effective_windows(columns: Mapping[str, npt.NDArray[Any]] | npt.NDArray[np.v
         Windows [n] (packets), at least 1; those of the kernel where there is no RTT, or no limit of the rate.
     """
     rate, srtt, mss, cwnd = (np.asarray(columns[name], np.float64) for name in COLUMNS)
-    paced = np.where((srtt > 0) & (mss > 0), rate * srtt / np.maximum(mss * 1e6, 1), np.inf)
-    return np.maximum(np.minimum(cwnd, np.floor(paced + 0.5)), 1).astype(np.uint32)
+    paced_pkts = np.where((srtt > 0) & (mss > 0), rate * srtt / np.maximum(mss * 1e6, 1), np.inf)
+    return np.maximum(np.minimum(cwnd, np.floor(paced_pkts + 0.5)), 1).astype(np.uint32)

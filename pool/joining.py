@@ -63,10 +63,10 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
     identities = {Path(name).parent: entry.input_sha256 for name, (_, entry) in entries.items()}
     identity = hashlib.sha256("".join(identities[folder] for folder in sorted(identities)).encode()).hexdigest()
     with suppress(SageccError):
-        there = Manifest.read(out)
-        rows = {name: entry for name, entry in there.files.items() if name not in _TABLES}
-        if rows == {name: entry for name, (_, entry) in entries.items()} and there.about == manifests[0].about:
-            return there
+        old_manifest = Manifest.read(out)
+        rows = {name: entry for name, entry in old_manifest.files.items() if name not in _TABLES}
+        if rows == {name: entry for name, (_, entry) in entries.items()} and old_manifest.about == manifests[0].about:
+            return old_manifest
     fresh = out.with_name(f".tmp-{out.name}")
     _JOINED_MARK.check_whole(out)
     remove_leftover(fresh)
@@ -112,8 +112,8 @@ def _write_tables(pools: Sequence[Path], out: Path, identity: str, options: Pool
         EPISODES_FILE: pa.Table.from_pylist(rows, schema=schema.with_metadata(meta)),
     }
     for name, table in tables.items():
-        with write_atomically(out / name) as beside:
-            pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+        with write_atomically(out / name) as temporary:
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     return {name: FileEntry.from_file(out / name, table.num_rows, identity) for name, table in tables.items()}
 
 

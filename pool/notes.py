@@ -24,8 +24,8 @@ def write_note(note: Path, files: Iterable[Path], code: str) -> None:
         code: Identity of the code (common.code).
     """
     note.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(note) as beside:
-        beside.write_text(_text(files, code))
+    with write_atomically(note) as temporary:
+        temporary.write_text(_text(files, code))
 
 
 def is_noted(note: Path, files: Iterable[Path], code: str) -> bool:

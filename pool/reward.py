@@ -53,8 +53,8 @@ def power(rate: Values, loss: Values, capacity: Values, rtt_rate: Values) -> Val
         capacity: the link's rate BW in bytes/s over 1 s [n].
         rtt_rate: min RTT / sRTT [n].
     """
-    capped = np.where(rate > capacity, OVER_CAPACITY * capacity, rate)
-    net = np.divide(capped - LOSS_WEIGHT * loss, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
+    bounded = np.where(rate > capacity, OVER_CAPACITY * capacity, rate)
+    net = np.divide(bounded - LOSS_WEIGHT * loss, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
     q = np.where(rtt_rate >= DELAY_DEAD_BAND, 1.0, rtt_rate)
     return np.asarray(SCALE * np.sign(net) * net**2 * q)
 

@@ -83,8 +83,8 @@ def import_traces(traces: Sequence[MeasuredTrace], out: Path, unmeasured: Unmeas
         writers[0](out)
         return f"environment {out}" if unmeasured else f"trace {out}"
     names = [trace.name for trace in traces]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SageccError(f"--out {out}: several traces are called {repeated[0]}; give each a name of its own")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise SageccError(f"--out {out}: several traces are called {duplicates[0]}; give each a name of its own")
     if unmeasured and not _NAME.fullmatch(out.name):
         raise SageccError(f"--out {out}: its name becomes the set's, of letters, digits, - and _; choose another")
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
@@ -159,8 +159,8 @@ def _writer(trace: MeasuredTrace, unmeasured: Unmeasured | None) -> Callable[[Pa
 
     def write(path: Path) -> None:
         content = text if unmeasured is None or path.suffix == ".json" else _yaml(json.loads(text))
-        with write_atomically(path) as beside:
-            beside.write_text(content, encoding="utf-8")
+        with write_atomically(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
     return write
 

@@ -32,8 +32,8 @@ def players(schemes: Sequence[str]) -> Players:
     Raises:
         SageccError: there is no such file or class.
     """
-    driven = [name for name in schemes if is_driven(name) and not name.startswith(POLICY_PREFIX)]
-    if not driven:
+    names = [name for name in schemes if is_driven(name) and not name.startswith(POLICY_PREFIX)]
+    if not names:
         return Players()
-    drives = policy_drives(driven)
-    return Players(policy_controller, drives, {name: json.dumps({"sha256": drives[name].sha256}) for name in driven})
+    drives = policy_drives(names)
+    return Players(policy_controller, drives, {name: json.dumps({"sha256": drives[name].sha256}) for name in names})

@@ -230,8 +230,8 @@ def json_schema() -> str:
 def _build(part: EnvironmentPart, place: str, folder: Path, trusted: TrustedCode) -> Environment:
     forward, backward = _directions(place, part)
     flow = part.flow.build()
-    crossed = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
-    rtt_ms = flow.extra_rtt_ms + sum(link.delay_ms for link in (*forward[crossed], *backward[crossed]))
+    path = slice(flow.links[0], flow.links[1] + 1) if flow.links else slice(None)
+    rtt_ms = flow.extra_rtt_ms + sum(link.delay_ms for link in (*forward[path], *backward[path]))
     directions = (("links", forward), ("return_links", backward))
     links, return_links = (
         tuple(_link(link, rtt_ms, f"{place}: {key}[{index}]", folder) for index, link in enumerate(parts))
@@ -335,8 +335,8 @@ def _trace(trace: str | TracePart | None, folder: Path) -> Trace | None:
         return None
     path = folder / trace
     try:
-        found = check_regular(path)
-        return _read_trace(path, found.st_mtime_ns, found.st_size)
+        status = check_regular(path)
+        return _read_trace(path, status.st_mtime_ns, status.st_size)
     except OSError as error:
         raise SageccError(f"trace: {path}: {error.strerror}; the path is relative to this file") from None
 
@@ -417,12 +417,12 @@ def _explain(error: ValidationError, document: Any, fields: Mapping[str, tuple[s
 
 def _unknown(key: str, container: str, fields: Mapping[str, tuple[str, ...]]) -> str:
     container_key = re.sub(r"\[[0-9]+\]", "", container).rpartition(".")[2]
-    known = fields[container_key]
-    close = difflib.get_close_matches(key, known, 1)
+    names = fields[container_key]
+    close = difflib.get_close_matches(key, names, 1)
     return (
         f"there is no such field; did you mean {close[0]}?"
         if close
-        else f"there is no such field; use {', '.join(known)}"
+        else f"there is no such field; use {', '.join(names)}"
     )
 
 

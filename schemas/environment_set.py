@@ -95,9 +95,9 @@ def repeated(networks: EnvironmentSet, count: int, jitter_ms: float = 0.0) -> En
         if jitter_ms:
             raise SageccError("--jitter-ms needs --repeats of 2 or more: the first is always the network as planned")
         return networks
-    numbered = [(plan, number) for number in range(count) for plan in networks.environments]
-    environments = [repeat(plan, number, jitter_ms) for plan, number in numbered]
-    of = {each.id: Repeat(plan.id, number) for each, (plan, number) in zip(environments, numbered, strict=True)}
+    pairs = [(plan, number) for number in range(count) for plan in networks.environments]
+    environments = [repeat(plan, number, jitter_ms) for plan, number in pairs]
+    of = {each.id: Repeat(plan.id, number) for each, (plan, number) in zip(environments, pairs, strict=True)}
     option = f"{networks.option} --repeats {count}" + (f" --jitter-ms {jitter_ms:g}" if jitter_ms else "")
     return replace(
         networks,

@@ -131,13 +131,13 @@ class MeasuredTrace:
         end_s = self.duration_s if for_s is None else from_s + for_s
         if not 0 <= from_s < end_s <= self.duration_s + 1e-9:
             raise SageccError(f"{self.name} lasts {self.duration_s:g} s: {from_s:g} to {end_s:g} s is no part of it")
-        kept = slice(bisect_right(self.times_s, from_s) - 1, max(bisect_right(self.times_s, end_s - 1e-9), 1))
+        steps = slice(bisect_right(self.times_s, from_s) - 1, max(bisect_right(self.times_s, end_s - 1e-9), 1))
         return replace(
             self,
-            times_s=tuple(round(max(t_s - from_s, 0.0), 9) for t_s in self.times_s[kept]),
-            rates_mbps=self.rates_mbps[kept],
-            rtts_ms=self.rtts_ms and self.rtts_ms[kept],
-            losses=self.losses and self.losses[kept],
+            times_s=tuple(round(max(t_s - from_s, 0.0), 9) for t_s in self.times_s[steps]),
+            rates_mbps=self.rates_mbps[steps],
+            rtts_ms=self.rtts_ms and self.rtts_ms[steps],
+            losses=self.losses and self.losses[steps],
             duration_s=round(end_s - from_s, 9),
         )
 
@@ -248,10 +248,10 @@ class _Row:
 
 def _rtts(path: Path, rows: Sequence[_Row]) -> tuple[float, ...]:
     """Return every row's RTT; where there is none, as it was before, at first as it will be."""
-    known = [row.rtt_ms for row in rows if row.rtt_ms is not None]
-    if not known:
+    measured_ms = [row.rtt_ms for row in rows if row.rtt_ms is not None]
+    if not measured_ms:
         raise SageccError(f"{path}: no row has an RTT; leave its column out and give --rtt")
-    rtts_ms, last_ms = [], known[0]
+    rtts_ms, last_ms = [], measured_ms[0]
     for row in rows:
         last_ms = last_ms if row.rtt_ms is None else row.rtt_ms
         rtts_ms.append(last_ms)
@@ -281,12 +281,12 @@ def _cells(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, str]]]
                 f"{place}: expected seconds and Mbps such as '12.0 3.5', found '{line[:40]}';"
                 " --columns says what other files hold"
             )
-        found = {}
+        numbers = {}
         for kind, column in places.items():
             if int(column) > len(cells):
                 raise SageccError(f"{place}: has {len(cells)} columns, and {columns.names[kind]} is in column {column}")
-            found[kind] = cells[int(column) - 1].strip()
-        yield place, found
+            numbers[kind] = cells[int(column) - 1].strip()
+        yield place, numbers
 
 
 def _split(line: str, separator: str, place: str) -> list[str]:
@@ -301,14 +301,14 @@ def _split(line: str, separator: str, place: str) -> list[str]:
 def _numbers(header: list[str], columns: Columns, place: str) -> dict[str, str | int]:
     """Return the columns' numbers from their names in the first line."""
     header = [name.strip() for name in header]
-    found: dict[str, str | int] = {}
+    places: dict[str, str | int] = {}
     for kind, column in columns.places.items():
         if isinstance(column, str) and header.count(column) != 1:
             fault = "there is no column" if column not in header else "there are several columns"
-            there = ", ".join(header)[:300]
-            raise SageccError(f"{place}: {fault} '{column}' for {columns.names[kind]}; there are {there}")
-        found[kind] = header.index(column) + 1 if isinstance(column, str) else column
-    return found
+            titles = ", ".join(header)[:300]
+            raise SageccError(f"{place}: {fault} '{column}' for {columns.names[kind]}; there are {titles}")
+        places[kind] = header.index(column) + 1 if isinstance(column, str) else column
+    return places
 
 
 def _row(cells: Mapping[str, str], columns: Columns, place: str) -> _Row:

@@ -52,8 +52,8 @@ class Quantity:
 
     def __post_init__(self) -> None:
         count = len(self.values)
-        wanted = {"choice": count >= 1, "exponential": count == 1}.get(self.kind, count == 2)
-        if self.kind not in get_args(Kind) or not wanted or not all(math.isfinite(v) and v >= 0 for v in self.values):
+        is_right = {"choice": count >= 1, "exponential": count == 1}.get(self.kind, count == 2)
+        if self.kind not in get_args(Kind) or not is_right or not all(math.isfinite(v) and v >= 0 for v in self.values):
             raise SageccError(f"networks: {self.plain()} is no quantity to draw")
         if self.kind == "log_uniform" and not min(self.values) > 0:
             raise SageccError(f"networks: {self.plain()}: a log_uniform quantity must be above 0")
@@ -71,13 +71,13 @@ class Quantity:
             return plain
         single: dict[Any, Any] = plain if isinstance(plain, dict) and len(plain) == 1 else {"choice": plain}
         kind, values = next(iter(single.items()))
-        listed: list[Any] = values if isinstance(values, list) else [values]
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in listed)
+        items: list[Any] = values if isinstance(values, list) else [values]
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in items)
         if kind not in get_args(Kind) or not numbers:
             raise SageccError(
                 f"networks: {plain!r} is no quantity: give a number, or one of {', '.join(get_args(Kind))} with values"
             )
-        return cls(kind, tuple(float(value) for value in listed))
+        return cls(kind, tuple(float(value) for value in items))
 
     def plain(self) -> Any:
         """Return what `of` reads."""
@@ -160,16 +160,16 @@ class NetworkDistribution:
         Raises:
             SageccError: a field is unknown, missing or of another form.
         """
-        known = {field.name: field for field in fields(cls)}
-        missing = [name for name, field in known.items() if field.default is MISSING and name not in plain]
-        if unknown := sorted(set(map(str, plain)) - known.keys()):
-            raise SageccError(f"networks: unknown field {unknown[0]}; known are {', '.join(known)}")
+        known_fields = {field.name: field for field in fields(cls)}
+        missing = [name for name, field in known_fields.items() if field.default is MISSING and name not in plain]
+        if unknown := sorted(set(map(str, plain)) - known_fields.keys()):
+            raise SageccError(f"networks: unknown field {unknown[0]}; known are {', '.join(known_fields)}")
         if missing:
             raise SageccError(f"networks: field {missing[0]} is missing")
         values: dict[str, Any] = {}
         for name, value in plain.items():
             if "Quantity" in str(get_type_hints(cls)[name]):
-                values[name] = None if value is None and known[name].default is None else Quantity.of(value)
+                values[name] = None if value is None and known_fields[name].default is None else Quantity.of(value)
             elif name == "duration_s" and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise SageccError(f"networks: duration_s must be a number, not {value!r}")
             else:

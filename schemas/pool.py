@@ -231,12 +231,12 @@ def pool_columns(windows: tuple[int, int, int], effective: str = "") -> tuple[Co
         windows: lengths of its observation windows (ticks).
         effective: the schemes whose windows are effective ones (pool.effective), as in its metadata.
     """
-    described = {column.name: column for column in _window_columns(windows)}
+    columns = {column.name: column for column in _window_columns(windows)}
     if effective:
         note = f"; cwnd of {effective}: min(cwnd, pacing rate x sRTT / MSS)"
         of_cwnd = (column for column in POOL_COLUMNS if column.name in OF_CWND)
-        described |= {column.name: replace(column, formula=column.formula + note) for column in of_cwnd}
-    return tuple(described.get(column.name, column) for column in POOL_COLUMNS)
+        columns |= {column.name: replace(column, formula=column.formula + note) for column in of_cwnd}
+    return tuple(columns.get(column.name, column) for column in POOL_COLUMNS)
 
 
 def pool_schema(windows: tuple[int, int, int], effective: str = "") -> pa.Schema:
@@ -246,9 +246,9 @@ def pool_schema(windows: tuple[int, int, int], effective: str = "") -> pa.Schema
 
 def raw_columns() -> tuple[Column, ...]:
     """Return the columns of raw trajectories (schemas/raw.py), from which the pool's are derived."""
-    described = [(field, field.metadata or {}) for field in RAW_SCHEMA]
+    columns = [(field, field.metadata or {}) for field in RAW_SCHEMA]
     return tuple(
-        Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in described
+        Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in columns
     )
 
 

@@ -83,10 +83,10 @@ def python_class(scheme: str) -> tuple[str, str]:
     Raises:
         SageccError: it names none.
     """
-    named = re.fullmatch(rf"{PYTHON_PREFIX}(.+\.py):([^\W\d]\w*)", scheme)
-    if named is None:
+    match = re.fullmatch(rf"{PYTHON_PREFIX}(.+\.py):([^\W\d]\w*)", scheme)
+    if match is None:
         raise SageccError(f"'{scheme}': name a file and a class in it, such as {PYTHON_PREFIX}mine.py:Mine")
-    return named[1], named[2]
+    return match[1], match[2]
 
 
 def check_scheme(name: str) -> str:
@@ -101,8 +101,8 @@ def check_scheme(name: str) -> str:
         python_class(name)
     if name in SCHEMES or name in OTHERS or is_driven(name):
         return name
-    known = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
-    raise SageccError(f"unknown scheme '{name}': use one of {known}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")
+    names = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
+    raise SageccError(f"unknown scheme '{name}': use one of {names}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")
 
 
 @dataclass(frozen=True)

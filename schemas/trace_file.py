@@ -53,8 +53,8 @@ def among(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
 
 def no_trace(folder: Path | None, others: Sequence[Path]) -> str:
     """Return the end of an error's message about a folder in which only these others were found."""
-    named = f"; of {', '.join(path.name for path in others[:3])} none is one" if others else ""
-    return f"there is no trace in {folder}{named}; 'sagecc import trace' reads other forms"
+    examples = f"; of {', '.join(path.name for path in others[:3])} none is one" if others else ""
+    return f"there is no trace in {folder}{examples}; 'sagecc import trace' reads other forms"
 
 
 def read_trace(path: Path) -> Trace:

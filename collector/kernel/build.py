@@ -114,8 +114,8 @@ def shipped_kernel() -> Kernel:
 
 
 def _up_to_date(output: Path) -> Kernel | None:
-    known = read_stamp(output)
-    return _stamped(output, known) if known.get("identity") == _identity() else None
+    facts = read_stamp(output)
+    return _stamped(output, facts) if facts.get("identity") == _identity() else None
 
 
 def _stamped(path: Path, known: Mapping[str, str]) -> Kernel:
@@ -144,9 +144,9 @@ def _build_alone(output: Path, build_dir: Path, jobs: int) -> Kernel:
         _run(["strip", "-o", str(file), str(tree / "linux")], build_dir)
         file.chmod(0o755)
     kernel = Kernel(output, sha256_file(output), version, _version("libc6-dev", build_dir))
-    known = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
+    facts = {"identity": identity, "sha256": kernel.sha256, "source": version, "libc": kernel.libc}
     with write_atomically(stamp(output)) as file:
-        file.write_text(json.dumps(known, indent=1))
+        file.write_text(json.dumps(facts, indent=1))
     return kernel
 
 
@@ -175,22 +175,22 @@ def _check_tools() -> None:
 
 def missing_packages() -> list[str]:
     """Return the Debian packages that a build of the kernel needs and that are missing here."""
-    needed = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **DOWNLOAD_TOOLS}
-    return sorted(package for tool, package in needed.items() if shutil.which(tool) is None)
+    tools = TOOLS if shipped.SOURCE.exists() else {**TOOLS, **DOWNLOAD_TOOLS}
+    return sorted(package for tool, package in tools.items() if shutil.which(tool) is None)
 
 
 def _run(command: list[str], build_dir: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """Run one tool and return its output, which the log keeps; a failure is a SageccError that names the log."""
-    completed = subprocess.run(
+    process = subprocess.run(
         command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     log = build_dir / _LOG
     with log.open("a") as file:
-        file.write(f"$ {' '.join(command)}\n{completed.stdout}{completed.stderr}")
-    if completed.returncode:
-        last = (completed.stderr.strip() or completed.stdout.strip() or "no output").splitlines()[-1]
+        file.write(f"$ {' '.join(command)}\n{process.stdout}{process.stderr}")
+    if process.returncode:
+        last = (process.stderr.strip() or process.stdout.strip() or "no output").splitlines()[-1]
         raise SageccError(f"kernel: {command[0]} failed: {last} (all of it: {log})")
-    return completed.stdout
+    return process.stdout
 
 
 def _version(package: str, build_dir: Path) -> str:
@@ -208,9 +208,9 @@ def source_archive(build_dir: Path) -> tuple[Path, str]:
     """
     if shipped.SOURCE.exists():
         return shipped.SOURCE, shipped_kernel().source
-    installed = Path(f"/usr/src/{PACKAGE}.tar.xz")
-    if installed.exists():
-        return installed, _version(PACKAGE, build_dir)
+    debian_archive = Path(f"/usr/src/{PACKAGE}.tar.xz")
+    if debian_archive.exists():
+        return debian_archive, _version(PACKAGE, build_dir)
     packages = sorted(build_dir.glob(f"{PACKAGE}_*.deb"))
     if not packages:
         try:
@@ -287,10 +287,10 @@ def _add_our_files(tree: Path, build_dir: Path) -> None:
 
 def _configure(tree: Path, build_dir: Path) -> None:
     config = (HERE / "config").read_text() + f'CONFIG_INITRAMFS_SOURCE="{INITRAMFS}"\n# {" ".join(ABSENT_TOOLS)}\n'
-    merged = build_dir / "config"
-    if (tree / ".config").exists() and merged.exists() and merged.read_text() == config:
+    configuration = build_dir / "config"
+    if (tree / ".config").exists() and configuration.exists() and configuration.read_text() == config:
         return
-    merged.unlink(missing_ok=True)
+    configuration.unlink(missing_ok=True)
     _run(["make", "ARCH=um", *ABSENT_TOOLS, "tinyconfig"], build_dir, cwd=tree, env=REPRODUCIBLE)
     with (tree / ".config").open("a") as file:
         file.write(config)
@@ -300,7 +300,7 @@ def _configure(tree: Path, build_dir: Path) -> None:
     missing = [option for option in options if f"{option}=y" not in effective]
     if missing:
         raise SageccError(f"kernel: these options did not take: {' '.join(missing)} (collector/kernel/config)")
-    merged.write_text(config)
+    configuration.write_text(config)
 
 
 def _make(tree: Path, build_dir: Path, jobs: int) -> None:

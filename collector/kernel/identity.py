@@ -55,10 +55,10 @@ def own_kernel() -> Path:
     """
     kernel = shipped.KERNEL
     if kernel.exists() and not read_stamp(kernel):
-        made, remedy = "'sagecc kernel' built", "run 'sagecc kernel', which builds one"
+        maker, remedy = "'sagecc kernel' built", "run 'sagecc kernel', which builds one"
         if shipped.INSTALLED:
-            made, remedy = "came with sagecc", "install sagecc anew"
-        raise SageccError(f"{kernel} is not the kernel that {made} (its SHA-256 is not in {stamp(kernel)}): {remedy}")
+            maker, remedy = "came with sagecc", "install sagecc anew"
+        raise SageccError(f"{kernel} is not the kernel that {maker} (its SHA-256 is not in {stamp(kernel)}): {remedy}")
     return kernel
 
 
@@ -70,8 +70,8 @@ def stamp(kernel: Path) -> Path:
 def read_stamp(kernel: Path) -> dict[str, Any]:
     """Return a kernel's stamp; nothing where there is none, or it is that of another file."""
     try:
-        found = read_document(stamp(kernel))
-        return found if isinstance(found, dict) and found.get("sha256") == sha256_file(kernel) else {}
+        facts = read_document(stamp(kernel))
+        return facts if isinstance(facts, dict) and facts.get("sha256") == sha256_file(kernel) else {}
     except (OSError, SageccError):
         return {}
 
@@ -154,9 +154,9 @@ def join_identities(identities: Iterable[str]) -> str:
     for identity in identities:
         labs.add(" ".join(word for word in identity.split() if "=" not in word))
         for word in (word for word in identity.split() if "=" in word):
-            known = modules.setdefault(word.partition("=")[0], word)
-            if known != word:
-                raise SageccError(f"different kernels: {known} and {word}")
+            first = modules.setdefault(word.partition("=")[0], word)
+            if first != word:
+                raise SageccError(f"different kernels: {first} and {word}")
     if len(labs) > 1:
         raise SageccError(f"different kernels: {' and '.join(sorted(labs))}")
     return " ".join((*labs, *sorted(modules.values())))

@@ -94,8 +94,8 @@ def keep_console(name: str, console: str) -> Path:
 
 def _messages(console: str) -> str:
     """Return the lines that say what went wrong: what failed before a panic, and the panic; empty where none does."""
-    stripped = (_PRINTK.sub("", line.strip()).strip() for line in console.splitlines())
-    lines = [line for line in stripped if line and not _HARMLESS.search(line) and not _TRACE.match(line)]
+    texts = (_PRINTK.sub("", line.strip()).strip() for line in console.splitlines())
+    lines = [line for line in texts if line and not _HARMLESS.search(line) and not _TRACE.match(line)]
     panic = next((n for n, line in enumerate(lines) if _PANIC in line), None)
     before = lines if panic is None else lines[:panic]
     failures = [line for line in before if _FAILURE.search(line)]

@@ -132,7 +132,7 @@ class Episode:
     def summary_row(self) -> dict[str, object]:
         """Return the episode's row of EPISODE_SCHEMA, in which a delay of no packet is 0."""
         tested = self.flows[0]
-        arrived = not math.isnan(tested.delay_mean_ms)
+        has_delays = not math.isnan(tested.delay_mean_ms)
         return {
             "episode_id": self.id,
             "environment_id": self.environment.id,
@@ -143,8 +143,8 @@ class Episode:
             "spec_sha256": self.spec_sha256,
             "rows": self.rows.num_rows,
             "goodput_mbps": tested.goodput_mbps,
-            "delay_mean_ms": tested.delay_mean_ms if arrived else 0.0,
-            "delay_p95_ms": tested.delay_p95_ms if arrived else 0.0,
+            "delay_mean_ms": tested.delay_mean_ms if has_delays else 0.0,
+            "delay_p95_ms": tested.delay_p95_ms if has_delays else 0.0,
             "sent_packets": tested.sent_packets,
             "lost_packets": tested.lost_packets,
             "cwnd_mean": tested.cwnd_mean,

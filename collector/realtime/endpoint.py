@@ -91,9 +91,9 @@ class Sampler(threading.Thread):
             for flow, sock in tuple(self.sockets.items()):
                 info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
                 memory = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size)
-                _, _, _, buffer, _, used, *_ = MEMINFO.unpack(memory)
+                _, _, _, buffer, _, used_bytes, *_ = MEMINFO.unpack(memory)
                 now_ns = time.time_ns() - self._began_ns
-                self.samples += SAMPLE.pack(now_ns, flow, len(info), info, buffer, used)
+                self.samples += SAMPLE.pack(now_ns, flow, len(info), info, buffer, used_bytes)
 
 
 def wait_for_start() -> int:

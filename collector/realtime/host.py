@@ -237,15 +237,15 @@ class _HostEpisode:
             script = f"echo {value} > /proc/sys/{key.replace('.', '/')}"
         else:
             script = " && ".join(commands)
-        completed = subprocess.run([*_nsenter(node), "sh", "-c", script], capture_output=True, text=True)
-        if completed.returncode:
-            raise SageccError(f"episode {self._name}: '{script}' failed: {completed.stderr.strip()}")
+        process = subprocess.run([*_nsenter(node), "sh", "-c", script], capture_output=True, text=True)
+        if process.returncode:
+            raise SageccError(f"episode {self._name}: '{script}' failed: {process.stderr.strip()}")
 
     def _line_command(self, router: int, receiver: int) -> list[str]:
         environment, program = self._environment, self._folder / "delayline"
-        compiled = subprocess.run(["gcc", "-O2", "-o", program, SOURCE], capture_output=True, text=True)
-        if compiled.returncode:
-            raise SageccError(f"the delay line does not build: {compiled.stderr.strip().splitlines()[-1]}")
+        compiler = subprocess.run(["gcc", "-O2", "-o", program, SOURCE], capture_output=True, text=True)
+        if compiler.returncode:
+            raise SageccError(f"the delay line does not build: {compiler.stderr.strip().splitlines()[-1]}")
         delays_ns = [round(ms * 1e6) for ms in (environment.bottleneck.delay_ms, environment.return_delay_ms)]
         near, far = (f"/proc/{node}/ns/net" for node in (router, receiver))
         return [str(part) for part in (program, near, "near", "in", far, "far", *delays_ns, self._folder / "packets")]
@@ -274,9 +274,9 @@ class _HostEpisode:
         environment = self._environment
         packets = np.fromfile(self._folder / "packets", RECORD)
         log = link_log(packets, began_ns, environment)
-        sent, received = (read_samples(self._folder / role) for role in ("send", "receive"))
+        sender, receiver = (read_samples(self._folder / role) for role in ("send", "receive"))
         episode = make_episode(
-            environment, self._scheme, self._seed, self._name, sent=sent, received=received, link=log
+            environment, self._scheme, self._seed, self._name, sent=sender, received=receiver, link=log
         )
         is_tested = log.flow == 0
         packets = packets[
@@ -342,32 +342,32 @@ def link_log(packets: npt.NDArray[np.void], began_ns: int, environment: Environm
         SageccError: the records are incomplete, or no packet left the queue.
     """
     data = packets[packets["destination_port"] < packets["source_port"]]
-    arrived = data[(data["tap"] == QUEUE) & (data["outgoing"] == 0)]
-    left = data[(data["tap"] == NEAR) & (data["outgoing"] == 1)]
-    delivered = data[(data["tap"] == FAR) & (data["outgoing"] == 0)]
-    if not len(left):
+    arrivals = data[(data["tap"] == QUEUE) & (data["outgoing"] == 0)]
+    departures = data[(data["tap"] == NEAR) & (data["outgoing"] == 1)]
+    deliveries = data[(data["tap"] == FAR) & (data["outgoing"] == 0)]
+    if not len(departures):
         raise SageccError("no packet ever left the queue")
-    entered = match(_keys(arrived), _keys(left))
-    crossed = match(_keys(left), _keys(delivered))  # the last packets are still on the line
-    dropped = np.ones(len(arrived), bool)
-    dropped[entered] = False
-    dropped[entered[-1] + 1 :] = False  # still in the queue
-    arrived_ns, left_ns = (part["t_ns"].astype(np.int64) - began_ns for part in (arrived, left))
+    entered = match(_keys(arrivals), _keys(departures))
+    crossed = match(_keys(departures), _keys(deliveries))  # the last packets are still on the line
+    is_dropped = np.ones(len(arrivals), bool)
+    is_dropped[entered] = False
+    is_dropped[entered[-1] + 1 :] = False  # still in the queue
+    arrived_ns, left_ns = (part["t_ns"].astype(np.int64) - began_ns for part in (arrivals, departures))
     end_ns = round(environment.duration_s * 1e9)  # the flows' buffers drain after it
-    dropped &= arrived_ns < end_ns
-    kept = arrived_ns[entered] < end_ns
+    is_dropped &= arrived_ns < end_ns
+    is_within = arrived_ns[entered] < end_ns
     nominal_ns = round(environment.bottleneck.delay_ms * 1e6)
-    line_ns = np.full(len(left), nominal_ns)
-    line_ns[crossed] = delivered["t_ns"].astype(np.int64) - left["t_ns"][crossed].astype(np.int64)
+    line_ns = np.full(len(departures), nominal_ns)
+    line_ns[crossed] = deliveries["t_ns"].astype(np.int64) - departures["t_ns"][crossed].astype(np.int64)
     capacity_ns, capacity_bytes = rate_capacity(environment.bottleneck, environment.duration_s + LATE_S)
     return LinkLog(
-        flow=_flows(left[kept]),
-        bytes=left["bytes"][kept].astype(np.int64),
-        entered_ns=arrived_ns[entered][kept],
-        left_ns=left_ns[kept],
-        delay_ns=(left_ns - arrived_ns[entered] + line_ns)[kept],
-        drop_flow=_flows(arrived[dropped]),
-        drop_ns=arrived_ns[dropped],
+        flow=_flows(departures[is_within]),
+        bytes=departures["bytes"][is_within].astype(np.int64),
+        entered_ns=arrived_ns[entered][is_within],
+        left_ns=left_ns[is_within],
+        delay_ns=(left_ns - arrived_ns[entered] + line_ns)[is_within],
+        drop_flow=_flows(arrivals[is_dropped]),
+        drop_ns=arrived_ns[is_dropped],
         capacity_ns=capacity_ns,
         capacity_bytes=capacity_bytes,
     )
@@ -377,8 +377,8 @@ def stalled_ms(log: LinkLog, rate_mbps: float) -> float:
     """Return the sum of the pauses above STALL_MS in which a link at `rate_mbps` was late with waiting packets (ms)."""
     sendable_bytes = np.diff(np.interp(log.left_ns, log.capacity_ns, log.capacity_bytes))
     late_ms = (sendable_bytes - log.bytes[1:]) * 8 / rate_mbps / 1000
-    waited = log.entered_ns[1:] < log.left_ns[:-1]
-    return float(late_ms[waited & (late_ms > STALL_MS)].sum())
+    had_to_wait = log.entered_ns[1:] < log.left_ns[:-1]
+    return float(late_ms[had_to_wait & (late_ms > STALL_MS)].sum())
 
 
 def line_error(packets: npt.NDArray[np.void], tap_in: int, tap_out: int, delay_ms: float) -> LineError:
@@ -390,10 +390,10 @@ def line_error(packets: npt.NDArray[np.void], tap_in: int, tap_out: int, delay_m
         tap_out: tap at which they leave it.
         delay_ms: nominal delay (ms).
     """
-    entered = packets[(packets["tap"] == tap_in) & (packets["outgoing"] == 1)]
-    left = packets[(packets["tap"] == tap_out) & (packets["outgoing"] == 0)]
-    entered_ns = entered["t_ns"][match(_keys(entered), _keys(left))].astype(np.int64)
-    errors_us = (left["t_ns"].astype(np.int64) - entered_ns) / 1e3 - delay_ms * 1e3
+    entries = packets[(packets["tap"] == tap_in) & (packets["outgoing"] == 1)]
+    departures = packets[(packets["tap"] == tap_out) & (packets["outgoing"] == 0)]
+    entered_ns = entries["t_ns"][match(_keys(entries), _keys(departures))].astype(np.int64)
+    errors_us = (departures["t_ns"].astype(np.int64) - entered_ns) / 1e3 - delay_ms * 1e3
     return LineError(
         mean_us=float(errors_us.mean()),
         std_us=float(errors_us.std()),

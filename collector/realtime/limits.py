@@ -43,5 +43,5 @@ def _nothing_to_send(info: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     names = ("unacked_pkts", "sacked_pkts", "lost_pkts", "retrans_pkts", "cwnd_pkts")
     unacked, sacked, lost, retrans, cwnd = (info[name].astype(np.int64) for name in names)
     unsent = info["notsent_bytes"] >= info["mss_bytes"]
-    starved: npt.NDArray[np.bool_] = ~unsent & (unacked - sacked - lost + retrans < cwnd) & (lost <= retrans)
-    return starved
+    is_starved: npt.NDArray[np.bool_] = ~unsent & (unacked - sacked - lost + retrans < cwnd) & (lost <= retrans)
+    return is_starved

@@ -108,9 +108,9 @@ def run_mahimahi(environment: Environment, scheme: str, seed: int = 0) -> Episod
             left_s = began_ms / 1000 + environment.duration_s - time.time()
             for end in (sender, receiver):
                 end.finish(left_s + 30)
-        sent, received = (read_samples(Path(spec.out)) for spec in (send, receive))
+        sender_samples, receiver_samples = (read_samples(Path(spec.out)) for spec in (send, receive))
         link = read_log(log, delay_ms)
-        return make_episode(environment, scheme, seed, name, sent=sent, received=received, link=link)
+        return make_episode(environment, scheme, seed, name, sent=sender_samples, received=receiver_samples, link=link)
 
 
 def _check(environment: Environment) -> int:
@@ -138,12 +138,13 @@ def _check_buffers(environment: Environment) -> None:
     """Check that TCP's buffers, which only root can force, do not limit a flow."""
     if os.geteuid() == 0:
         return
-    needed = int(SKB_FACTOR * in_flight_bytes(environment))
+    needed_bytes = int(SKB_FACTOR * in_flight_bytes(environment))
     for name in ("tcp_rmem", "tcp_wmem"):
         low, default, most = Path(f"/proc/sys/net/ipv4/{name}").read_text().split()
-        if int(most) < needed:
+        if int(most) < needed_bytes:
             raise SageccError(
-                f"net.ipv4.{name} is too small for this network: sysctl -w net.ipv4.{name}='{low} {default} {needed}'"
+                f"net.ipv4.{name} is too small for this network: "
+                f"sysctl -w net.ipv4.{name}='{low} {default} {needed_bytes}'"
             )
 
 
@@ -199,11 +200,11 @@ def rate_opportunities_ms(link: Link, until_ms: float) -> npt.NDArray[np.float64
     steps = [step for step in link.rates if step.t_s * 1000 < until_ms]
     step_times_ms = np.array([*(step.t_s * 1000 for step in steps), until_ms])
     rates_mbps = np.array([step.rate_mbps for step in steps])
-    sent = np.concatenate(([0.0], np.cumsum(np.diff(step_times_ms) * rates_mbps)))  # kbit
+    sent_kbit = np.concatenate(([0.0], np.cumsum(np.diff(step_times_ms) * rates_mbps)))
     packet_kbits = MTU_BYTES * 8 / 1000
-    due = packet_kbits * np.arange(1, int(sent[-1] / packet_kbits) + 1)
-    step = np.searchsorted(sent, due) - 1  # the one in which it is sent, which is no outage
-    times_ms: npt.NDArray[np.float64] = step_times_ms[step] + (due - sent[step]) / rates_mbps[step]
+    due = packet_kbits * np.arange(1, int(sent_kbit[-1] / packet_kbits) + 1)
+    step = np.searchsorted(sent_kbit, due) - 1  # the one in which it is sent, which is no outage
+    times_ms: npt.NDArray[np.float64] = step_times_ms[step] + (due - sent_kbit[step]) / rates_mbps[step]
     return times_ms
 
 
@@ -281,7 +282,7 @@ def read_log(log: Path, delay_ms: int) -> LinkLog:
         except (ValueError, IndexError):
             raise SageccError(f"{log}:{number}: '{line}' is no line of mm-link's log") from None
     sent = np.array([packet for packet in left if packet[0] >= 0], np.int64).reshape(-1, 3)
-    dropped = np.array([t_ms for t_ms in drops if t_ms >= 0], np.int64)
+    drops_ms = np.array([t_ms for t_ms in drops if t_ms >= 0], np.int64)
     times_ms, counts = np.unique([t_ms for t_ms in opportunities if t_ms > 0], return_counts=True)
     ms = 1_000_000
     return LinkLog(
@@ -290,8 +291,8 @@ def read_log(log: Path, delay_ms: int) -> LinkLog:
         entered_ns=(sent[:, 0] - sent[:, 2]) * ms,
         left_ns=sent[:, 0] * ms,
         delay_ns=(sent[:, 2] + delay_ms) * ms,
-        drop_flow=np.zeros(len(dropped), np.int64),
-        drop_ns=dropped * ms,
+        drop_flow=np.zeros(len(drops_ms), np.int64),
+        drop_ns=drops_ms * ms,
         capacity_ns=np.concatenate(([0], times_ms)).astype(np.int64) * ms,
         capacity_bytes=np.concatenate(([0], np.cumsum(counts) * MTU_BYTES)).astype(np.int64),
     )

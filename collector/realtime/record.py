@@ -123,16 +123,16 @@ class LinkLog:
             Values [rows] by column.
         """
         is_flow = self.flow == flow
-        left = np.searchsorted(self.left_ns[is_flow], t_ns, side="right")
-        entered = np.sort(self.entered_ns)
+        departures = np.searchsorted(self.left_ns[is_flow], t_ns, side="right")
+        entries_ns = np.sort(self.entered_ns)
         order = np.argsort(self.entered_ns, kind="stable")
-        queued_bytes = _sums(self.bytes[order])[np.searchsorted(entered, t_ns, side="right")]
+        queued_bytes = _sums(self.bytes[order])[np.searchsorted(entries_ns, t_ns, side="right")]
         queued_bytes -= _sums(self.bytes)[np.searchsorted(self.left_ns, t_ns, side="right")]
         columns = {
-            "link_packets": left,
-            "link_bytes": _sums(self.bytes[is_flow])[left],
+            "link_packets": departures,
+            "link_bytes": _sums(self.bytes[is_flow])[departures],
             "link_drops": np.searchsorted(np.sort(self.drop_ns[self.drop_flow == flow]), t_ns, side="right"),
-            "link_delay_ns": _sums(self.delay_ns[is_flow])[left],
+            "link_delay_ns": _sums(self.delay_ns[is_flow])[departures],
             "link_queue_bytes": queued_bytes,
             "link_capacity_bytes": np.interp(t_ns, self.capacity_ns, self.capacity_bytes),
         }
@@ -177,14 +177,14 @@ def check_host_scheme(scheme: str) -> None:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())
         except OSError as error:
-            offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+            schemes = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
             if error.errno != errno.EPERM:
                 raise SageccError(
-                    f"this host's kernel has no scheme '{scheme}': it offers {', '.join(offered)}"
+                    f"this host's kernel has no scheme '{scheme}': it offers {', '.join(schemes)}"
                 ) from None
             raise SageccError(
                 f"this host's kernel keeps '{scheme}' for root: "
-                f"sysctl -w net.ipv4.tcp_allowed_congestion_control='{' '.join(offered)}'"
+                f"sysctl -w net.ipv4.tcp_allowed_congestion_control='{' '.join(schemes)}'"
             ) from None
 
 
@@ -204,8 +204,8 @@ def check_supported(environment: Environment, backend: str, link_fields: tuple[s
     for flow in environment.all_flows:
         if flow.extra_rtt_ms:
             raise SageccError(f"{backend} gives all flows one RTT (extra_rtt_ms must be 0): use the lab")
-    allowed = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))
-    for link, names in allowed:
+    directions = ((environment.links[0], (*link_fields, "delay_ms")), (environment.return_links[0], ("delay_ms",)))
+    for link, names in directions:
         for name, value in vars(link).items():
             if name not in names and value != getattr(Link(), name):
                 side = "way back" if link is environment.return_links[0] else "link"
@@ -304,8 +304,8 @@ def _rows(
 
 def _lost_total(info: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
     """Estimate tp->lost, which TCP_INFO lacks: packets retransmitted, and held lost but not yet retransmitted."""
-    held = np.maximum(info["lost_pkts"].astype(np.int64) - info["retrans_pkts"], 0)
-    return np.maximum.accumulate(info["retrans_total_pkts"] + held).astype(np.uint32)
+    lost_now = np.maximum(info["lost_pkts"].astype(np.int64) - info["retrans_pkts"], 0)
+    return np.maximum.accumulate(info["retrans_total_pkts"] + lost_now).astype(np.uint32)
 
 
 def _received_bytes(received: npt.NDArray[np.void], t_ns: Ints) -> npt.NDArray[np.uint64]:

@@ -74,9 +74,9 @@ def collect(
     """
     for scheme in schemes:
         check_scheme(scheme)
-    driven = [name for name in _all_schemes(environments, schemes) if is_driven(name)]
-    if driven and controllers is None:
-        raise SageccError(f"'{driven[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
+    user_space = [name for name in _all_schemes(environments, schemes) if is_driven(name)]
+    if user_space and controllers is None:
+        raise SageccError(f"'{user_space[0]}' needs something to run it; use 'sagecc run' or 'sagecc league'")
     out.mkdir(parents=True, exist_ok=True)
     by_set = [list(group) for _, group in groupby(sorted(environments, key=_set), key=_set)]
     with ExitStack() as locks:
@@ -91,18 +91,20 @@ def collect(
                 Task(each, scheme, seeds.get(each.id, seed), identity, controllers, dict(drives), player)
                 for each in group
             ]
-            kept = partition.kept()
+            old_rows = partition.kept()
             ids = {task.id for task in tasks}
-            todo += [task for task in tasks if kept.get(task.id) != task.spec_sha256]
-            wanted = ids if prune else ids | kept.keys()
-            others = {} if prune else {name: why for name, why in partition.failed().items() if name not in wanted}
-            plans[group[0].set, scheme] = partition, wanted, others
+            todo += [task for task in tasks if old_rows.get(task.id) != task.spec_sha256]
+            result_ids = ids if prune else ids | old_rows.keys()
+            others = (
+                {} if prune else {name: reason for name, reason in partition.failed().items() if name not in result_ids}
+            )
+            plans[group[0].set, scheme] = partition, result_ids, others
         todo.sort(key=lambda task: -task.cost)  # no long episode may be left to run alone at the end
         partitions = {key: partition for key, (partition, _, _) in plans.items()}
         failures = _run(kernel, engine, todo, partitions, progress)
-        for partition, wanted, others in plans.values():
-            failed = {name: failures[name].removeprefix(f"episode {name}: ") for name in wanted & failures.keys()}
-            partition.assemble(wanted - failed.keys(), others | failed)
+        for partition, result_ids, others in plans.values():
+            failed = {name: failures[name].removeprefix(f"episode {name}: ") for name in result_ids & failures.keys()}
+            partition.assemble(result_ids - failed.keys(), others | failed)
     if failures:
         raise EpisodesFailedError(failures)
 

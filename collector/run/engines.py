@@ -106,13 +106,13 @@ def in_processes(
         SageccError: a process was killed.
     """
     context = multiprocessing.get_context("spawn")
-    numbers, pickled = iter(range(task_count)), pickle.dumps(run_tasks)  # once, not once per process
+    numbers, work = iter(range(task_count)), pickle.dumps(run_tasks)  # once, not once per process
     processes = []
     connections: list[Connection] = []
     try:
         for core in cores:
             connection, worker_connection = context.Pipe()
-            process = context.Process(target=_work, args=(pickled, worker_connection, core), daemon=True)
+            process = context.Process(target=_work, args=(work, worker_connection, core), daemon=True)
             with starting_python():
                 process.start()
             worker_connection.close()

@@ -113,20 +113,20 @@ def _run_on_cluster(
 ) -> Generator[tuple[T, R | SageccError], None, None]:
     binary = kernel.read_bytes()
     sha256 = hashlib.sha256(binary).hexdigest()
-    shared = ray.put(binary)
+    binary_reference = ray.put(binary)
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_attempt_here)
-    remaining = iter(tasks)
-    pending: dict[Any, T] = {}
+    queue = iter(tasks)
+    futures: dict[Any, T] = {}
     while True:
         capacity = TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(
-            pending
+            futures
         )  # nodes come and go
-        for task in islice(remaining, max(capacity, 0)):
-            pending[remote.remote(work, sha256, [shared], task)] = task
-        if not pending:
+        for task in islice(queue, max(capacity, 0)):
+            futures[remote.remote(work, sha256, [binary_reference], task)] = task
+        if not futures:
             return
-        for reference in ray.wait(list(pending), num_returns=1)[0]:
-            task = pending.pop(reference)
+        for reference in ray.wait(list(futures), num_returns=1)[0]:
+            task = futures.pop(reference)
             yield task, _result(ray, reference, task)
 
 

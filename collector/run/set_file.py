@@ -61,15 +61,15 @@ def load_set(choice: str, trusted: TrustedCode = NO_CODE) -> EnvironmentSet:
         raise SageccError(f"{path}: name: {part.name} is one of the paper's sets; choose another")
     places: dict[str, str] = {}
     environments, tags = [], {}
-    for place, environment, given in _networks(part, path, folder, trusted):
+    for place, environment, own_tags in _networks(part, path, folder, trusted):
         environment = replace(environment, set=part.name)
         _check(environment, place)
-        _check_tags(given, place)
+        _check_tags(own_tags, place)
         if environment.id in places:
             raise SageccError(f"{place}: is the same network as {places[environment.id]}; remove one of them")
         places[environment.id] = place
         environments.append(environment)
-        tags[environment.id] = dict(given)
+        tags[environment.id] = dict(own_tags)
     if not environments:
         raise SageccError(f"{path}: the set is empty: list networks under environments, or ranges under grids")
     return EnvironmentSet(
@@ -232,12 +232,12 @@ def _ranges(grid: GridPart, folder: Path | None, place: str) -> Ranges:
 def _crossed(grid: GridPart, ranges: Ranges, place: str, folder: Path, trusted: TrustedCode) -> Iterator[Found]:
     """Yield a network for each combination of a grid's values."""
     several = [name for name, values in ranges.items() if len(values) > 1]
-    tagged = [name for name in several if name not in _OWN_CLASSES]
+    tag_names = [name for name in several if name not in _OWN_CLASSES]
     for cell in (dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())):
         network = _network(grid, cell)
-        varied = ", ".join(f"{name} {_text(cell[name])}" for name in several)
-        where = f"{place} ({varied})" if several else place
-        tags = {_TAG_NAMES.get(name, name): _text(cell[name]) for name in tagged}
+        combination = ", ".join(f"{name} {_text(cell[name])}" for name in several)
+        where = f"{place} ({combination})" if several else place
+        tags = {_TAG_NAMES.get(name, name): _text(cell[name]) for name in tag_names}
         yield where, _with_reward(build(network, where, folder, trusted), network), tags | grid.tags
 
 
@@ -305,8 +305,8 @@ def _traces(names: tuple[str, ...], folder: Path | None, place: str) -> Iterator
 def _skipped(part: SetPart, path: Path, folder: Path | None) -> tuple[Path, ...]:
     """Return the files that match the patterns of a set's traces and are none."""
     patterns = {name for grid in part.grids for name in grid.trace if _is_pattern(name)}
-    found = {file for name in patterns for file in _matching(name, folder, str(path))}
-    return tuple(among(sorted(found))[1])
+    files = {file for name in patterns for file in _matching(name, folder, str(path))}
+    return tuple(among(sorted(files))[1])
 
 
 def _is_pattern(name: str) -> bool:
@@ -328,8 +328,8 @@ def _matching(name: str, folder: Path | None, place: str) -> list[Path]:
 def _text(value: Any) -> str:
     """Return a value of a range as a tag has it."""
     if isinstance(value, tuple):
-        counted = (f"{part.count} {part.scheme}" if part.count > 1 else part.scheme for part in value)
-        return " + ".join(counted) or "none"
+        names = (f"{part.count} {part.scheme}" if part.count > 1 else part.scheme for part in value)
+        return " + ".join(names) or "none"
     return Path(value).name if isinstance(value, str) else f"{value:g}"
 
 

@@ -285,13 +285,13 @@ def read_failed(raw: Path) -> dict[str, str]:
     Raises:
         SageccError: a partition's FAILED_FILE cannot be read.
     """
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for path in sorted(raw.glob(FAILURES)):
         document = _failed_document(path.parent)
         if document is None:
             raise SageccError(f"{path} is not what 'sagecc collect' writes: remove it and collect again")
-        failed |= document["failed"]
-    return failed
+        failures |= document["failed"]
+    return failures
 
 
 def _failed_document(folder: Path) -> dict[str, Any] | None:
@@ -302,8 +302,8 @@ def _failed_document(folder: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(document, dict) or document.keys() != _FAILED_KEYS:
         return None
-    failed = document["failed"]
-    is_sound = isinstance(failed, dict) and all(isinstance(reason, str) for reason in failed.values())
+    failures = document["failed"]
+    is_sound = isinstance(failures, dict) and all(isinstance(reason, str) for reason in failures.values())
     return document if is_sound else None
 
 

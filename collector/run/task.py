@@ -104,8 +104,8 @@ def attempt(kernel: Path, task: Task, watchdog_s: float = WATCHDOG_S) -> Result:
         The finished episode, or the error.
     """
     try:
-        driven = driven_flows(task.environment, task.scheme)
-        controller = task.factory(task.environment, task.scheme, task.seed) if task.factory and driven else None
+        flows = driven_flows(task.environment, task.scheme)
+        controller = task.factory(task.environment, task.scheme, task.seed) if task.factory and flows else None
         episode = run_episode(
             kernel,
             task.environment,

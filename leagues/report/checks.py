@@ -162,8 +162,8 @@ def league_fault(summary: Mapping[str, Any]) -> str | None:
     if {(row["set"], row["scheme"]) for row in summary["standings"]} != {(n, s) for n in names for s in schemes}:
         return "standings: are not one of each set and scheme"
     rules = {(row["alpha"], row["margin"]) for row in summary["robustness"]}
-    ranked = {(row["alpha"], row["margin"], row["scheme"]) for row in summary["robustness"]}
-    return None if ranked == {(*rule, s) for rule in rules for s in schemes} else "robustness: lacks a scheme"
+    entries = {(row["alpha"], row["margin"], row["scheme"]) for row in summary["robustness"]}
+    return None if entries == {(*rule, s) for rule in rules for s in schemes} else "robustness: lacks a scheme"
 
 
 def analysis_fault(name: str, summary: Mapping[str, Any], table: pl.DataFrame) -> str | None:
@@ -192,15 +192,15 @@ def table_fault(name: str, table: pl.DataFrame) -> str | None:
         name: of TABLES.
         table: the table.
     """
-    wanted = TABLES[name]
+    schema = TABLES[name]
     if name == "scores" and REPEAT in table.columns:
-        wanted = {**wanted, REPEAT: pl.Int64, NETWORK: pl.String}
-    for column, kind in wanted.items():
+        schema = {**schema, REPEAT: pl.Int64, NETWORK: pl.String}
+    for column, kind in schema.items():
         if column not in table.columns:
             return f"has no column '{column}'"
         if table.schema[column] != kind:
             return f"column '{column}' holds {table.schema[column]}, not {kind}"
-    for column, kind in wanted.items():
+    for column, kind in schema.items():
         if table[column].null_count() and column != "seed" and (kind != pl.Float64 or column in _WHOLE):
             return f"misses values of '{column}'"
         if column in _FINITE and not table[column].drop_nulls().is_finite().all():
@@ -226,7 +226,7 @@ def tables_fault(summary: Mapping[str, Any], scores: pl.DataFrame, *classes: pl.
         return "scores.parquet is of other sets or schemes"
     for table in classes:
         of_each = table.group_by("set", "class", "value").agg(pl.col("scheme").sort())["scheme"]
-        if any(found.to_list() != schemes for found in of_each):
+        if any(column.to_list() != schemes for column in of_each):
             return "a table of classes is of other schemes"
     return None
 

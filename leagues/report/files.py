@@ -32,19 +32,19 @@ def write(
         trajectories: as for `render`.
         named: as for `render`.
     """
-    drawn = league_pictures(contents)
-    text = render(contents, drawn, trajectories, named)  # first: drawing a figure again moves its axes a little
+    figures = league_pictures(contents)
+    text = render(contents, figures, trajectories, named)  # first: drawing a figure again moves its axes a little
     page.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(page) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with write_atomically(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     if pictures is None:
         return
     pictures.mkdir(parents=True, exist_ok=True)
-    for picture in drawn:
+    for picture in figures:
         save_png(picture.figure, pictures / f"{picture.name}.png")
     if not (pictures / "league.json").is_file():
         return
-    for stale in {p.name for p in pictures.glob("example-*.png")} - {f"{p.name}.png" for p in drawn}:
+    for stale in {p.name for p in pictures.glob("example-*.png")} - {f"{p.name}.png" for p in figures}:
         (pictures / stale).unlink()
 
 

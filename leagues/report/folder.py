@@ -50,18 +50,18 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
         SageccError: there is no league, a file cannot be read or is of another major version, or `raw` is of another
             kernel.
     """
-    again = _again(league)
+    remedy = _again(league)
     summary = read_summary(league)
-    _check_hashes(league, summary, again)
-    wins, classes = (_table(league / f"{name}.parquet", again) for name in TABLES)
-    tags = _table(league / TAGS, again) if TAGS in summary.get("files", {}) else None
+    _check_hashes(league, summary, remedy)
+    wins, classes = (_table(league / f"{name}.parquet", remedy) for name in TABLES)
+    tags = _table(league / TAGS, remedy) if TAGS in summary.get("files", {}) else None
     if fault := tables_fault(summary, wins, classes, *([] if tags is None else [tags])):
-        raise SageccError(f"{league}: {fault}; {again}")
+        raise SageccError(f"{league}: {fault}; {remedy}")
     roots = (raw, league / "raw")
-    planned = wins.filter(pl.col(REPEAT) == 0) if REPEAT in wins.columns else wins
-    environments = _environments(roots, set(planned["environment_id"]))
+    plan_wins = wins.filter(pl.col(REPEAT) == 0) if REPEAT in wins.columns else wins
+    environments = _environments(roots, set(plan_wins["environment_id"]))
     schemes = [row["scheme"] for row in summary["ranking"]]
-    seed = planned["seed"].drop_nulls().first()
+    seed = plan_wins["seed"].drop_nulls().first()
     episodes = find_episodes(roots, environments, schemes, int(seed) if isinstance(seed, int) else 0)
     _check_kernel(episodes.values(), summary["kernel"], raw)
     return Contents(
@@ -78,14 +78,14 @@ def load(league: Path, raw: Path, analysis: Path | None = None) -> Contents:
 
 def read_summary(league: Path) -> dict[str, Any]:
     """Return league.json's content; SageccError where there is none, or it is of another major version."""
-    again = _again(league)
+    remedy = _again(league)
     path = league / "league.json"
-    summary = _json(path, f"there is no league; {again}")
-    _check(path, summary, LEAGUE_VERSION, again)
+    summary = _json(path, f"there is no league; {remedy}")
+    _check(path, summary, LEAGUE_VERSION, remedy)
     if not {"ranking", "standings", "robustness", "lost", "rules", "terms"} <= summary.keys():
-        raise SageccError(f"{path}: parts of the league are missing; {again}")
+        raise SageccError(f"{path}: parts of the league are missing; {remedy}")
     if fault := league_fault(summary):
-        raise SageccError(f"{path}: {fault}; {again}")
+        raise SageccError(f"{path}: {fault}; {remedy}")
     return summary
 
 
@@ -112,12 +112,12 @@ def _analysis(folder: Path, name: str) -> Analysis | None:
     path = folder / f"{name}.json"
     if not path.exists():
         return None
-    again = f"run 'sagecc {name}' again, or remove {folder}"
-    summary = _json(path, again)
-    _check(path, summary, ANALYSIS_VERSION, again)
-    table = _table(folder / f"{name}.parquet", again)
+    remedy = f"run 'sagecc {name}' again, or remove {folder}"
+    summary = _json(path, remedy)
+    _check(path, summary, ANALYSIS_VERSION, remedy)
+    table = _table(folder / f"{name}.parquet", remedy)
     if fault := analysis_fault(name, summary, table):
-        raise SageccError(f"{path}: {fault}; {again}")
+        raise SageccError(f"{path}: {fault}; {remedy}")
     return Analysis(table, summary)
 
 

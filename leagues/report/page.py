@@ -70,16 +70,20 @@ def render(
         trajectories: the most that the page holds; of a larger league it holds a sample of the environments.
         named: ids of environments that it holds in any case.
     """
-    drawn = league_pictures(contents) if pictures is None else pictures
+    figures = league_pictures(contents) if pictures is None else pictures
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    chosen = _sample(contents, trajectories, named)
+    samples = _sample(contents, trajectories, named)
     sections = [
         ("standings", "Standings", _standings(contents)),
         ("repeats", "Over repeats", _repeats(contents)),
-        *((p.name, p.title, _figure(p)) for p in drawn if p.name == "plane"),
+        *((p.name, p.title, _figure(p)) for p in figures if p.name == "plane"),
         ("harm", "What they do to the network", _harm(contents)),
         ("classes", "Where they win", _classes(contents)),
-        ("trajectories", "Over time", _explorer(contents, chosen, [p for p in drawn if p.name.startswith("example")])),
+        (
+            "trajectories",
+            "Over time",
+            _explorer(contents, samples, [p for p in figures if p.name.startswith("example")]),
+        ),
         ("friendliness", "Beside other flows", _friendliness(contents)),
         *((name, title, _analysis(contents, name, call)) for name, (title, call) in ANALYSES.items()),
         ("training", "How the policies were trained", _training(contents)),
@@ -87,10 +91,10 @@ def render(
         ("lost", "Lost without being played", _lost(contents)),
         ("rules", "How it was scored", _rules(contents.summary)),
     ]
-    shown = [(name, title, text) for name, title, text in sections if text]
+    parts = [(name, title, text) for name, title, text in sections if text]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"{html.POLICY}; img-src data:; script-src 'sha256-{digest}'"
-    return html.document(_title(contents), style, policy, _head(contents), shown, script)
+    return html.document(_title(contents), style, policy, _head(contents), parts, script)
 
 
 def _title(contents: Contents) -> str:
@@ -104,8 +108,8 @@ def _head(contents: Contents) -> Html:
         for name in contents.sets
     ]
     kind = "Profile" if _of_paper(contents.sets) else "Set"
-    repeated = max((row["repeats"] for row in summary.get("repeats", ())), default=1)
-    times = f", each {repeated} times" if repeated > 1 else ""
+    repeat_count = max((row["repeats"] for row in summary.get("repeats", ())), default=1)
+    times = f", each {repeat_count} times" if repeat_count > 1 else ""
     head: Html = _PAGE.head(
         _title(contents), kind, summary["profile"], counts, times, f"{summary['rules']['margin']:.0%}"
     )
@@ -182,8 +186,8 @@ def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list
     if len(contents.environments) * schemes <= trajectories:
         return list(contents.environments)
     examples = (example(contents, set_name) for set_name in contents.sets)
-    required = dict.fromkeys((*(e[0].id for e in examples if e), *named))
-    return choose(contents.environments, max(trajectories // schemes, len(required)), list(required))
+    environments = dict.fromkeys((*(e[0].id for e in examples if e), *named))
+    return choose(contents.environments, max(trajectories // schemes, len(environments)), list(environments))
 
 
 def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> Html:
@@ -192,8 +196,8 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
     environments = payload(chosen, schemes, contents.episodes, contents.wins)
     still = [(picture.title, _figure(picture)) for picture in examples]
     if not environments:
-        nothing: Html = _PAGE.nothing_to_draw(still)
-        return nothing
+        notice: Html = _PAGE.nothing_to_draw(still)
+        return notice
     first = next((e for name in contents.sets if (e := example(contents, name)) and e[0].id in environments), None)
     start = (first[0].id, list(first[1:])) if first else (next(iter(environments)), schemes[:2])
     data = {
@@ -246,8 +250,8 @@ def _friendliness(contents: Contents) -> Html:
 def _analysis(contents: Contents, name: str, call: str) -> Html:
     if name in contents.analyses:
         return _figure(analysis_picture(name, contents.analyses[name]))
-    played = policies(contents.schemes)
-    path = shlex.quote(played[0].removeprefix(POLICY_PREFIX)) if played else "PATH"
+    players = policies(contents.schemes)
+    path = shlex.quote(players[0].removeprefix(POLICY_PREFIX)) if players else "PATH"
     section: Html = _PAGE.not_measured(call.replace("PATH", path))
     return section
 
@@ -307,13 +311,13 @@ def _lost(contents: Contents) -> Html:
     items = []
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
         for status, text in (("missing", "no episode"), ("silent", "nothing delivered")):
-            matching = [row for row in rows if (row["scheme"], row["status"]) == (scheme, status)]
-            if matching:
-                reason = f": {matching[0]['reason']}" if matching[0]["reason"] else ""
-                windows = sum(row["windows"] for row in matching)
+            losses = [row for row in rows if (row["scheme"], row["status"]) == (scheme, status)]
+            if losses:
+                reason = f": {losses[0]['reason']}" if losses[0]["reason"] else ""
+                windows = sum(row["windows"] for row in losses)
                 items.append(
-                    f"{label(scheme)}: {text}, {windows} windows of {len(matching)} environments, such as "
-                    f"{matching[0]['environment_id']}{reason}"
+                    f"{label(scheme)}: {text}, {windows} windows of {len(losses)} environments, such as "
+                    f"{losses[0]['environment_id']}{reason}"
                 )
     section: Html = _PAGE.lost(items)
     return section

@@ -73,16 +73,16 @@ def league_pictures(contents: Contents) -> list[Picture]:
         ),
     ]
     for set_name in contents.sets:
-        chosen = example(contents, set_name)
-        if not chosen:
+        choice = example(contents, set_name)
+        if not choice:
             continue
-        environment, shown, rival = chosen
-        shown_colour = POLICY if shown.startswith(POLICY_PREFIX) else GREEN
+        environment, scheme, rival = choice
+        shown_colour = POLICY if scheme.startswith(POLICY_PREFIX) else GREEN
         tracks = [
-            Track(label(shown), read_rows(contents.episodes[environment.id, shown]), shown_colour),
+            Track(label(scheme), read_rows(contents.episodes[environment.id, scheme]), shown_colour),
             Track(label(rival), read_rows(contents.episodes[environment.id, rival]), HEURISTIC),
         ]
-        title = f"{label(shown)} and {label(rival)}, each in its own run\n{in_words(environment)}"
+        title = f"{label(scheme)} and {label(rival)}, each in its own run\n{in_words(environment)}"
         text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
         name = f"example-{set_name}"
         pictures.append(Picture(name, f"An example of Set {set_name}", text, trajectory_figure(tracks, title)))
@@ -99,22 +99,22 @@ def example(contents: Contents, set_name: str) -> tuple[Environment, str, str] |
         An environment (of those with a changing rate, if any), the scheme shown and its rival; None when fewer than
         two schemes have an episode there.
     """
-    ranked = contents.schemes
-    shown = next((s for s in ranked if s.startswith(POLICY_PREFIX)), ranked[0])
-    environments = [e for e in contents.environments if e.set == set_name and (e.id, shown) in contents.episodes]
+    schemes = contents.schemes
+    tested = next((s for s in schemes if s.startswith(POLICY_PREFIX)), schemes[0])
+    environments = [e for e in contents.environments if e.set == set_name and (e.id, tested) in contents.episodes]
     steps = [e for e in environments if e.step != 1] or environments
     for environment in steps[len(steps) // 2 :]:
         won = (
-            contents.wins.filter((pl.col("environment_id") == environment.id) & (pl.col("scheme") != shown))
+            contents.wins.filter((pl.col("environment_id") == environment.id) & (pl.col("scheme") != tested))
             .filter(pl.col("status") != "missing")
             .group_by("scheme")
             .agg(pl.col("win").sum())
         )
-        order = {scheme: position for position, scheme in enumerate(ranked)}
+        order = {scheme: position for position, scheme in enumerate(schemes)}
         with_episode = [row for row in won.iter_rows() if (environment.id, row[0]) in contents.episodes]
         rivals = sorted(with_episode, key=lambda row: (-row[1], order[row[0]]))
         if rivals:
-            return environment, shown, rivals[0][0]
+            return environment, tested, rivals[0][0]
     return None
 
 
@@ -184,10 +184,10 @@ def analysis_picture(name: str, analysis: Analysis) -> Picture:
     """Return the picture of the analysis of `sagecc distance`, `similarity` or `tsne`, which `name` says."""
     titles = analysis.summary["environments"]
     if name == "distance":
-        searched = f"{analysis.summary['searched']:,} of its {analysis.summary['pool_transitions']:,} transitions"
+        extent = f"{analysis.summary['searched']:,} of its {analysis.summary['pool_transitions']:,} transitions"
         text = (
             "How far each transition of a trajectory is from the nearest one of the pool, by cosine distance: the "
-            f"share of transitions within so much. Compared with {searched}; a scheme of the pool without its own "
+            f"share of transitions within so much. Compared with {extent}; a scheme of the pool without its own "
             "episode."
         )
         return Picture(name, "Distance to the pool", text, distance_figure(_thin(analysis.table), titles))

@@ -44,13 +44,13 @@ def choose(environments: Sequence[Environment], count: int, named: Sequence[str]
     Returns:
         The chosen environments, in the order given.
     """
-    chosen = {e.id for e in environments if e.id in named}
+    ids = {e.id for e in environments if e.id in named}
     for set_name in sorted({e.set for e in environments}):
         others = [e.id for e in environments if e.set == set_name and e.id not in named]
         share = max(round((count - len(named)) * len(others) / max(len(environments) - len(named), 1)), 0)
         positions = np.linspace(0, len(others) - 1, min(share, len(others))).round().astype(int)
-        chosen |= {others[i] for i in positions}
-    return [e for e in environments if e.id in chosen]
+        ids |= {others[i] for i in positions}
+    return [e for e in environments if e.id in ids]
 
 
 def binned(
@@ -67,10 +67,10 @@ def binned(
         (first + i + 1) times its width (`grid`); NaN where it has no tick or no packet.
     """
     by_id = {e.id: e for e in environments}
-    selected = [e for (environment, _), e in episodes.items() if environment in by_id]
+    choice = [e for (environment, _), e in episodes.items() if environment in by_id]
     series: dict[str, Doubles] = {}
-    for folder in sorted({e.folder for e in selected}):
-        in_folder = [episode for episode in selected if episode.folder == folder]
+    for folder in sorted({e.folder for e in choice}):
+        in_folder = [episode for episode in choice if episode.folder == folder]
         ticks = scan(folder, in_folder, ["episode_id", "t_s", "cwnd_pkts", *_COUNTERS])
         groups: dict[tuple[int, float, int], list[str]] = {}
         for episode in in_folder:
@@ -88,8 +88,8 @@ def grid(environment: Environment) -> tuple[int, float, int]:
 
 
 def _bins(folder: Path, ticks: pl.LazyFrame, ids: Sequence[str], width: float) -> pl.DataFrame:
-    selected = ticks.filter(pl.col("episode_id").is_in(ids))
-    bins = selected.group_by("episode_id", bin=(pl.col("t_s") / width - _SLACK).ceil().cast(pl.Int64) - 1).agg(
+    rows = ticks.filter(pl.col("episode_id").is_in(ids))
+    bins = rows.group_by("episode_id", bin=(pl.col("t_s") / width - _SLACK).ceil().cast(pl.Int64) - 1).agg(
         pl.col("cwnd_pkts").mean(),
         pl.col("t_s", *_COUNTERS).max().cast(pl.Float64),
         pl.col("t_s", *_COUNTERS).min().cast(pl.Float64).name.prefix("first_"),

@@ -104,14 +104,14 @@ class PoolSource:
             SageccError: A file of the pool is missing, damaged or does not agree with episodes.parquet.
         """
         for key in self.partitions:
-            listed = [row for row in self.listing if (row["set"], row["scheme"]) == key]
-            for episode in self._partition(self.pool / partition(*key), listed):
+            entries = [row for row in self.listing if (row["set"], row["scheme"]) == key]
+            for episode in self._partition(self.pool / partition(*key), entries):
                 yield episode
                 advance(len(episode))
 
     def _partition(self, folder: Path, listed: Sequence[Mapping[str, Any]]) -> Iterator[PoolEpisode]:
-        expected = iter(listed)
-        about = next(expected, None)
+        listing = iter(listed)
+        about = next(listing, None)
         for table in whole_runs(self._groups(folder), "episode_id"):
             for name, rows in Runs(table["episode_id"]).slices(table):
                 if about is None:
@@ -121,7 +121,7 @@ class PoolSource:
                 if name != about["episode_id"] or len(rows) != about["rows"]:
                     raise _rows_missing(folder, about)
                 yield self._episode(folder, about, rows)
-                about = next(expected, None)
+                about = next(listing, None)
         if about is not None:
             raise _rows_missing(folder, about)
 
@@ -181,14 +181,14 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
     meta, rows = table.schema.metadata or {}, table.to_pylist()
     _refuse_unknown("set", choice.sets, rows)
     _refuse_unknown("scheme", choice.schemes, rows)
-    listed = _choose(rows, choice)
-    if not listed:
+    choice_rows = _choose(rows, choice)
+    if not choice_rows:
         raise SageccError(f"{pool} has no episode of the chosen schemes in the chosen sets")
     keys = (VERSION_KEY, WINDOWS_KEY, ALIGNMENT_KEY, INPUT_KEY)
     about = {key.decode().removeprefix("sagecc."): meta.get(key, b"").decode(errors="replace") for key in keys}
     if EFFECTIVE_KEY in meta:
         about["effective_windows"] = meta[EFFECTIVE_KEY].decode(errors="replace")
-    return PoolSource(pool, action, about, listed)
+    return PoolSource(pool, action, about, choice_rows)
 
 
 def _rows_missing(folder: Path, about: Mapping[str, Any]) -> SageccError:
@@ -204,10 +204,10 @@ def _refuse_columns(path: Path, schema: pa.Schema, expected: pa.Schema) -> None:
 
 
 def _refuse_unknown(what: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    known = sorted({row[what] for row in rows})
+    choices = sorted({row[what] for row in rows})
     for name in names:
-        if name not in known:
-            raise SageccError(f"the pool has no {what} '{name}': it has {', '.join(known)}")
+        if name not in choices:
+            raise SageccError(f"the pool has no {what} '{name}': it has {', '.join(choices)}")
 
 
 def _choose(rows: Sequence[Mapping[str, Any]], choice: Choice) -> list[Mapping[str, Any]]:
@@ -216,5 +216,5 @@ def _choose(rows: Sequence[Mapping[str, Any]], choice: Choice) -> list[Mapping[s
         if row["set"] not in (choice.sets or row["set"]) or row["scheme"] not in (choice.schemes or row["scheme"]):
             continue
         folders.setdefault(partition(row["set"], row["scheme"]), []).append(row)
-    ordered = (sorted(folders[name], key=lambda row: row["episode_id"])[: choice.limit] for name in sorted(folders))
-    return [row for rows in ordered for row in rows]
+    groups = (sorted(folders[name], key=lambda row: row["episode_id"])[: choice.limit] for name in sorted(folders))
+    return [row for rows in groups for row in rows]

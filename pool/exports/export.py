@@ -65,10 +65,10 @@ def export(
     import_library(PACKAGES[form], form)
     writer = importlib.import_module(f"sagecc.pool.exports.to_{form}")
     with write_folder_atomically(path) as folder:
-        needed, free = source.rows * ROW_BYTES, shutil.disk_usage(folder).free
-        if form in UNCOMPRESSED and needed > free:
+        needed_bytes, free = source.rows * ROW_BYTES, shutil.disk_usage(folder).free
+        if form in UNCOMPRESSED and needed_bytes > free:
             raise SageccError(
-                f"{path} needs {needed / 1e9:.1f} GB and its disk has {free / 1e9:.1f} GB free:"
+                f"{path} needs {needed_bytes / 1e9:.1f} GB and its disk has {free / 1e9:.1f} GB free:"
                 " choose another disk, or fewer episodes"
             )
         with tqdm(total=source.rows, desc="export", unit=" rows", unit_scale=True, disable=not progress) as bar:

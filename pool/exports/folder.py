@@ -26,16 +26,16 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in stale_temporaries(path):
         remove_leftover(leftover)
-    beside, handle = new_temporary(path, _make_folder)
+    temporary, handle = new_temporary(path, _make_folder)
     try:
-        yield beside
-        for written in (*beside.rglob("*"), beside):
+        yield temporary
+        for written in (*temporary.rglob("*"), temporary):
             sync(written)
         refuse_existing(path)
-        beside.rename(path)
+        temporary.rename(path)
         sync(path.parent)
     except BaseException:
-        remove_leftover(beside)
+        remove_leftover(temporary)
         raise
     finally:
         os.close(handle)

@@ -65,7 +65,7 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
         Code that reads the result, with `{path}` for its folder.
     """
     datasets = import_library("datasets", "huggingface")
-    written: dict[str, int] = {}  # files per stem: two schemes may share a plain name
+    counts: dict[str, int] = {}  # files per stem: two schemes may share a plain name
     for (set_name, scheme), batches in _by_partition(source, advance):
         stem = f"{plain(set_name)}/{plain(scheme)}"
         with PartWriter(
@@ -74,12 +74,12 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
             ROW_GROUP_ROWS,
             _PARQUET_OPTIONS,
             stem=stem,
-            first=written.get(stem, 0),
+            first=counts.get(stem, 0),
             file_rows=FILE_ROWS,
         ) as out:
             for batch in batches:
                 out.write(batch)
-        written[stem] = out.next_number
+        counts[stem] = out.next_number
     table = pa.Table.from_pylist(list(source.listing), schema=EPISODE_SCHEMA)
     pq.write_table(table.cast(_annotated(datasets, EPISODE_SCHEMA)), folder / "episodes.parquet", compression="zstd")
     (folder / "README.md").write_text(card(source))
@@ -93,8 +93,8 @@ def plain(name: str) -> str:
 
 def _annotated(datasets: Any, schema: pa.Schema) -> pa.Schema:
     """Return the schema with the library's own description of the features in its metadata."""
-    annotated: pa.Schema = datasets.Features.from_arrow_schema(schema).arrow_schema
-    return annotated
+    result: pa.Schema = datasets.Features.from_arrow_schema(schema).arrow_schema
+    return result
 
 
 def _by_partition(

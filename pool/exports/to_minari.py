@@ -83,8 +83,8 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
 
 def _metadata(episode: PoolEpisode) -> dict[str, Any]:
     left_out = {"environment", "seed"} | {name for name, value in episode.about.items() if value is None}
-    listed = {name: value for name, value in episode.about.items() if name not in left_out}
-    return listed | {"last_action": float(episode.actions[-1]), "last_reward": float(episode.rewards[-1])}
+    facts = {name: value for name, value in episode.about.items() if name not in left_out}
+    return facts | {"last_action": float(episode.actions[-1]), "last_reward": float(episode.rewards[-1])}
 
 
 def _action_space(action: str) -> spaces.Box:

@@ -66,27 +66,27 @@ def command(
     if only and networks.own_name:
         raise SageccError("--set goes with --profile: leave it out")
     environments = [e for e in networks.environments if only in (None, e.set)]
-    contested = [e for e in environments if any(is_driven(cross.scheme) for cross in e.cross)]
-    if 0 < len(contested) < len(environments):
-        environments = [e for e in environments if e not in contested]
+    rivalries = [e for e in environments if any(is_driven(cross.scheme) for cross in e.cross)]
+    if 0 < len(rivalries) < len(environments):
+        environments = [e for e in environments if e not in rivalries]
         click.echo(
-            f"left out: {len(contested)} networks beside what the host drives, in which 'sagecc league' lets all play"
+            f"left out: {len(rivalries)} networks beside what the host drives, in which 'sagecc league' lets all play"
         )
     out = out or raw_folder(networks.own_name)
     names = parse_schemes(schemes)
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
-    driving: Mapping[str, Any] = {}
+    user_space: Mapping[str, Any] = {}
     if any(map(is_driven, names)):
         from sagecc.user_space import players  # what runs policies takes as long to load as all the rest
 
-        driving = vars(players(names))
+        user_space = vars(players(names))
     seeds = networks.seeds(seed)
     count = len(environments) * len(names)
     failures: Mapping[str, str] = {}
     try:
-        collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **driving)
+        collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **user_space)
     except EpisodesFailedError as error:
         failures = error.failures
         _name_each(failures, out)
@@ -95,8 +95,8 @@ def command(
                 f"{len(failures)} of {count} episodes failed, all others are in {out}: mend what is named above, or go"
                 " on without them with --skip-failed"
             ) from None
-    skipped = f"; skipped {len(failures)} that failed" if failures else ""
-    click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{skipped}")
+    remark = f"; skipped {len(failures)} that failed" if failures else ""
+    click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{remark}")
 
 
 def _name_each(failures: Mapping[str, str], out: Path) -> None:

@@ -30,19 +30,17 @@ def command(pool: Path, cache: Path, summary: Path | None) -> None:
     Training does it by itself where it was not done; as a step of its own it can run once, on a machine without a
     GPU, for many runs that share the file. A pool that is compiled already is not compiled again.
     """
-    compiled = compile_pool(pool, cache)
-    t = compiled.trajectories
+    table = compile_pool(pool, cache)
+    t = table.trajectories
     sets: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
-    for set_name, scheme, rows in zip(t.sets.tolist(), t.schemes.tolist(), compiled.lengths.tolist(), strict=True):
+    for set_name, scheme, rows in zip(t.sets.tolist(), t.schemes.tolist(), table.lengths.tolist(), strict=True):
         counts = sets[set_name].setdefault(scheme, {"episodes": 0, "rows": 0})
         counts["episodes"] += 1
         counts["rows"] += rows
     if summary:
         summary.parent.mkdir(parents=True, exist_ok=True)
-        content = {"pool": compiled.identity, "rows": compiled.rows, "episodes": len(compiled.starts), "sets": sets}
-        with write_atomically(summary) as beside:
-            beside.write_text(json.dumps(content, indent=1) + "\n")
-    click.echo(f"{compiled.folder}: {len(compiled.starts):,} episodes, {compiled.rows:,} rows")
-    click.echo(
-        f"{compiled.rows * ROW_BYTES / 1e9:.2f} GB; sets {', '.join(sets)}; {len(set(t.schemes.tolist()))} schemes"
-    )
+        content = {"pool": table.identity, "rows": table.rows, "episodes": len(table.starts), "sets": sets}
+        with write_atomically(summary) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n")
+    click.echo(f"{table.folder}: {len(table.starts):,} episodes, {table.rows:,} rows")
+    click.echo(f"{table.rows * ROW_BYTES / 1e9:.2f} GB; sets {', '.join(sets)}; {len(set(t.schemes.tolist()))} schemes")

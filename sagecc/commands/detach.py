@@ -23,6 +23,6 @@ def command(pins: Path) -> None:
 
     Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no error.
     """
-    removed = [*kernel_scheme.remove(pins), *cgroup.remove_leftovers()]
-    for item in removed or ["nothing was there"]:
-        click.echo(f"removed: {item}" if removed else item)
+    names = [*kernel_scheme.remove(pins), *cgroup.remove_leftovers()]
+    for item in names or ["nothing was there"]:
+        click.echo(f"removed: {item}" if names else item)

@@ -39,10 +39,10 @@ def command(thorough: bool, as_json: bool, kernel: Path | None) -> int:
     if page:
         write(_about())
     groups = {group.title: _run_checks(group, page) for group in _groups(kernel, thorough)}
-    failed = {name: finding for findings in groups.values() for name, finding in findings.items() if finding.fails}
+    failures = {name: finding for findings in groups.values() for name, finding in findings.items() if finding.fails}
     obstacle = _lab_obstacle(groups[LAB])
     if page:
-        write(page.ending(_ending(obstacle, failed), not obstacle))
+        write(page.ending(_ending(obstacle, failures), not obstacle))
         write(LEGEND)
     else:
         write(json.dumps(_object(obstacle, groups), indent=1))
@@ -61,8 +61,8 @@ def _group(title: str, module: str, *arguments: object) -> Group:
     try:
         return Group(title, importlib.import_module(f"sagecc.doctor.{module}").checks(*arguments))
     except Exception as error:
-        broken = fails(f"{type(error).__name__}: {error}", "install sagecc again")
-        return Group(title, (Check("all of it", lambda: broken),))
+        finding = fails(f"{type(error).__name__}: {error}", "install sagecc again")
+        return Group(title, (Check("all of it", lambda: finding),))
 
 
 def _run_checks(group: Group, page: Page | None) -> Findings:

@@ -59,14 +59,14 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
 def _run(program: tuple[str, ...], on_start: Callable[[], None], supervisor: Supervisor) -> int:
     """Run the program to its end, watching the agent; return the exit status a shell would give it."""
     with subprocess.Popen(program, preexec_fn=on_start) as process, _forward_signals(process):
-        driven = True
+        in_charge = True
         while process.poll() is None:
-            if driven:
+            if in_charge:
                 try:
                     supervisor.check(CHECK_S)
                 except AgentLostError as error:
                     LOG.error("%s", error)
-                    driven = False
+                    in_charge = False
             else:
                 time.sleep(CHECK_S)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

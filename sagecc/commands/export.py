@@ -26,8 +26,8 @@ def command(policy: Path, int8: bool) -> None:
 
     with sole_writer(PolicyArtefact.load(policy).path):
         artefact = PolicyArtefact.load(policy)  # as it is while nobody else writes it
-        exported = export(artefact.sizes, artefact.weights, int8)
-        add_exports(artefact, exported)
-    for name, data in exported.files.items():
-        errors = ", ".join(f"{output} {value:g}" for output, value in exported.errors[name].items())
+        files = export(artefact.sizes, artefact.weights, int8)
+        add_exports(artefact, files)
+    for name, data in files.files.items():
+        errors = ", ".join(f"{output} {value:g}" for output, value in files.errors[name].items())
         click.echo(f"{policy / name}  {len(data):,} bytes; largest differences: {errors}")

@@ -132,7 +132,7 @@ def command(
     exploration = Exploration(sample, noise, seed) if sample or noise else None
     rule = GiveUp() if give_up else None
     places = Places(out)
-    doing: dict[str, Callable[[int], str]] = {
+    stages: dict[str, Callable[[int], str]] = {
         "train": lambda number: _train(growth, places, number, pool, cache, checkpoint_every),
         "play": lambda number: _play(growth, places, number, networks, kernel, exploration, rule, jobs),
         "pool": lambda number: _pool(places, number, pool, jobs),
@@ -142,7 +142,7 @@ def command(
     with sole_writer(out):
         for number, step in todo:
             began_s = time.monotonic()
-            did = doing[step](number)
+            did = stages[step](number)
             click.echo(f"round {number}  {step:<5}  {did} ({time.monotonic() - began_s:.0f} s)")
     if only is None:
         click.echo(f"policy   {places.policy(rounds)}\npool     {places.pool(rounds - 1)}")
@@ -178,5 +178,5 @@ def _pool(places: Places, number: int, pool: Path, jobs: int) -> str:
 
     grown = pool_round(places, number, pool, jobs)
     before = "" if grown.reward_before is None else f", the pool's there so far {grown.reward_before:.2f}"
-    played = f"{grown.episodes} episodes, {grown.rows:,} rows, {grown.loss:.1%} of packets lost"
-    return f"{played}; median reward {grown.reward:.2f}{before}"
+    facts = f"{grown.episodes} episodes, {grown.rows:,} rows, {grown.loss:.1%} of packets lost"
+    return f"{facts}; median reward {grown.reward:.2f}{before}"

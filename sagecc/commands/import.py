@@ -38,8 +38,8 @@ def orca(checkpoint: Path, out: Path) -> None:
     from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 
     with sole_writer(out):
-        imported = import_checkpoint(checkpoint, out)
-    click.echo(f"policy   {imported.folder} ({imported.parameters:,} parameters, step {imported.step:,})")
+        policy = import_checkpoint(checkpoint, out)
+    click.echo(f"policy   {policy.folder} ({policy.parameters:,} parameters, step {policy.step:,})")
 
 
 @command.command()
@@ -83,11 +83,11 @@ def trace(
 
     read = SECONDS_MBPS if columns is None else Columns.parse(columns)
     parts = [read_measured_trace(path, read).part(from_s, for_s) for path in traces]
-    unmeasured = Unmeasured(rtt, queue_bdp, queue_packets)
-    if mahimahi and unmeasured != Unmeasured():
+    defaults = Unmeasured(rtt, queue_bdp, queue_packets)
+    if mahimahi and defaults != Unmeasured():
         raise SageccError("--mahimahi: Mahimahi's traces have neither an RTT nor a queue; leave these options out")
-    written = import_traces(parts, out, None if mahimahi else unmeasured)
+    files = import_traces(parts, out, None if mahimahi else defaults)
     for part in parts:
         outages = f", outages {part.outages_s:g} s" if part.outages_s else ""
         click.echo(f"{part.name}: {part.duration_s:g} s, mean {part.mean_mbps:.4g} Mbps{outages}")
-    click.echo(written)
+    click.echo(files)

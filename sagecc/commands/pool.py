@@ -114,10 +114,10 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)
         click.echo(f": {fault.reason}")
-    checked = f"the grid of {report.grid.title}" if report.grid else "no profile's grid"
+    extent = f"the grid of {report.grid.title}" if report.grid else "no profile's grid"
     click.echo(
         f"{len(report.faults) or 'no'} finding{'s' if len(report.faults) != 1 else ''}: {report.files} files,"
-        f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {checked};"
+        f" {report.bytes / 1e6:,.1f} MB, {report.episodes:,} episodes, {report.rows:,} rows, {extent};"
         f" {time.monotonic() - began_s:.1f} s",
         err=True,
     )

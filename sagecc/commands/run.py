@@ -78,11 +78,11 @@ def command(
     for path in (out, flows, plot, plot_flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
-    driven = driven_flows(environment, scheme)
-    if driven and backend != "lab":
-        name = next(iter(driven.values()))
+    in_charge = driven_flows(environment, scheme)
+    if in_charge and backend != "lab":
+        name = next(iter(in_charge.values()))
         raise SageccError(f"--backend {backend} runs schemes of this machine's kernel, not {name}: use the lab")
-    if not driven and (decision_latency or sample):
+    if not in_charge and (decision_latency or sample):
         raise SageccError(f"--decision-latency and --sample are for what the host drives, not {scheme}")
     every_flow = flows is not None or plot_flows is not None
     if every_flow and backend != "lab":
@@ -99,9 +99,9 @@ def command(
     tables = ((out, episode.rows, "raw", RAW_VERSION), (flows, episode.every_flow, "flows", FLOWS_VERSION))
     for path, table, kind, version in tables:
         if path is not None and table is not None:
-            with write_atomically(path) as beside:
+            with write_atomically(path) as temporary:
                 metadata = {f"sagecc.{kind}_version": version}
-                pq.write_table(table.replace_schema_metadata(metadata), beside, compression="zstd")
+                pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
     if plot_flows is not None:
         interval_s = bin_width(environment.duration_s)
         series = flow_series(episode.every_flow, interval_s)
@@ -127,12 +127,12 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "cwnd_mean": _known(flow.cwnd_mean),
             "limits": asdict(flow.limits) if flow.limits else None,
             "notice": flow.notice,
-            "start_s": planned.start_s,
-            "stop_s": environment.stop_of(planned),
-            "extra_rtt_ms": planned.extra_rtt_ms,
-            "links": list(environment.path(planned)),
+            "start_s": plan.start_s,
+            "stop_s": environment.stop_of(plan),
+            "extra_rtt_ms": plan.extra_rtt_ms,
+            "links": list(environment.path(plan)),
         }
-        for flow, planned in zip(episode.flows, environment.all_flows, strict=True)
+        for flow, plan in zip(episode.flows, environment.all_flows, strict=True)
     ]
     of_first_flow = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate", "cwnd_mean", "limits", "notice")
     return {

@@ -90,8 +90,8 @@ def command(
         dict.fromkeys((*parse_schemes(schemes), *(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)))
     )
     names_of = study_names(renamed, tested)
-    wanted = _with_their_traces(chosen(names, traces))
-    runs = plan(wanted, tested, 1 if quick else repeats, quick)
+    experiments = _with_their_traces(chosen(names, traces))
+    runs = plan(experiments, tested, 1 if quick else repeats, quick)
     if testbed:
         runs = [PREDECESSOR.run(run) for run in runs]
     check_policies(tested)
@@ -101,8 +101,8 @@ def command(
     with sole_writer(out):
         collected = collect(runs, runner, kept or out / "runs", lab_identity(kernel))
         if not collected.files:
-            why = next(iter(collected.failures.values()))
-            raise SageccError(f"study: none of its {len(runs)} runs ended well: {why}")
+            reason = next(iter(collected.failures.values()))
+            raise SageccError(f"study: none of its {len(runs)} runs ended well: {reason}")
         _save(collected, out, names_of)
     click.echo(f"tables and figures: {out}\npage: {out / 'study.html'}")
     if collected.failures:
@@ -110,17 +110,17 @@ def command(
 
 
 def _save(collected: Collected, out: Path, names: Mapping[str, str]) -> None:
-    drawn: list[tuple[StudyRun, pl.DataFrame]] = []
+    samples: list[tuple[StudyRun, pl.DataFrame]] = []
 
     def read() -> Iterator[tuple[StudyRun, pl.DataFrame]]:
         """Yield each run once, for there may be thousands; those that are drawn stay."""
         for run, series in collected.series():
             if is_drawn(run):
-                drawn.append((run, series))
+                samples.append((run, series))
             yield run, series
 
     tables = write_tables(values_table(read()), out, names)
-    write(StudyContents(**tables, runs=drawn, names=names), out / "study.html", out)
+    write(StudyContents(**tables, runs=samples, names=names), out / "study.html", out)
 
 
 def _plan_line(runs: Sequence[StudyRun]) -> str:

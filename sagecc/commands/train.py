@@ -163,8 +163,8 @@ def command(
     if online and (precision or xla or strategy != "one"):
         raise SageccError(f"{name} is trained online, in one process: leave out --precision, --xla and --strategy")
     overrides = {"steps": steps, "precision": precision, "xla": xla or None}
-    given = {field: value for field, value in overrides.items() if value is not None}
-    config = online_config.load(name, **given) if online else load(name, **given)
+    options = {field: value for field, value in overrides.items() if value is not None}
+    config = online_config.load(name, **options) if online else load(name, **options)
     if count_parameters:
         from sagecc.online import observed
 

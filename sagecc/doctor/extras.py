@@ -81,11 +81,12 @@ def run_python(code: str) -> tuple[str, str]:
         What it prints, in one line; and what went wrong, "" where nothing did.
     """
     try:
-        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
+        process = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return "", f"nothing came of it in {TIMEOUT_S} s"
-    if done.returncode < 0:
-        too_old = ", as on a processor that is too old for it" if done.returncode == -signal.SIGILL else ""
-        return "", f"killed by {signal.Signals(-done.returncode).name}{too_old}"
-    printed = ", ".join(done.stdout.split("\n")[:-1])
-    return printed, (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1] if done.returncode else ""
+    if process.returncode < 0:
+        too_old = ", as on a processor that is too old for it" if process.returncode == -signal.SIGILL else ""
+        return "", f"killed by {signal.Signals(-process.returncode).name}{too_old}"
+    output = ", ".join(process.stdout.split("\n")[:-1])
+    error = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
+    return output, error if process.returncode else ""

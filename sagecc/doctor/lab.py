@@ -92,12 +92,12 @@ def virtual_time_kernel(named: Path | None) -> Finding:
     try:
         kernel = named or identity.own_kernel()
         machine.check_kernel(kernel.absolute())
-        built = identity.kernel_identity(kernel, schemes)
+        here = identity.kernel_identity(kernel, schemes)
     except SageccError as error:
         return refuses(error)
     expected = identity.join_identities(identity.identity_of_source(scheme) for scheme in schemes)
-    if built != expected:
-        return fails(f"{kernel} is of other source: {built}, not {expected}", REBUILD)
+    if here != expected:
+        return fails(f"{kernel} is of other source: {here}, not {expected}", REBUILD)
     return works(f"{kernel}: {identity.LAB}, sha256 {sha256_file(kernel)[:12]}")
 
 
@@ -106,7 +106,7 @@ def golden(named: Path | None, schemes: Sequence[str]) -> Finding:
     # Imports numpy and pyarrow, which may be what is broken.
     from sagecc.collector.run.golden import ENVIRONMENTS, digest, pinned
 
-    began_s, expected = time.perf_counter(), pinned()["sha256"]
+    began_s, pins = time.perf_counter(), pinned()["sha256"]
     digests = {}
     for scheme in schemes:
         try:
@@ -114,13 +114,13 @@ def golden(named: Path | None, schemes: Sequence[str]) -> Finding:
         except (SageccError, OSError) as error:
             return fails(f"{scheme} was not played: {EPISODE.sub('', plain(str(error)))}")
     took_s = time.perf_counter() - began_s
-    wrong = [scheme for scheme in schemes if digests[scheme] != expected[scheme]]
+    wrong = [scheme for scheme in schemes if digests[scheme] != pins[scheme]]
     if wrong:
-        listed = ", ".join(f"{scheme} {digests[scheme][:12]} for {expected[scheme][:12]}" for scheme in wrong)
-        return fails(f"not the bytes that are pinned: {listed}", f"{REBUILD}; if that does not help, {REPORT}")
+        differences = ", ".join(f"{scheme} {digests[scheme][:12]} for {pins[scheme][:12]}" for scheme in wrong)
+        return fails(f"not the bytes that are pinned: {differences}", f"{REBUILD}; if that does not help, {REPORT}")
     virtual_s = sum(ENVIRONMENTS[scheme].duration_s for scheme in schemes)
-    played = f"{schemes[0]} {digests[schemes[0]][:12]}" if len(schemes) == 1 else f"all {len(schemes)} schemes"
-    return works(f"the same bytes as everywhere ({played}; {virtual_s:,.0f} s in {took_s:.1f} s)")
+    extent = f"{schemes[0]} {digests[schemes[0]][:12]}" if len(schemes) == 1 else f"all {len(schemes)} schemes"
+    return works(f"the same bytes as everywhere ({extent}; {virtual_s:,.0f} s in {took_s:.1f} s)")
 
 
 def _text(path: str) -> str:

@@ -102,8 +102,8 @@ def memory() -> Finding:
     if usable is None:
         return fails("neither /proc/meminfo nor a control group says how much there is")
     episodes = usable // (EPISODE_MB * MB)
-    limited = ", a control group's limit" if usable == limit else ""
-    text = f"{usable / GB:,.1f} GB{limited}: an episode takes up to {EPISODE_MB} MB, so {episodes:,} at a time"
+    limit_name = ", a control group's limit" if usable == limit else ""
+    text = f"{usable / GB:,.1f} GB{limit_name}: an episode takes up to {EPISODE_MB} MB, so {episodes:,} at a time"
     if not episodes:
         return fails(text, "free some, or give this container more")
     return works(text, f"give 'collect' and 'league' --jobs {episodes}" if episodes < usable_cores() else "")
@@ -125,9 +125,9 @@ def packages(thorough: bool) -> Finding:
     missing = [module for module in BASE if not is_installed(module)]
     if missing:
         return fails(f"{', '.join(missing)} missing", "install sagecc again")
-    broken = {module: error for module in BASE if thorough and (error := run_python(f"import {module}")[1])}
-    if broken:
-        return fails("; ".join(f"{module}: {error}" for module, error in broken.items()), "install sagecc again")
+    errors = {module: error for module in BASE if thorough and (error := run_python(f"import {module}")[1])}
+    if errors:
+        return fails("; ".join(f"{module}: {error}" for module, error in errors.items()), "install sagecc again")
     return works(f"{', '.join(BASE[:5])} and the rest{'' if thorough else FOUND}")
 
 

@@ -59,17 +59,17 @@ class Page:
         text = self._wrapped(finding.text, indent, indent)
         if finding.what_to_do:
             text += f"\n{self._wrapped(finding.what_to_do, f'{indent}-> ', f'{indent}   ')}"
-        styled = click.style(mark, fg=colour, bold=True) if self.colour else mark
-        return f"{ERASE if self.live else ''}  {styled}  {name:<{NAME_WIDTH}}  {text[len(indent) :]}"
+        coloured_mark = click.style(mark, fg=colour, bold=True) if self.colour else mark
+        return f"{ERASE if self.live else ''}  {coloured_mark}  {name:<{NAME_WIDTH}}  {text[len(indent) :]}"
 
     def ending(self, text: str, works: bool) -> str:
         """Return the last lines."""
-        wrapped = textwrap.fill(text, self.width, break_on_hyphens=False)
-        return f"\n{click.style(wrapped, fg='green' if works else 'red', bold=True) if self.colour else wrapped}"
+        lines = textwrap.fill(text, self.width, break_on_hyphens=False)
+        return f"\n{click.style(lines, fg='green' if works else 'red', bold=True) if self.colour else lines}"
 
     def _wrapped(self, text: str, first: str, others: str) -> str:
-        plain = " ".join(text.split()) or "-"
-        return textwrap.fill(plain, self.width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+        line = " ".join(text.split()) or "-"
+        return textwrap.fill(line, self.width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 def write(text: str, newline: bool = True) -> None:

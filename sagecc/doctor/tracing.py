@@ -44,13 +44,13 @@ def trial() -> PtraceTrial:
     """Run the trial in a process of its own."""
     command = [sys.executable, "-I", __file__]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return PtraceTrial(f"the trial could not be made: {error}")
-    if done.returncode:
-        last = (done.stderr.strip() or "without a word").splitlines()[-1]
-        return PtraceTrial(f"the trial ended with status {done.returncode}: {last}")
-    return PtraceTrial(**json.loads(done.stdout))
+    if process.returncode:
+        last = (process.stderr.strip() or "without a word").splitlines()[-1]
+        return PtraceTrial(f"the trial ended with status {process.returncode}: {last}")
+    return PtraceTrial(**json.loads(process.stdout))
 
 
 class _Vector(ctypes.Structure):
