@@ -120,7 +120,7 @@ class Control:
     """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
     the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
     and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a; the pacing
-    rate by that, with a window that does not hold it back; one of Indigo's five steps of the window."""
+    rate by that, with a window that does not hold it back; one of five steps of the window (policy.steps)."""
     slow_start: float | Literal["acked"] | None = None
     """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of network `recurrent`: Sage's layers around a GRU, and one number in [-1, 1] as its output."""
+"""The kind of network `recurrent`: the layers of `sage` around a GRU, and one number in [-1, 1] as its output."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from tests.helpers.modules import (
     ROOMS,
     code_behind,
     code_behind_the_head,
+    identifiers,
     imported,
     modules,
     room,
@@ -113,6 +114,20 @@ def test_a_rival_knows_of_no_other() -> None:
         if name.startswith("sagecc.execution.schemes.") and name.split(".")[3] in names - {folder.name}
     }
     assert len(folders) >= 6 and not others
+
+
+def test_nothing_outside_its_folder_names_a_rival() -> None:
+    """But the names of schemes in user space, which a schema has, and the importer's command."""
+    rivals = {path.parent.name for path in ROOT.glob("execution/schemes/*/__init__.py")}
+    general = [file for layer in ("common", "pool", "policy", "learner", "execution") for file in modules(layer)]
+    naming = {
+        f"{file.relative_to(ROOT)}: {word}"
+        for file in general
+        if file.parent.name not in rivals
+        for word in (file.stem, *identifiers(file))
+        if any(rival in word.lower() for rival in rivals)
+    }
+    assert not naming
 
 
 def test_every_folder_is_a_room() -> None:

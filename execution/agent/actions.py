@@ -161,7 +161,7 @@ class MultiplyRates:
 
 
 class TakeSteps:
-    """Take one of Indigo's steps from the kernel's window, in whole packets."""
+    """Take one of five steps (policy.steps) from the kernel's window, in whole packets."""
 
     def __init__(self, control: Control, flows: int) -> None:
         self._control, self._every_tick = control, control.underlying_scheme == PURE_SCHEME

@@ -81,6 +81,18 @@ def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(names)
 
 
+def identifiers(file: Path) -> set[str]:
+    """Return the names in a file's code: of modules, variables, attributes, arguments and what it defines."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        found |= {
+            value
+            for name in ("id", "attr", "arg", "name", "module")
+            if isinstance(value := getattr(node, name, None), str)
+        }
+    return found
+
+
 @cache
 def imported_modules(file: Path) -> frozenset[Path]:
     """Return the project's own modules that a file imports."""
