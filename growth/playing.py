@@ -32,15 +32,15 @@ def play_round(
     """Let a round's policy play; episodes that it has played already stay.
 
     Args:
-        growth: What decides the growing pool.
-        places: Where it lies.
-        number: The round.
-        environments: Where the policy plays.
-        kernel: The lab's kernel.
-        exploration: How the policy draws its actions; None takes its mixture's mean.
-        give_up: When an episode ends early, with what was played till then; None plays all to their end.
-        jobs: The most processes.
-        batch: Guests that share an inference per process.
+        growth: what decides the growing pool.
+        places: where it lies.
+        number: the round.
+        environments: where the policy plays.
+        kernel: the lab's kernel.
+        exploration: how the policy draws its actions; None takes its mixture's mean.
+        give_up: when an episode ends early, with what was played till then; None plays all to their end.
+        jobs: the most processes.
+        batch: guests that share an inference per process.
 
     Raises:
         SageccError: There is no policy, or an episode failed; all others are kept.

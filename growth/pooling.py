@@ -37,10 +37,10 @@ def pool_round(places: Places, number: int, first_pool: Path, jobs: int = 1) -> 
     """Derive a round's episodes and join them with the pool that the round was trained on.
 
     Args:
-        places: Where the growing pool lies.
-        number: The round.
-        first_pool: Folder of the pool that the first round trains on.
-        jobs: Partitions derived at a time.
+        places: where the growing pool lies.
+        number: the round.
+        first_pool: folder of the pool that the first round trains on.
+        jobs: partitions derived at a time.
 
     Raises:
         SageccError: Raw trajectories or the pool are missing or damaged.

@@ -18,12 +18,12 @@ def train_round(
     """Train a round's policy and keep the learner's state, or do nothing where both are there.
 
     Args:
-        growth: What decides the growing pool.
-        places: Where it lies.
-        number: The round.
-        first_pool: Folder of the pool that the first round trains on.
-        cache: Folder of the compiled pools.
-        checkpoint_s: Seconds between checkpoints.
+        growth: what decides the growing pool.
+        places: where it lies.
+        number: the round.
+        first_pool: folder of the pool that the first round trains on.
+        cache: folder of the compiled pools.
+        checkpoint_s: seconds between checkpoints.
 
     Returns:
         The training's result.

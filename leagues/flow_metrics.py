@@ -54,8 +54,8 @@ def flow_series(flows: pa.Table, interval_s: float = 1.0) -> pl.DataFrame:
     before its first row.
 
     Args:
-        flows: Rows of FLOWS_SCHEMA, of one episode.
-        interval_s: Length of an interval (s); intervals begin at multiples of it.
+        flows: rows of FLOWS_SCHEMA, of one episode.
+        interval_s: length of an interval (s); intervals begin at multiples of it.
 
     Returns:
         A table of SERIES_SCHEMA.
@@ -126,9 +126,9 @@ def rebin(series: pl.DataFrame, interval_s: float, wanted_s: float) -> pl.DataFr
     """Join intervals to longer ones.
 
     Args:
-        series: Of SERIES_SCHEMA.
-        interval_s: Its intervals' length (s).
-        wanted_s: The new intervals' length (s), a multiple of it.
+        series: of SERIES_SCHEMA.
+        interval_s: its intervals' length (s).
+        wanted_s: the new intervals' length (s), a multiple of it.
 
     Returns:
         A table of SERIES_SCHEMA: packets summed, the goodput over the whole new interval, means of everything else.
@@ -195,9 +195,9 @@ def ratio_over_time(series: pl.DataFrame, flows: int = 2, floor_mbps: float = 0.
     """Return the smallest goodput over the largest in each interval in which so many flows live.
 
     Args:
-        series: Of SERIES_SCHEMA.
-        flows: How many must live for an interval to count.
-        floor_mbps: Each goodput counts as at least this.
+        series: of SERIES_SCHEMA.
+        flows: how many must live for an interval to count.
+        floor_mbps: each goodput counts as at least this.
 
     Returns:
         t_s and ratio (0 to 1); null where nothing arrived.
@@ -222,10 +222,10 @@ def share_over_time(
     """Return the tested flow's goodput over its competitors' in each interval in which it and another live.
 
     Args:
-        series: Of SERIES_SCHEMA.
-        against: The competitors' mean or largest goodput.
-        floor_mbps: Either side of the ratio counts as at least this.
-        tested: The tested flow's number.
+        series: of SERIES_SCHEMA.
+        against: the competitors' mean or largest goodput.
+        floor_mbps: either side of the ratio counts as at least this.
+        tested: the tested flow's number.
 
     Returns:
         t_s and ratio; null where the competitors got nothing and there is no floor.
@@ -275,11 +275,11 @@ def convergence(
     """Measure how a flow converges after an event, such as its own start.
 
     Args:
-        goodput_mbps: The flow's goodput in each interval from the event on, until the next.
-        fair_mbps: Its fair share.
-        interval_s: The intervals' length (s).
-        tolerance: Of the fair share.
-        hold_s: For so long it must stay within the tolerance.
+        goodput_mbps: the flow's goodput in each interval from the event on, until the next.
+        fair_mbps: its fair share.
+        interval_s: the intervals' length (s).
+        tolerance: of the fair share.
+        hold_s: for so long it must stay within the tolerance.
     """
     rates = np.asarray(goodput_mbps, dtype=np.float64)
     inside = np.abs(rates - fair_mbps) <= tolerance * fair_mbps * (1 + 1e-9)

@@ -138,10 +138,10 @@ def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, pr
     """Return everything that is wrong with a pool.
 
     Args:
-        pool: The pool's folder.
-        grid: The networks to check against; by default the smallest profile that has all of the pool's environments.
-        jobs: Partitions checked at a time.
-        progress: Whether to show a progress bar on stderr.
+        pool: the pool's folder.
+        grid: the networks to check against; by default the smallest profile that has all of the pool's environments.
+        jobs: partitions checked at a time.
+        progress: whether to show a progress bar on stderr.
 
     Raises:
         SageccError: There is no pool, or it is of another major version.
@@ -300,10 +300,10 @@ def _value_faults(log: _FaultLog, columns: Sequence[Column], table: pa.Table, lo
     """Check for missing values, numbers that are not finite, and numbers out of bounds.
 
     Args:
-        log: Where faults are recorded.
-        columns: The columns to check, with their bounds.
-        table: The rows to check.
-        locate: Says in words where a row of the table is.
+        log: where faults are recorded.
+        columns: the columns to check, with their bounds.
+        table: the rows to check.
+        locate: says in words where a row of the table is.
     """
     for column in columns:
         values = table[column.name]
@@ -386,10 +386,10 @@ def _check_episode(
     """Check that one row of episodes.parquet agrees with itself.
 
     Args:
-        log: Where faults are recorded.
-        row: The row.
-        seen: Ids of the rows before; this one's is added.
-        environments: Environments by their JSON, None for what is none, of the rows before; this one's is added.
+        log: where faults are recorded.
+        row: the row.
+        seen: ids of the rows before; this one's is added.
+        environments: environments by their JSON, None for what is none, of the rows before; this one's is added.
     """
     name, text = row["episode_id"], row["environment"]
     if name in seen:
@@ -459,12 +459,12 @@ class _PartitionCheck:
     """The check of one set and scheme: its files in order, one row group at a time.
 
     Args:
-        pool: The pool's folder.
-        folder: The partition's folder, within the pool.
-        listed: The partition's rows of episodes.parquet.
-        contract: What all files of the pool must agree on.
-        advance: Called with the number of rows after each row group.
-        stop: When set, the check is given up between two row groups.
+        pool: the pool's folder.
+        folder: the partition's folder, within the pool.
+        listed: the partition's rows of episodes.parquet.
+        contract: what all files of the pool must agree on.
+        advance: called with the number of rows after each row group.
+        stop: when set, the check is given up between two row groups.
     """
 
     def __init__(
@@ -682,8 +682,8 @@ def _against_grid(listing: Listing, wanted: EnvironmentSet | None) -> tuple[Envi
     """Check that the schemes were in all environments of a grid.
 
     Args:
-        listing: Rows of episodes.parquet by their partition's folder.
-        wanted: The networks that were asked for, with every scheme in each of their sets. None: the smallest profile
+        listing: rows of episodes.parquet by their partition's folder.
+        wanted: the networks that were asked for, with every scheme in each of their sets. None: the smallest profile
             that has all of the pool's, of which a scheme that is in a set must be in all environments of that set.
 
     Returns:

@@ -179,11 +179,11 @@ def build_pool(
     Partitions that `raw` no longer has are removed.
 
     Args:
-        raw: Folder of the raw trajectories.
-        out: Folder of the pool; made if it does not exist.
-        options: What may differ between pools; by default PoolOptions().
-        jobs: Partitions derived at a time.
-        progress: Whether to show a progress bar on stderr.
+        raw: folder of the raw trajectories.
+        out: folder of the pool; made if it does not exist.
+        options: what may differ between pools; by default PoolOptions().
+        jobs: partitions derived at a time.
+        progress: whether to show a progress bar on stderr.
 
     Raises:
         SageccError: Raw data is missing, damaged, unsorted or of another version; partitions already finished stay. Or
@@ -244,10 +244,10 @@ class _Partition:
     """One set and scheme: raw files in, pool files out.
 
     Args:
-        raw: The partition's folder of raw trajectories.
-        out: The pool's folder.
-        options: What may differ between pools.
-        derivation: Identity of the code that derives.
+        raw: the partition's folder of raw trajectories.
+        out: the pool's folder.
+        options: what may differ between pools.
+        derivation: identity of the code that derives.
 
     Raises:
         SageccError: The partition's list of episodes is missing or damaged.
@@ -287,7 +287,7 @@ class _Partition:
         """Tell whether the partition's files came from these very raw files, options and code, and all exist.
 
         Args:
-            known: Files of an earlier manifest. Its hashes are believed even if the bytes have changed since:
+            known: files of an earlier manifest. Its hashes are believed even if the bytes have changed since:
                 `check_pool` finds that.
         """
         parts = sorted(self.folder.glob("part-*.parquet"))
@@ -322,8 +322,8 @@ class _Partition:
         """Write the partition; it takes its name once all its files are complete.
 
         Args:
-            advance: Called with the number of raw rows after each batch of episodes.
-            stop: When set, the partition is given up between two batches.
+            advance: called with the number of raw rows after each batch of episodes.
+            stop: when set, the partition is given up between two batches.
 
         Raises:
             SageccError: Raw data is missing, damaged, unsorted or of another version.
@@ -424,9 +424,9 @@ class _Partition:
         """Return the pool's rows of whole episodes: each raw row but the last of its episode.
 
         Args:
-            table: Raw rows [n] of whole episodes.
-            runs: The runs of their episode_id.
-            out: Room for the features, float32 [69, n or more].
+            table: raw rows [n] of whole episodes.
+            runs: the runs of their episode_id.
+            out: room for the features, float32 [69, n or more].
         """
         rows = table.num_rows
         first = np.zeros(rows, np.bool_)
@@ -516,12 +516,12 @@ def _write_episodes(
     """Write the list of episodes and the data dictionary unless the manifest has them already.
 
     Args:
-        out: The pool's folder.
-        partitions: All of the pool's partitions, done or derived.
-        options: What may differ between pools.
-        derivation: Identity of the code that derives.
-        pool: Threads for reading the returns.
-        known: Files of an earlier manifest.
+        out: the pool's folder.
+        partitions: all of the pool's partitions, done or derived.
+        options: what may differ between pools.
+        derivation: identity of the code that derives.
+        pool: threads for reading the returns.
+        known: files of an earlier manifest.
 
     Returns:
         Both files' entries for the manifest, by name.

@@ -355,12 +355,12 @@ def _update_all(
     Rows become columns one block at a time: 69 distant writes per row would fall into one another's cache lines.
 
     Args:
-        state: State of which flow 0 is used.
-        raw: Raw rows [m, 16].
-        first: Marks each episode's first row, of all n rows [n].
-        features: Where the features go [69, n or more].
-        measured: Where the measured values go [4, n].
-        start: Column of the first of these rows.
+        state: state of which flow 0 is used.
+        raw: raw rows [m, 16].
+        first: marks each episode's first row, of all n rows [n].
+        features: where the features go [69, n or more].
+        measured: where the measured values go [4, n].
+        start: column of the first of these rows.
     """
     rows = raw.shape[0]
     feature_block = np.empty((_BLOCK_ROWS, features.shape[0]), np.float32)
@@ -394,7 +394,7 @@ def raw_matrix(columns: Columns | npt.NDArray[np.void]) -> IntArray:
     """Return raw columns as one matrix of whole numbers.
 
     Args:
-        columns: Raw columns by name, or a structured array such as wire.SAMPLE's. Time is `t_ns` or, where that is
+        columns: raw columns by name, or a structured array such as wire.SAMPLE's. Time is `t_ns` or, where that is
             missing, `t_s`; a missing `link_capacity_bytes` (a flow on a real network) counts as 0.
 
     Returns:
@@ -423,10 +423,10 @@ def derive(
     """Derive the features of n raw rows.
 
     Args:
-        columns: Raw columns by name, of whole episodes one after another.
-        first: Marks each episode's first row [n].
-        windows: Lengths of the observation windows; the paper's by default.
-        out: Where to put the features [69, n or more]; reusing one array spares the cost of fresh memory.
+        columns: raw columns by name, of whole episodes one after another.
+        first: marks each episode's first row [n].
+        windows: lengths of the observation windows; the paper's by default.
+        out: where to put the features [69, n or more]; reusing one array spares the cost of fresh memory.
 
     Returns:
         Features [69, n] and measured values [4, n] (see MEASURED).
@@ -445,8 +445,8 @@ class FeatureTracker:
     """Features of live flows, one tick at a time; equal to the pool's on the same rows.
 
     Args:
-        windows: Lengths of the observation windows; the paper's by default.
-        flows: Number of flows (about 230 kB of memory each with the paper's windows).
+        windows: lengths of the observation windows; the paper's by default.
+        flows: number of flows (about 230 kB of memory each with the paper's windows).
     """
 
     def __init__(self, windows: Windows | None = None, flows: int = 1) -> None:
@@ -464,8 +464,8 @@ class FeatureTracker:
         """Take the next row of several flows.
 
         Args:
-            samples: One raw row per flow, as `raw_matrix` takes them.
-            flows: The flows' numbers; all by default.
+            samples: one raw row per flow, as `raw_matrix` takes them.
+            flows: the flows' numbers; all by default.
 
         Returns:
             Features [len(samples), 69].

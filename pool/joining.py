@@ -39,8 +39,8 @@ def join_pools(pools: Sequence[Path], out: Path) -> Manifest:
     """Join pools; nothing is done where `out` is their join already.
 
     Args:
-        pools: Folders of pools with the same options, no two of which have the same partition.
-        out: Folder of the joined pool; one that is there is replaced as a whole.
+        pools: folders of pools with the same options, no two of which have the same partition.
+        out: folder of the joined pool; one that is there is replaced as a whole.
 
     Returns:
         Its manifest.

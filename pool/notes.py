@@ -19,9 +19,9 @@ def write_note(note: Path, files: Iterable[Path], code: str) -> None:
     """Note which code derived a partition's files.
 
     Args:
-        note: The note's path.
-        files: The derived Parquet files.
-        code: Identity of the code (common.code).
+        note: the note's path.
+        files: the derived Parquet files.
+        code: identity of the code (common.code).
     """
     note.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(note) as temporary:

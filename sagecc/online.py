@@ -31,9 +31,9 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
     """Return what a configuration says is to be learned.
 
     Args:
-        config: The configuration.
-        kernel: The lab's kernel.
-        trusted: The code that its networks may name.
+        config: the configuration.
+        kernel: the lab's kernel.
+        trusted: the code that its networks may name.
 
     Raises:
         SageccError: The task is none, names no networks or code that is not trusted, or there is no kernel.

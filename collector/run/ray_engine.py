@@ -65,7 +65,7 @@ def each_on_ray(
     """Return what does a work on a Ray cluster, which does as many at a time as it has CPUs.
 
     Args:
-        work: From the kernel's path on the node and a task to its result; a module's function.
+        work: from the kernel's path on the node and a task to its result; a module's function.
         address: HOST:PORT of the cluster, or `auto`.
 
     Raises:
@@ -147,7 +147,7 @@ def _attempt_here(work: Callable[[Path, T], R], sha256: str, shared: Sequence[An
     """Run one episode on this node.
 
     Args:
-        work: What to do with the kernel and the episode.
+        work: what to do with the kernel and the episode.
         sha256: SHA-256 of the kernel, in hex.
         shared: a reference to the kernel's bytes, in a sequence so that Ray does not fetch them in advance.
         task: the episode.

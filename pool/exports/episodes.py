@@ -98,7 +98,7 @@ class PoolSource:
         """Yield the episodes, whole.
 
         Args:
-            advance: Called with an episode's number of rows once the next one is asked for.
+            advance: called with an episode's number of rows once the next one is asked for.
 
         Raises:
             SageccError: A file of the pool is missing, damaged or does not agree with episodes.parquet.
@@ -158,9 +158,9 @@ def open_pool(pool: Path, choice: Choice, action: str = "log2") -> PoolSource:
     """Choose episodes of a pool; of its files only the list of episodes is read.
 
     Args:
-        pool: The pool's folder.
-        choice: Which episodes.
-        action: Form of the actions: one of ACTIONS.
+        pool: the pool's folder.
+        choice: which episodes.
+        action: form of the actions: one of ACTIONS.
 
     Raises:
         SageccError: There is no pool of this major version, or it has no such set, scheme or episode, or there is no

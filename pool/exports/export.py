@@ -45,12 +45,12 @@ def export(
     """Write episodes of a pool to a new folder: whole, or nothing. Memory does not grow with the pool.
 
     Args:
-        path: The new folder.
+        path: the new folder.
         form: minari, rlds or huggingface.
-        pool: The pool's folder.
-        choice: Which episodes; all by default.
-        action: Form of the actions: one of episodes.ACTIONS.
-        progress: Whether to show a progress bar on stderr.
+        pool: the pool's folder.
+        choice: which episodes; all by default.
+        action: form of the actions: one of episodes.ACTIONS.
+        progress: whether to show a progress bar on stderr.
 
     Raises:
         SageccError: `path` exists already, the form's library is missing, the disk has too little room, or the pool is

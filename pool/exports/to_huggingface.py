@@ -57,9 +57,9 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
     """Write the dataset's files and its card.
 
     Args:
-        folder: Where to write them.
-        source: The episodes.
-        advance: Called with the number of rows after each episode.
+        folder: where to write them.
+        source: the episodes.
+        advance: called with the number of rows after each episode.
 
     Returns:
         Code that reads the result, with `{path}` for its folder.

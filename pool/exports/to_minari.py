@@ -28,9 +28,9 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
     """Write the dataset.
 
     Args:
-        folder: Where to write it.
-        source: The episodes.
-        advance: Called with the number of rows after each episode.
+        folder: where to write it.
+        source: the episodes.
+        advance: called with the number of rows after each episode.
 
     Returns:
         Code that reads the result, with `{path}` for its folder.

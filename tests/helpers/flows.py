@@ -74,11 +74,11 @@ def made_up_flows(
     """Return rows of flows whose goodput each second is given: 1500 bytes a packet, one in 100 lost and sent again.
 
     Args:
-        rates_mbps: By flow, its goodput in each second of its life.
-        starts_s: When each starts; 0 without.
-        capacity_mbps: Of the bottleneck.
-        schemes: Of the flows; all Cubic without.
-        srtt_ms: Smoothed RTT, but for a flow's first row, which has none.
+        rates_mbps: by flow, its goodput in each second of its life.
+        starts_s: when each starts; 0 without.
+        capacity_mbps: of the bottleneck.
+        schemes: of the flows; all Cubic without.
+        srtt_ms: smoothed RTT, but for a flow's first row, which has none.
     """
     ticks = round(1 / TICK_S)
     parts: list[pa.Table] = []

@@ -20,8 +20,8 @@ def study_series(run: StudyRun, shares: Sequence[float] = ()) -> pl.DataFrame:
     """Return a run's series: each living flow has its share of 95 % of the capacity.
 
     Args:
-        run: Whose flows live as its environment says.
-        shares: The flows' weights; unlike ones that also follow the repeat without.
+        run: whose flows live as its environment says.
+        shares: the flows' weights; unlike ones that also follow the repeat without.
     """
     environment, width_s = run.environment, run.interval_s
     t_s = np.arange(round(environment.duration_s / width_s)) * width_s
