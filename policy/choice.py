@@ -70,8 +70,8 @@ class Chooser:
     def forward(self, w: dict[str, Floats], ops: Ops, x: Any, hidden: Any) -> tuple[Any, Any, Any, Any]:
         """Return logits, loc and scale [B, 1], the first and last all 0, and the next hidden state."""
         hidden = ops.gru(x, hidden, w["gru.w_i"], w["gru.w_h"], w["gru.b"])
-        chosen = ops.greatest(ops.linear(hidden, w["scores.w"], w["scores.b"]))
-        action = ops.linear(chosen, *_layer_of(self.actions))
+        choice = ops.greatest(ops.linear(hidden, w["scores.w"], w["scores.b"]))
+        action = ops.linear(choice, *_layer_of(self.actions))
         zeros = ops.zeros_like(action)
         return zeros, action, zeros, hidden
 

@@ -108,8 +108,8 @@ def _from_file(policy: PolicyArtefact, runtime: str, network: Callable[[bytes], 
             outputs = run(np.asarray(policy.scaling(observation), np.float32), hidden)
         except Exception as error:  # whatever a library raises
             raise refusal(_first_line(error)) from error
-        wanted = [((len(hidden), width), "float32") for width in widths]
-        if [(output.shape, output.dtype.name) for output in outputs] != wanted:
+        kinds = [((len(hidden), width), "float32") for width in widths]
+        if [(output.shape, output.dtype.name) for output in outputs] != kinds:
             raise refusal("its outputs have other shapes")
         return outputs
 

@@ -218,7 +218,7 @@ def of_networks(kinds: Sequence[RewardKind], which: npt.NDArray[np.int64], measu
         measured: what the rewards are made of.
     """
     ticks = Ticks(measured, measured.flows, measured.flows)
-    found = REWARDS[kinds[0]].function(ticks)
+    values = REWARDS[kinds[0]].function(ticks)
     for position, kind in enumerate(kinds[1:], 1):
-        found = np.where(which == position, REWARDS[kind].function(ticks), found)
-    return found
+        values = np.where(which == position, REWARDS[kind].function(ticks), values)
+    return values

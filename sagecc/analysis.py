@@ -126,7 +126,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
     Returns:
         The decorator; the command gets the argument `settings`, and `pool_settings` with `pool`.
     """
-    listed = (
+    decorators = (
         networks_options,
         click.option("--environment", "ids", multiple=True, metavar="ID", help="An environment of these (repeatable)."),
         raw_option("--raw", "Heuristics' trajectories."),
@@ -165,7 +165,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
                 return command(**arguments)
 
         decorated: Callable[..., Any] = run
-        for option in reversed((*(POOL_OPTIONS if pool else ()), *listed)):
+        for option in reversed((*(POOL_OPTIONS if pool else ()), *decorators)):
             decorated = option(decorated)
         return decorated
 

@@ -174,6 +174,6 @@ def _exclude(winner: str, *others: str) -> None:
     """Raise SageccError if one of the other options was given beside `winner`."""
     context = click.get_current_context()
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    given = [options[name] for name in others if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
-    if given:
-        raise SageccError(f"{winner} excludes {', '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")
+    names = [options[name] for name in others if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if names:
+        raise SageccError(f"{winner} excludes {', '.join(names)}: leave {'it' if len(names) == 1 else 'them'} out")

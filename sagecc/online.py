@@ -42,10 +42,10 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
     if task.networks is None:
         raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
-    found = candidates(task.networks, trusted)
-    named = tuple(item for item in found if isinstance(item, Environment)) if isinstance(found, tuple) else ()
-    beside = {cross.scheme for environment in named for cross in environment.cross}
-    lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *beside})
+    networks = candidates(task.networks, trusted)
+    named = tuple(item for item in networks if isinstance(item, Environment)) if isinstance(networks, tuple) else ()
+    competitors = {cross.scheme for environment in named for cross in environment.cross}
+    lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *competitors})
     labs_code = code.identity("sagecc.execution.environments.rollouts")
     parts = [json.dumps(config.task, sort_keys=True), lab, labs_code, *([_digest(named)] if named else [])]
     return OnlineTask(

@@ -74,8 +74,8 @@ def refuse_both(profile: str, environments: str | None) -> None:
         profile: the running command's parameter of the profile.
         environments: what --environments says.
     """
-    given = click.get_current_context().get_parameter_source(profile) is not ParameterSource.DEFAULT
-    if environments is not None and given:
+    is_set = click.get_current_context().get_parameter_source(profile) is not ParameterSource.DEFAULT
+    if environments is not None and is_set:
         raise SageccError("a profile and a set are both asked for: leave one of them out")
 
 
@@ -109,8 +109,8 @@ def analysis_folder(name: str | None) -> Path:
 
 
 def _folder_option(name: str, default: Callable[[str | None], Path], text: str) -> Decorator:
-    shown = f"{default(None)}, of a set {default('NAME')}"
-    return click.option(name, type=click.Path(path_type=Path), show_default=shown, help=text)
+    help_default = f"{default(None)}, of a set {default('NAME')}"
+    return click.option(name, type=click.Path(path_type=Path), show_default=help_default, help=text)
 
 
 runtime_option = click.option(

@@ -38,8 +38,8 @@ def section(command: click.Command, context: click.Context) -> str:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"## {context.command_path}\n", f"```text\n{usage}\n```\n"]
     for text in inspect.cleandoc(command.help or "").split("\n\n"):
-        kept = text.startswith(VERBATIM)
-        parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if kept else f"{' '.join(text.split())}\n")
+        is_verbatim = text.startswith(VERBATIM)
+        parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if is_verbatim else f"{' '.join(text.split())}\n")
     records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
     rows = [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in filter(None, records)]
     if rows:

@@ -82,15 +82,15 @@ def _in_a_line(values: Mapping[str, Any]) -> str:
 
 def _changes(own: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the fields that a variant has, of its task those that differ from the base's."""
-    found = {name: value for name, value in own.items() if name not in ("base", "task")}
+    changes = {name: value for name, value in own.items() if name not in ("base", "task")}
     if base and "task" in own:
         for name, value in own["task"].items():
             before = base["task"][name]
             if isinstance(value, dict):
                 value = {key: part for key, part in value.items() if before.get(key) != part}
             if value not in ({}, before):
-                found[f"task.{name}"] = value
-    return found
+                changes[f"task.{name}"] = value
+    return changes
 
 
 def _cell(text: str) -> str:

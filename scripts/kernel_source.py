@@ -28,16 +28,16 @@ RULES = re.compile(
 def pack(archive: Path, tree: Path, output: Path) -> None:
     """Write what the built `tree` needed of `archive` (tar.xz) to `output` (tar.xz): always the same bytes."""
     read = files_read(tree)
-    kept: dict[str, tuple[tarfile.TarInfo, bytes | None]] = {}
+    members: dict[str, tuple[tarfile.TarInfo, bytes | None]] = {}
     with tarfile.open(archive) as everything:
         for member in everything:
             name = member.name.partition("/")[2]
             if (member.isfile() or member.issym()) and (name in read or RULES.search(name)):
                 file = everything.extractfile(member) if member.isfile() else None
-                kept[member.name] = member, file.read() if file else None
-    with write_atomically(output) as beside, tarfile.open(beside, "w:xz", preset=9) as part:
-        for name in sorted(kept):
-            member, content = kept[name]
+                members[member.name] = member, file.read() if file else None
+    with write_atomically(output) as temporary, tarfile.open(temporary, "w:xz", preset=9) as part:
+        for name in sorted(members):
+            member, content = members[name]
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             member.pax_headers = {}

@@ -44,8 +44,8 @@ def main(names: Sequence[str]) -> None:
     for path in sorted(FOLDER.glob("*.ipynb")):
         if not names or path.stem in names:
             notebook = executed(path)
-            with write_atomically(path) as beside:
-                nbformat.write(notebook, beside)  # type: ignore[no-untyped-call]
+            with write_atomically(path) as temporary:
+                nbformat.write(notebook, temporary)  # type: ignore[no-untyped-call]
             print(f"{path.relative_to(FOLDER.parent)}: {path.stat().st_size / 1e3:.0f} kB")
 
 

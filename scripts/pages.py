@@ -47,12 +47,12 @@ def sources() -> Iterator[tuple[Path, Mapping[str, Any]]]:
 def _measured(template: Path) -> Mapping[str, Any]:
     path = RESULTS / template.name.replace(".md.j2", ".json")
     try:
-        found: Mapping[str, Any] = json.loads(path.read_text())
+        figures: Mapping[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise SageccError(f"{path.relative_to(ROOT)}: was not measured yet; run the module beside") from None
     except ValueError as error:
         raise SageccError(f"{path.relative_to(ROOT)}: not JSON ({error}); measure it again") from None
-    return found
+    return figures
 
 
 @cache
@@ -75,7 +75,7 @@ def filled_pages() -> list[Path]:
 
 def names(page: str) -> set[str]:
     """Return the names of the texts that a page shows."""
-    return {found["name"] for found in MARK.finditer(page)}
+    return {mark["name"] for mark in MARK.finditer(page)}
 
 
 def fill(path: Path, page: str) -> str:
@@ -113,12 +113,12 @@ def linked(path: Path, text: str) -> str:
 
 def made() -> dict[Path, str]:
     """Return every page as what it is made from has it."""
-    found = {path: fill(path, path.read_text()) for path in filled_pages()}
-    found[dataset_card.PAGE] = linked(dataset_card.PAGE, dataset_card.page())
-    found[croissant.PAGE] = croissant.page()
-    found[commands_page.PAGE] = commands_page.page()
-    found[configuration_page.PAGE] = configuration_page.page()
-    return found
+    contents = {path: fill(path, path.read_text()) for path in filled_pages()}
+    contents[dataset_card.PAGE] = linked(dataset_card.PAGE, dataset_card.page())
+    contents[croissant.PAGE] = croissant.page()
+    contents[commands_page.PAGE] = commands_page.page()
+    contents[configuration_page.PAGE] = configuration_page.page()
+    return contents
 
 
 def main() -> int:
@@ -135,8 +135,8 @@ def main() -> int:
     for path, text in late.items():
         print(f"{path.relative_to(ROOT)}{': out of date, make pages' if check else ''}")
         if not check:
-            with write_atomically(path) as beside:
-                beside.write_text(text)
+            with write_atomically(path) as temporary:
+                temporary.write_text(text)
     return int(check and bool(late))
 
 

@@ -150,8 +150,8 @@ def choose_profile(params: Path, profile: str) -> None:
     for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
         after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:
-        with write_atomically(params) as beside:
-            beside.write_text(after)
+        with write_atomically(params) as temporary:
+            temporary.write_text(after)
         print(f"make repro: params.yaml now has the profile {profile}", file=sys.stderr)
 
 

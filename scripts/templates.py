@@ -32,11 +32,11 @@ def texts(path: Path, context: Mapping[str, Any]) -> dict[str, str]:
             module = template.make_module(dict(context))
         except Exception:
             ENVIRONMENT.handle_exception()  # raises it again, with the template's own lines
-    found = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    for name, value in found.items():
+    macros = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    for name, value in macros.items():
         if not isinstance(value, str):
             raise SageccError(f"{_name(path)}: '{name}' is no text; a name of the template's own begins with _")
-    return {name: str(value).strip("\n") for name, value in found.items()}
+    return {name: str(value).strip("\n") for name, value in macros.items()}
 
 
 def whole(path: Path, context: Mapping[str, Any]) -> str:
@@ -66,9 +66,9 @@ def formatted(value: Any, form: str) -> str:
 
 def span(values: Iterable[float], form: str) -> str:
     """Return the median (lowest-highest) of what was measured several times."""
-    found = list(values)
-    middle = format(median(found), form)
-    return middle if len(found) == 1 else f"{middle} ({format(min(found), form)}-{format(max(found), form)})"
+    numbers = list(values)
+    middle = format(median(numbers), form)
+    return middle if len(numbers) == 1 else f"{middle} ({format(min(numbers), form)}-{format(max(numbers), form)})"
 
 
 def where(rows: Iterable[Row], **fields: object) -> list[Row]:
@@ -78,10 +78,10 @@ def where(rows: Iterable[Row], **fields: object) -> list[Row]:
 
 def one(rows: Iterable[Row], **fields: object) -> Row:
     """Return the one row with these fields."""
-    found = where(rows, **fields)
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} rows have {fields}, where just one should")
-    return found[0]
+    matches = where(rows, **fields)
+    if len(matches) != 1:
+        raise ValueError(f"{len(matches)} rows have {fields}, where just one should")
+    return matches[0]
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -101,10 +101,10 @@ def rules(columns: Sized | int) -> str:
 
 def environment(root: Path) -> jinja2.Environment:
     """Return Jinja2 with our filters, its templates named from `root`; `shipped` is the policy that comes along."""
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {
+    templates.filters |= {
         "f": formatted,
         "median": median,
         "span": span,
@@ -114,8 +114,8 @@ def environment(root: Path) -> jinja2.Environment:
         "described": described,
         "rules": rules,
     }
-    made.globals["shipped"] = BEST_POLICY
-    return made
+    templates.globals["shipped"] = BEST_POLICY
+    return templates
 
 
 ENVIRONMENT = environment(ROOT)

@@ -153,9 +153,9 @@ class Trial:
 
     def add(self, wanted: str, constraints: Path | None) -> None:
         """Install a package, and hold that all that is installed fits together."""
-        held = ("-c", str(constraints)) if constraints else ()
+        pins = ("-c", str(constraints)) if constraints else ()
         pip = (str(self.bin / "python"), *PIP)
-        subprocess.run([*pip, "install", *held, wanted], cwd=self.folder, check=True)
+        subprocess.run([*pip, "install", *pins, wanted], cwd=self.folder, check=True)
         subprocess.run([*pip, "check"], cwd=self.folder, check=True)
 
     def prepare(self) -> None:
@@ -171,16 +171,16 @@ class Trial:
     def try_step(self, step: WheelStep) -> None:
         """Run a step, and note whether it did what it must."""
         began = time.monotonic()
-        done = self.run(("python" if step.name else "sagecc", *step.arguments))
+        process = self.run(("python" if step.name else "sagecc", *step.arguments))
         missing = step.extra and step.extra not in self.extras
-        said = done.stderr.strip().splitlines()
+        errors = process.stderr.strip().splitlines()
         if missing:
-            right = done.returncode == 2 and said and f"pip install 'sagecc[{step.extra}]'" in said[-1]
+            right = process.returncode == 2 and errors and f"pip install 'sagecc[{step.extra}]'" in errors[-1]
         else:
-            right = done.returncode == 0
-        shown = step.name or f"sagecc {' '.join(step.arguments)}"
+            right = process.returncode == 0
+        title = step.name or f"sagecc {' '.join(step.arguments)}"
         took = f"{' (its extra is missing)' if missing else ''}, {time.monotonic() - began:.1f} s"
-        self.note(right, shown + took, done)
+        self.note(right, title + took, process)
 
     def note(self, right: object, line: str, done: subprocess.CompletedProcess[str] | None = None) -> None:
         """Count a result and print it, with what the program said where it is wrong."""
@@ -222,13 +222,13 @@ def main() -> None:
         help="Of what the wheel asks for: those of requirements/, the newest there are, or setup.cfg's lower bounds.",
     )
     parser.add_argument("--rebuild", action="store_true", help="Build the kernel from the wheel's source: its bytes?")
-    given = parser.parse_args()
-    (wheel,) = [given.wheel] if given.wheel else sorted((ROOT / "dist").glob("*.whl"))
-    extras = EXTRAS if given.extras == "all" else tuple(filter(None, given.extras.split(",")))
+    options = parser.parse_args()
+    (wheel,) = [options.wheel] if options.wheel else sorted((ROOT / "dist").glob("*.whl"))
+    extras = EXTRAS if options.extras == "all" else tuple(filter(None, options.extras.split(",")))
     with tempfile.TemporaryDirectory(prefix="sagecc-wheel-") as folder:
         trial = Trial(Path(folder), wheel.resolve(), extras)
-        constraints = _constraints(Path(folder), given.versions, extras)
-        size = trial.install(given.python, constraints)
+        constraints = _constraints(Path(folder), options.versions, extras)
+        size = trial.install(options.python, constraints)
         trial.prepare()
         trial.note(extras or size <= MOST_BYTES, f"{size / 1e6:.0f} MB installed")
         for step in STEPS:
@@ -236,7 +236,7 @@ def main() -> None:
         try_bytes(trial)
         try_exec(trial)
         try_supersuit(trial, constraints)
-        if given.rebuild:
+        if options.rebuild:
             try_rebuild(trial)
     print(f"wheel: {trial.passed} passed, {len(trial.failed)} failed")
     sys.exit(bool(trial.failed))
@@ -248,8 +248,8 @@ def a_python() -> Path:
     if os.geteuid() or for_all(Path(sys.executable)) or not system.exists():
         return Path(sys.executable)
     fits = "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))"
-    done = subprocess.run([system, "-c", fits], capture_output=True)
-    return Path(sys.executable) if done.returncode else system
+    process = subprocess.run([system, "-c", fits], capture_output=True)
+    return Path(sys.executable) if process.returncode else system
 
 
 def for_all(program: Path) -> bool:
@@ -261,18 +261,18 @@ def try_bytes(trial: Trial) -> None:
     """Hold that an episode has the same bytes as in the checkout."""
     ours = subprocess.run([sys.executable, "-m", "sagecc", *RUN], cwd=ROOT, capture_output=True, text=True)
     theirs = trial.run(("sagecc", *RUN))
-    digests = [re.findall(r'"sha256": "(\w+)"', done.stdout) for done in (ours, theirs)]
+    digests = [re.findall(r'"sha256": "(\w+)"', process.stdout) for process in (ours, theirs)]
     trial.note(digests[0] and digests[0] == digests[1], "an episode has the bytes that it has in the checkout", theirs)
 
 
 def try_exec(trial: Trial) -> None:
     """Put the shipped policy in charge of a program's connections, where this machine's kernel takes it."""
     command = ("sagecc", "exec", "--policy", "sagecc-1", "--", "true")
-    done = trial.run(command, os.environ["PATH"], root=True)
-    if done.returncode == 2:
-        print(f"skip {' '.join(command)}: {done.stderr.strip()}")
+    process = trial.run(command, os.environ["PATH"], root=True)
+    if process.returncode == 2:
+        print(f"skip {' '.join(command)}: {process.stderr.strip()}")
     else:
-        trial.note(done.returncode == 0, " ".join(command), done)
+        trial.note(process.returncode == 0, " ".join(command), process)
 
 
 def try_supersuit(trial: Trial, constraints: Path | None) -> None:
@@ -288,11 +288,11 @@ def try_rebuild(trial: Trial) -> None:
     for program in Path("/usr/bin").iterdir():
         if not program.name.startswith(("apt", "dpkg", "git")):
             (builders / program.name).symlink_to(program)
-    done = trial.run(("sagecc", "kernel", "--output", "own/sagecc-linux"), f"{trial.bin}:{builders}")
+    process = trial.run(("sagecc", "kernel", "--output", "own/sagecc-linux"), f"{trial.bin}:{builders}")
     own = trial.work / "own" / "sagecc-linux"
     (shipped,) = trial.folder.glob("venv/lib/*/site-packages/sagecc/shipped/sagecc-linux")
     same = own.exists() and sha256_file(own) == sha256_file(shipped)
-    trial.note(same, "the kernel built from the source in the wheel is the one in the wheel, to the byte", done)
+    trial.note(same, "the kernel built from the source in the wheel is the one in the wheel, to the byte", process)
 
 
 def _constraints(folder: Path, versions: str, extras: Sequence[str]) -> Path | None:
@@ -304,13 +304,13 @@ def _constraints(folder: Path, versions: str, extras: Sequence[str]) -> Path | N
         locked = (ROOT / "requirements" / "requirements.txt").read_text()
         output.write_text("\n".join(re.findall(r"^[\w.-]+==[^ \\]+(?: ; [^\\\n]+)?", locked, re.MULTILINE)) + "\n")
         return output
-    wanted = folder / "wanted.txt"
-    wanted.write_text("\n".join(requirements(ROOT / "setup.cfg", extras)) + "\n")
+    requests = folder / "wanted.txt"
+    requests.write_text("\n".join(requirements(ROOT / "setup.cfg", extras)) + "\n")
     subprocess.run([sys.executable, "-m", "venv", folder / "uv"], check=True)
     programs = folder / "uv" / "bin"
     subprocess.run([programs / "python", *PIP, "install", "uv"], check=True)
     lowest = ("--resolution", "lowest-direct", "--python-version", "3.11", "--no-cache", "-q")
-    subprocess.run([programs / "uv", "pip", "compile", *lowest, wanted, "-o", output], check=True)
+    subprocess.run([programs / "uv", "pip", "compile", *lowest, requests, "-o", output], check=True)
     return output
 
 
@@ -318,12 +318,12 @@ def requirements(config: Path, extras: Iterable[str]) -> list[str]:
     """Return what setup.cfg asks for, with these extras and those that they name."""
     options = configparser.ConfigParser()
     options.read(config)
-    found = options["options"]["install_requires"].split("\n")
+    names = options["options"]["install_requires"].split("\n")
     for extra in extras:
         for line in options["options.extras_require"][extra].split("\n"):
             inner = re.fullmatch(r"sagecc\[(.*)\]", line)
-            found += requirements(config, inner[1].split(",")) if inner else [line]
-    return list(dict.fromkeys(filter(None, found)))
+            names += requirements(config, inner[1].split(",")) if inner else [line]
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def _bytes(folder: Path) -> int:

@@ -58,10 +58,10 @@ def main() -> None:
         action="store_true",
         help="Go on where apt no longer has the source of the C library in the kernel: not to be passed on.",
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        files = kernel_files(ROOT / "build", given.for_test)
-        for file in build(ROOT, files, given.out.resolve()):
+        files = kernel_files(ROOT / "build", options.for_test)
+        for file in build(ROOT, files, options.out.resolve()):
             print(f"{file}  {file.stat().st_size / 1e6:.1f} MB  sha256 {sha256_file(file)}")
     except SageccError as error:
         print(f"make wheel: {error}", file=sys.stderr)
@@ -74,20 +74,20 @@ def kernel_files(folder: Path, for_test: bool = False) -> dict[str, Path]:
     Raises SageccError where the kernel cannot be built, or the source of its C library cannot be had (for_test: then
     it is left out).
     """
-    build_dir, kept = folder / "kernel", folder / "wheel"
+    build_dir, keep = folder / "kernel", folder / "wheel"
     if not list(build_dir.glob("linux-????????????")):  # only a built tree tells what was read
         stamp(folder / KERNEL).unlink(missing_ok=True)
     kernel = ensure_kernel(folder / KERNEL, build_dir, os.cpu_count() or 1)
-    kept.mkdir(exist_ok=True)
+    keep.mkdir(exist_ok=True)
     identities = {f"kernel-identity/{path.name}": path for path in identity_folder(kernel.path).iterdir()}
     files = {
         kernel.path.name: kernel.path,
         stamp(kernel.path).name: stamp(kernel.path),
         **identities,
-        f"source/{PACKAGE}.tar.xz": _linux(kernel, build_dir, kept),
+        f"source/{PACKAGE}.tar.xz": _linux(kernel, build_dir, keep),
     }
     try:
-        files[f"source/{LIBC}.deb"] = _libc(kernel, kept)
+        files[f"source/{LIBC}.deb"] = _libc(kernel, keep)
     except SageccError as error:
         if not for_test:
             raise
@@ -111,35 +111,35 @@ def build(root: Path, kernel: Mapping[str, Path], out: Path) -> tuple[Path, Path
         described = _setuptools("prepare_metadata_for_build_wheel", tree, Path(folder), when)
         _copy(Path(folder) / described / "METADATA", tree / "PKG-INFO", when)
         out.mkdir(parents=True, exist_ok=True)
-        with write_atomically(out / f"{name}.tar.gz") as beside:
-            _write_sdist(tree, sorted((*files, "PKG-INFO")), beside)
+        with write_atomically(out / f"{name}.tar.gz") as temporary:
+            _write_sdist(tree, sorted((*files, "PKG-INFO")), temporary)
         wheel = _setuptools("build_wheel", tree, Path(folder), when)
-        with write_atomically(out / wheel) as beside:
-            shutil.copyfile(Path(folder) / wheel, beside)
+        with write_atomically(out / wheel) as temporary:
+            shutil.copyfile(Path(folder) / wheel, temporary)
     return out / wheel, out / f"{name}.tar.gz"
 
 
 def _files(root: Path) -> dict[str, Path]:
     """Return the tracked files that a distribution has: paths in its tree, and the files here."""
     places = PLACES | {link.name: f"sagecc/{link.name}" for link in (root / "sagecc").iterdir() if link.is_symlink()}
-    listed = subprocess.run(["git", "ls-files", "-z", *places], cwd=root, capture_output=True, text=True, check=True)
-    found = {}
-    for name in filter(None, listed.stdout.split("\0")):
+    names = subprocess.run(["git", "ls-files", "-z", *places], cwd=root, capture_output=True, text=True, check=True)
+    files = {}
+    for name in filter(None, names.stdout.split("\0")):
         if not (root / name).is_symlink():
             source = max((place for place in places if Path(name).is_relative_to(place)), key=len)
-            found[(Path(places[source]) / Path(name).relative_to(source)).as_posix()] = root / name
-    return found
+            files[(Path(places[source]) / Path(name).relative_to(source)).as_posix()] = root / name
+    return files
 
 
 def _epoch(root: Path) -> int:
     """Return the time that every file gets (s): SOURCE_DATE_EPOCH, or the last commit's."""
-    given = os.environ.get(EPOCH)
-    if given is None:
-        told = subprocess.run(
+    epoch = os.environ.get(EPOCH)
+    if epoch is None:
+        process = subprocess.run(
             ["git", "log", "-1", "--format=%ct"], cwd=root, capture_output=True, text=True, check=True
         )
-        given = told.stdout
-    return int(given)
+        epoch = process.stdout
+    return int(epoch)
 
 
 def _copy(source: Path, target: Path, when: int) -> None:
@@ -152,7 +152,7 @@ def _copy(source: Path, target: Path, when: int) -> None:
 
 def _setuptools(step: str, tree: Path, out: Path, when: int) -> str:
     """Run a step of setuptools in `tree`; return the name of what it made in `out`."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", BACKEND.format(step), str(out)],
         cwd=tree,
         env={**os.environ, EPOCH: str(when)},
@@ -160,9 +160,9 @@ def _setuptools(step: str, tree: Path, out: Path, when: int) -> str:
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        raise SageccError(f"setuptools failed: {(done.stderr.strip() or 'no output').splitlines()[-1]}")
-    return done.stdout.splitlines()[-1]
+    if process.returncode:
+        raise SageccError(f"setuptools failed: {(process.stderr.strip() or 'no output').splitlines()[-1]}")
+    return process.stdout.splitlines()[-1]
 
 
 def _write_sdist(tree: Path, files: list[str], output: Path) -> None:

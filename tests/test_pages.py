@@ -11,6 +11,8 @@ from sagecc.common.errors import SageccError
 from scripts import pages, templates
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.heavy
+
 PAGE = ROOT / "docs" / "measured" / "benchmarks.md"
 
 

@@ -36,6 +36,8 @@ from tests.helpers.modules import (
 )
 from tests.helpers.parallel import OF_FILE
 
+pytestmark = pytest.mark.heavy
+
 EVIDENCE = ("", "speed", "training", "paper", "rivals", "behaviour", "leagues")
 """Folders of evidence/, itself first: none imports one after it."""
 

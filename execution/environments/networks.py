@@ -47,9 +47,9 @@ def candidates(choice: Networks, trusted: TrustedCode = NO_CODE) -> Candidates:
     if isinstance(choice, Environment | str | os.PathLike) or not isinstance(choice, Iterable):
         return networks(choice, trusted)
     items = list(choice)
-    drawn = [(item,) * item.count for item in items if isinstance(item, NetworkDistribution)]
+    distributions = [(item,) * item.count for item in items if isinstance(item, NetworkDistribution)]
     named = [item for item in items if not isinstance(item, NetworkDistribution)]
-    return (*(networks(named, trusted) if named or not drawn else ()), *chain.from_iterable(drawn))
+    return (*(networks(named, trusted) if named or not distributions else ()), *chain.from_iterable(distributions))
 
 
 def agents(environment: Environment, chosen: Agents) -> tuple[int, ...]:
@@ -156,6 +156,6 @@ def draw(candidates: Candidates, seed: int | None, random: np.random.Generator) 
     if isinstance(candidates, NetworkDistribution):
         environment = candidates.draw(random)
     else:
-        found = candidates[int(random.integers(len(candidates)))]
-        environment = found.draw(random) if isinstance(found, NetworkDistribution) else found
+        candidate = candidates[int(random.integers(len(candidates)))]
+        environment = candidate.draw(random) if isinstance(candidate, NetworkDistribution) else candidate
     return environment, int(random.integers(MAX_SEED)) if seed is None else int(seed)

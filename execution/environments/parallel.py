@@ -194,15 +194,15 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any], EzPickle):
         """Return a step of those who decide with what the others have; update `agents`."""
         observations, rewards, _, over, infos = step
         ended = not self._rollouts.running[0]
-        shown = {agent: observations.get(agent, self._latest[agent]).copy() for agent in self.possible_agents}
-        self._latest |= {agent: self._nothing if over[agent] else shown[agent] for agent in over}
+        latest = {agent: observations.get(agent, self._latest[agent]).copy() for agent in self.possible_agents}
+        self._latest |= {agent: self._nothing if over[agent] else latest[agent] for agent in over}
         self.agents = [] if ended else list(self.possible_agents)
         return (
-            shown,
-            {agent: rewards.get(agent, 0.0) for agent in shown},
-            dict.fromkeys(shown, False),
-            dict.fromkeys(shown, ended),
-            {agent: {**infos.get(agent, {}), "idle": agent not in self._deciding} for agent in shown},
+            latest,
+            {agent: rewards.get(agent, 0.0) for agent in latest},
+            dict.fromkeys(latest, False),
+            dict.fromkeys(latest, ended),
+            {agent: {**infos.get(agent, {}), "idle": agent not in self._deciding} for agent in latest},
         )
 
     def _by_agent(self, step: rollouts.Step) -> Step:

@@ -180,12 +180,12 @@ class Rollouts:
         Raises:
             SageccError: bad input, or a kernel fails; all episodes are ended then.
         """
-        chosen = list(range(len(self._labs)) if labs is None else labs)
-        given = [None] * len(chosen) if seeds is None else list(seeds)
+        numbers = list(range(len(self._labs)) if labs is None else labs)
+        seed_list = [None] * len(numbers) if seeds is None else list(seeds)
         try:
-            self._waiting = self._waiting.take(~np.isin(self._waiting.slots // self.per_lab, chosen))
-            self._begin(dict(zip(chosen, given, strict=True)), environment or self._candidates)
-            return self._run(chosen)
+            self._waiting = self._waiting.take(~np.isin(self._waiting.slots // self.per_lab, numbers))
+            self._begin(dict(zip(numbers, seed_list, strict=True)), environment or self._candidates)
+            return self._run(numbers)
         except BaseException:
             self.close()
             raise

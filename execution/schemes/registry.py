@@ -42,12 +42,12 @@ def scheme_class(scheme: str) -> SchemeClass:
     if scheme in USER_SPACE:
         return CLASSES[scheme]
     path, name = python_class(scheme)
-    found = getattr(_module(scheme, path, _text(path)), name, None)
-    if not inspect.isclass(found):
+    scheme_type = getattr(_module(scheme, path, _text(path)), name, None)
+    if not inspect.isclass(scheme_type):
         raise SageccError(f"{scheme}: {path} has no class '{name}'")
-    if not callable(getattr(found, "on_tick", None)):
+    if not callable(getattr(scheme_type, "on_tick", None)):
         raise SageccError(f"{scheme}: class '{name}' has no method on_tick(self, sample)")
-    return cast("SchemeClass", found)
+    return cast("SchemeClass", scheme_type)
 
 
 def driver_sha256(scheme: str) -> str:

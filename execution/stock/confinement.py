@@ -96,8 +96,8 @@ def held_capabilities() -> int:
 
 def may_change_user() -> bool:
     """Tell whether this process can become another user that its parent, with the same rights, can still end."""
-    held = held_capabilities()
-    return os.geteuid() == 0 and all(held >> bit & 1 for bit in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
+    capabilities = held_capabilities()
+    return os.geteuid() == 0 and all(capabilities >> bit & 1 for bit in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
 
 
 def shed() -> None:

@@ -167,16 +167,16 @@ def payload(
         results.setdefault((environment, scheme), []).append([_rounded(goodput), _rounded(delay), int(win)])
     environments = {}
     for environment in chosen:
-        drawn = [
+        flows = [
             (i, series[episodes[environment.id, s].id])
             for i, s in enumerate(schemes)
             if (environment.id, s) in episodes and episodes[environment.id, s].id in series
         ]
-        if not drawn:
+        if not flows:
             continue
         first, width, count = grid(environment)
-        capacity = np.fmax.reduce([values[-1] for _, values in drawn])  # no tick of any of them: NaN
-        tops, data = pack([capacity, *(row for _, values in drawn for row in values[:-1])])
+        capacity = np.fmax.reduce([values[-1] for _, values in flows])  # no tick of any of them: NaN
+        tops, data = pack([capacity, *(row for _, values in flows for row in values[:-1])])
         environments[environment.id] = {
             "set": environment.set,
             "bandwidth_mbps": environment.bandwidth_mbps,
@@ -187,8 +187,8 @@ def payload(
             "width": width,
             "count": count,
             "windows": [list(window) for window in environment.windows_s],
-            "schemes": [i for i, _ in drawn],
-            "results": [results.get((environment.id, schemes[i]), []) for i, _ in drawn],
+            "schemes": [i for i, _ in flows],
+            "results": [results.get((environment.id, schemes[i]), []) for i, _ in flows],
             "tops": tops,
             "data": data,
         }

@@ -21,6 +21,8 @@ from sagecc.schemas.environment_set import EnvironmentSet
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
 
+pytestmark = pytest.mark.heavy
+
 EXAMPLES = ROOT / "docs" / "examples" / "sets"
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Set files")[2].partition("\n## ")[0]
 TO_LEARN_IN = {"training": 1243, "training-wide": 1666, "training-company": 80}

@@ -18,6 +18,8 @@ from sagecc.common.code import ASIDE, Code, Module
 from scripts.code import BESIDE, GROWING, LABS, listings, stages
 from tests.conftest import PACKAGES, ROOT
 
+pytestmark = pytest.mark.heavy
+
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 POLICY_AT_WORK = {"league", "distance", "similarity", "tsne", "report"}
 LAB = {"collect", *POLICY_AT_WORK}

@@ -36,6 +36,8 @@ from tests.conftest import PACKAGES, ROOT
 from tests.helpers.raw_episodes import network, write_partition
 from tests.helpers.special_files import PUT, put
 
+pytestmark = pytest.mark.heavy
+
 READERS: dict[str, Callable[[Path], object]] = {
     "open": open_parquet,
     "read": read_parquet,

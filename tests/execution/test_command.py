@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from sagecc.commands.run import command as run
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.heavy
+
 POLICY = ROOT / "models" / "sagecc-1"
 EPISODE = ["--scheme", f"policy:{POLICY}", "--bandwidth", "12", "--rtt", "20", "--queue-bdp", "4", "--duration", "3"]
 

@@ -28,6 +28,8 @@ from sagecc.policy.folder import CARD, WEIGHTS
 from tests.helpers.policies import save_still_policy
 from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel, with_libbpf
 
+pytestmark = pytest.mark.heavy
+
 as_root = pytest.mark.skipif(not may_change_user(), reason="only root can become another user")
 
 BEGINNING = """

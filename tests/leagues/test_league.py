@@ -33,6 +33,8 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
 from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, smoke, write
 
+pytestmark = pytest.mark.heavy
+
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SMOKE = smoke(*ENVIRONMENTS)
 SCHEMES = ("cubic", "vegas")

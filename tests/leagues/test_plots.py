@@ -29,6 +29,8 @@ from sagecc.leagues.scores import find_episodes, score
 from sagecc.leagues.standings import mark_winners, standings
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 
+pytestmark = pytest.mark.heavy
+
 POLICY = "policy:models/sage"
 
 

@@ -15,6 +15,8 @@ from sagecc.leagues.presets import PRESETS, preset_schemes
 from sagecc.schemas.schemes import OTHERS, SCHEMES, USER_SPACE
 from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, smoke, write
 
+pytestmark = pytest.mark.heavy
+
 ENVIRONMENTS = (set_one(12), set_two(12))
 
 Play = Callable[..., set[str]]

@@ -40,6 +40,8 @@ from sagecc.schemas.environment import Environment, RateStep
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.lively import lively
 
+pytestmark = pytest.mark.heavy
+
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SMOKE = smoke(*ENVIRONMENTS)
 POLICY = "policy:models/<b>sage"

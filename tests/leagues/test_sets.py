@@ -24,6 +24,8 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet, repeated
 from tests.helpers.league_episodes import StubLab, rows, set_one, smoke, write
 
+pytestmark = pytest.mark.heavy
+
 SET = """
 name: mine
 grids:

@@ -19,6 +19,8 @@ import sagecc.cli as entry
 from sagecc.common.errors import SageccError
 from tests.helpers.processes import at_terminal, sighup, sigint
 
+pytestmark = pytest.mark.heavy
+
 Raising = Callable[[BaseException], tuple[int, str]]
 COMMANDS = sorted(path.stem for path in entry.COMMANDS.glob("[a-z]*.py"))
 PROBE = """# SPDX-License-Identifier: Apache-2.0

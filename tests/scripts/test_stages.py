@@ -21,6 +21,8 @@ from sagecc.schemas.schemes import SCHEMES
 from scripts import code
 from tests.conftest import ROOT, copy_project
 
+pytestmark = pytest.mark.heavy
+
 STUDY = "leagues/study-results/dvc.yaml"
 STUDIED = [each.name for each in EXPERIMENTS.values() if not each.traced]
 

@@ -26,6 +26,8 @@ from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from scripts import kernel_source, try_wheel, wheel
 from tests.conftest import PACKAGES, ROOT, copy_project
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:

@@ -85,10 +85,10 @@ class IndigoStates:
         """Return the states of the due flows of the last update, each with its last action."""
         self.skip(due)
         samples, slots = some(due, self._samples, self._slots)
-        seen = np.zeros((len(slots), len(OBSERVATIONS)), np.float32)
-        seen[:, : len(STATISTICS)] = state(samples)
-        seen[np.arange(len(slots)), len(STATISTICS) + self._last[slots]] = 1
-        return seen
+        observations = np.zeros((len(slots), len(OBSERVATIONS)), np.float32)
+        observations[:, : len(STATISTICS)] = state(samples)
+        observations[np.arange(len(slots)), len(STATISTICS) + self._last[slots]] = 1
+        return observations
 
     def acted(self, slots: Ints, actions: Doubles) -> None:
         """Note what flows did."""

@@ -100,8 +100,8 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
         write(out)
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".tmp-{out.name}-", dir=out.parent) as beside:
-            folder = Path(beside) / out.name
+        with tempfile.TemporaryDirectory(prefix=f".tmp-{out.name}-", dir=out.parent) as temporary:
+            folder = Path(temporary) / out.name
             write(folder)
             folder.replace(out)
     return Imported(out, step, sizes.parameters)

@@ -22,6 +22,8 @@ from sagecc.leagues.study.results import cells_table, values_table, verdicts_tab
 from tests.helpers.flows import made_up_flows
 from tests.helpers.study_runs import study_runs_of
 
+pytestmark = pytest.mark.heavy
+
 SCHEMES = ("cubic", "bbr2", "policy:models/sage")
 LOOK = Look(SCHEMES)
 NAMES = {"cubic": "Cubic", "policy:models/sage": "Sage"}
