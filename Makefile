@@ -30,7 +30,7 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: study
-study: setup ## Run the evaluation study and the seeds' figures, an experiment a stage (docs/guide/study.md)
+study: setup ## Run the evaluation study and figures of papers, an experiment a stage (docs/guide/study.md)
 	@python -m scripts.repro --study
 
 .PHONY: kernel

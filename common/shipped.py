@@ -2,9 +2,9 @@
 # Not followed as an import: where a kernel or a policy lies is no part of what it does.
 """Files that are shipped with sagecc: the lab's kernel, a policy, example environments, sets of them.
 
-An installation has them in the package's folder `shipped`, where `make wheel` puts them; a checkout has them at their
-places in the repository. What lies in the working directory stands for none of them: a mere name means what comes with
-sagecc, and where the same name lies here too, it is an error that says how to write either.
+An installation has kernel and policies in the package's folder `shipped`, where `make wheel` puts them; a checkout has
+them at their places in the repository. What lies in the working directory stands for none of them: a mere name means
+what comes with sagecc, and where the same name lies here too, it is an error that says how to write either.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ A_POLICY = f"a policy's folder, or {BEST_POLICY} or {POOL_POLICY}, which come wi
 """What names a policy, for the help of what takes one."""
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 """Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""
-ENVIRONMENTS = FOLDER / "environments" if INSTALLED else _PACKAGE / "docs" / "examples" / "environments"
-SETS = FOLDER / "sets" if INSTALLED else _PACKAGE / "docs" / "examples" / "sets"
+ENVIRONMENTS, SETS = _PACKAGE / "schemas" / "environments", _PACKAGE / "schemas" / "sets"
 
 
 def policy(name: Path | str) -> Path:

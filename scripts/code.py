@@ -55,7 +55,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "train": ("learner/configs/*.yaml",),
         "labs": (
-            "docs/examples/sets/*.yaml",
+            "schemas/sets/*.yaml",
             "learner/online/configs/*.yaml",
             "sagecc.collector.run.grid",
             "sagecc.collector.run.set_file",

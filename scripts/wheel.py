@@ -36,8 +36,6 @@ SHIPPED = "sagecc/shipped"
 PLACES = {
     "sagecc": "sagecc",
     **{f"models/{name}": f"{SHIPPED}/policies/{name}" for name in (POOL_POLICY, BEST_POLICY)},
-    "docs/examples/environments": f"{SHIPPED}/environments",
-    "docs/examples/sets": f"{SHIPPED}/sets",
     **{name: name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "LICENSES")},
 }
 """What is taken of a checkout, and where it lies in the tree that both are made of; so are the links in sagecc/."""

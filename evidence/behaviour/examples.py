@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cubic does in every example of docs/examples/environments, and in those with jitter without it.
+"""What Cubic does in every example of schemas/environments, and in those with jitter without it.
 
 Virtual time: the figures hang on the kernel's bytes, not on the machine.
 """
@@ -20,7 +20,7 @@ from sagecc.collector.lab.episode import run_episode
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
 
-EXAMPLES = Path("docs/examples/environments")
+EXAMPLES = Path("schemas/environments")
 SCHEME = "cubic"
 
 

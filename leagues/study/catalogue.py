@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
-from sagecc.leagues.study.seeds import SEEDS, with_traces
+from sagecc.leagues.study.papers import PAPERS, with_traces
 from sagecc.schemas.schemes import check_scheme
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({**STUDY, **SEEDS})
-"""By name: those of the study, then the figures of the seeds."""
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({**STUDY, **PAPERS})
+"""By name: those of the study, then figures of papers."""
 
-GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({"all": tuple(STUDY), "seeds": tuple(SEEDS)})
+GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({"all": tuple(STUDY), "papers": tuple(PAPERS)})
 """Names that stand for several."""
 
 

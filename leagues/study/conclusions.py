@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the study and the seeds' papers conclude, as far as a number can tell whether it holds here."""
+"""What the study and other papers conclude, as far as a number can tell whether it holds here."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ Picture = Literal[
     "cells", "flows", "windows", "efficiency", "schedules",
     "behaviour", "plane", "slots", "paths", "sets", "numbers", "schemes",
 ]  # fmt: skip
-"""How an experiment is drawn: the first row by figures.py, the second by seed_figures.py."""
+"""How an experiment is drawn: the first row by figures.py, the second by paper_figures.py."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment: of the study, or what a figure of a seed's paper shows."""
+    """One experiment: of the study, or what a figure of a paper shows."""
 
     name: str
     title: str

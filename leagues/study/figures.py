@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The study's figures in its own layout, and one of all flows of an episode over time.
 
-What the study or its predecessor published is drawn hollow beside ours. seed_figures.py has those of the seeds' papers.
+What the study or its predecessor published is drawn hollow beside ours. paper_figures.py has the others.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from sagecc.common.files import write_atomically
 from sagecc.leagues import html
 from sagecc.leagues.html import Html, TableRow
 from sagecc.leagues.plots import label, save_png
-from sagecc.leagues.study import figures, seed_figures
+from sagecc.leagues.study import figures, paper_figures
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.drawing import AXIS_LABELS, Look
 from sagecc.leagues.study.experiments import Experiment, Picture, StudyRun
@@ -187,13 +187,13 @@ def _flows(contents: StudyContents, each: Experiment, look: Look) -> Iterator[St
 def _behaviour(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
     text = "Sending rate, smoothed RTT and congestion window in half seconds, first repeat."
     if runs := contents.of(each.name):
-        yield StudyFigure(each.name, each.name, text, seed_figures.behaviour_figure(runs, look))
+        yield StudyFigure(each.name, each.name, text, paper_figures.behaviour_figure(runs, look))
 
 
 def _slots(contents: StudyContents, each: Experiment, look: Look) -> Iterator[StudyFigure]:
     text = "Share of the half seconds, of all repeats, in which Jain's index was at most so much."
     if runs := contents.of(each.name):
-        yield StudyFigure(each.name, each.name, text, seed_figures.slots_figure(runs, look))
+        yield StudyFigure(each.name, each.name, text, paper_figures.slots_figure(runs, look))
 
 
 def _from_cells(text: str, draw: Callable[[Experiment, pl.DataFrame, Look], Figure]) -> _Drawing:
@@ -215,11 +215,11 @@ _DRAWING: Mapping[Picture, _Drawing] = {
     "schedules": _schedules,
     "behaviour": _behaviour,
     "slots": _slots,
-    "plane": _from_cells("Mean goodput and mean smoothed RTT", seed_figures.plane_figure),
-    "paths": _from_cells("Mean goodput of each flow by its base RTT", seed_figures.paths_figure),
-    "sets": _from_cells("Mean goodput of a flow of either set", seed_figures.sets_figure),
-    "numbers": _from_cells("Goodput over capacity, smoothed over base RTT, packets lost", seed_figures.numbers_figure),
-    "schemes": _from_cells("Jain's index, mean over slots", seed_figures.schemes_figure),
+    "plane": _from_cells("Mean goodput and mean smoothed RTT", paper_figures.plane_figure),
+    "paths": _from_cells("Mean goodput of each flow by its base RTT", paper_figures.paths_figure),
+    "sets": _from_cells("Mean goodput of a flow of either set", paper_figures.sets_figure),
+    "numbers": _from_cells("Goodput over capacity, smoothed over base RTT, packets lost", paper_figures.numbers_figure),
+    "schemes": _from_cells("Jain's index, mean over slots", paper_figures.schemes_figure),
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points that the study, its predecessor and the seeds published, as far as they stand in text or tables."""
+"""Points that the study, its predecessor and other papers published, as far as they stand in text or tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sagecc.common.errors import SageccError
 from sagecc.leagues.study.experiments import LINK_MBPS, QUEUES_BDP, RTTS_MS
 from sagecc.leagues.study.networks import Cell
-from sagecc.leagues.study.seeds import SEEDS
+from sagecc.leagues.study.papers import PAPERS
 
 PREDECESSOR = "Giacomoni and Parisis, INFOCOM 2024, RTTs 1375 to 1500"
 PREDECESSOR_SCHEDULES = "Giacomoni and Parisis, INFOCOM 2024, other schedules than today's code draws"
@@ -104,7 +104,7 @@ def _points() -> Iterator[Point]:
             yield Point("efficiency", cell, scheme, "rtt_ratio_life", rtt_ratio, AUTHORS_TABLE)
     for experiment, quantity, by_scheme in _ASTRAEA:
         for scheme, value in by_scheme.items():
-            yield Point(experiment, SEEDS[experiment].grid[0], scheme, quantity, value, ASTRAEA)
+            yield Point(experiment, PAPERS[experiment].grid[0], scheme, quantity, value, ASTRAEA)
 
 
 POINTS = tuple(_points())

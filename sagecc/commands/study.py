@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc study`: the evaluation study of learned schemes and figures of the seeds, one experiment or all."""
+"""`sagecc study`: the evaluation study of learned schemes and figures of papers, one experiment or all."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def command(
     ray_address: str | None,
     kernel: Path,
 ) -> None:
-    """Run experiments (NAME, all of the evaluation study, or seeds), and write tables, figures and one page.
+    """Run experiments (NAME, all of the evaluation study, or papers), and write tables, figures and one page.
 
     Runs that are there already are not run again, so a killed study goes on where it was. Experiments: fairness,
     fairness-rtt, fairness-bandwidth, parking-lot, friendliness, dynamics, many-cubics, efficiency, convergence,
-    responsiveness, responsiveness-loss and others; figures of the seeds' papers: sage-17, orca-14, astraea-9 and
+    responsiveness, responsiveness-loss and others; figures of papers: sage-17, orca-14, astraea-9 and
     others; an unknown name lists them.
     """
     cluster = ray_cluster(engine, ray_address, jobs)

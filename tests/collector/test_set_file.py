@@ -23,7 +23,7 @@ from tests.helpers.messages import facts
 
 pytestmark = pytest.mark.heavy
 
-EXAMPLES = ROOT / "docs" / "examples" / "sets"
+EXAMPLES = ROOT / "schemas" / "sets"
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Set files")[2].partition("\n## ")[0]
 TO_LEARN_IN = {"training": 1243, "training-wide": 1666, "training-company": 80}
 TRACES = ROOT.parent / "shared" / "traces"
@@ -240,7 +240,7 @@ def test_what_the_shipped_sets_say() -> None:
 
 def test_the_schema_file_is_up_to_date() -> None:
     written = (EXAMPLES / "schema.json").read_text()
-    assert written == json_schema(), "python -m sagecc.collector.run.set_file > docs/examples/sets/schema.json"
+    assert written == json_schema(), "python -m sagecc.collector.run.set_file > schemas/sets/schema.json"
 
 
 def test_the_documentation_has_every_field_and_no_other() -> None:
@@ -366,7 +366,7 @@ def test_the_guide_s_example(tmp_path: Path) -> None:
     assert {tags.get("beside") for tags in networks.tags.values()} == {None, "none", "3 cubic"}
     assert {e.reward for e in networks.environments} == {"power", "friendliness"}
     for name in shipped.environment_sets():
-        assert f"[{name}](../examples/sets/{name}.yaml)" in guide
+        assert f"[{name}](../../schemas/sets/{name}.yaml)" in guide
 
 
 def test_what_is_learned_in_is_not_what_is_judged() -> None:

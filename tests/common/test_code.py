@@ -37,7 +37,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     root = tmp_path_factory.mktemp("code")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=without_outputs)
-    shutil.copytree(ROOT / "docs" / "examples" / "sets", root / "docs" / "examples" / "sets")
     shutil.copy2(ROOT / "dvc.yaml", root)
     return root, listings(root)
 

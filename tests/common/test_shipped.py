@@ -162,7 +162,7 @@ def test_a_command_takes_the_one_here_where_it_is_called_so(tmp_path: Path, monk
 
 def test_an_example_is_found_by_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    example = ROOT / "docs" / "examples" / "environments" / "cellular.yaml"
+    example = ROOT / "schemas" / "environments" / "cellular.yaml"
     assert load_environment("cellular.yaml") == load_environment(example)  # its trace lies beside it
     assert networks("cellular.yaml") == (load_environment(example),)
     Path("cellular.yaml").write_text("links: [{rate_mbps: 1, queue_packets: 9}]\nrtt_ms: 10\nduration_s: 1\n")
@@ -184,7 +184,7 @@ def test_so_is_a_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("aqm").mkdir()  # a folder is no set
     example = load_set("aqm").environments
     assert (
-        load_set(str(ROOT / "docs/examples/sets/aqm.yaml")).environments == example == load_set("aqm.yaml").environments
+        load_set(str(ROOT / "schemas/sets/aqm.yaml")).environments == example == load_set("aqm.yaml").environments
     )
     Path("aqm").rmdir()
     own = "name: mine\ngrids: [{bandwidth_mbps: [1], queue_packets: [9], rtt_ms: [9], duration_s: 1}]\n"

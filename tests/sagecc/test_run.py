@@ -24,7 +24,7 @@ from sagecc.schemas.environment_file import load_environment
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
 
-EXAMPLES = ROOT / "docs" / "examples" / "environments"
+EXAMPLES = ROOT / "schemas" / "environments"
 
 
 @click.command()

@@ -65,7 +65,7 @@ def test_the_testbed_s_networks_are_run_where_asked_for(
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (("fairnes",), "'fairnes'…fairness, …sage-17, …seeds"),
+        (("fairnes",), "'fairnes'…fairness, …sage-17, …papers"),
         (("fairness", "--schemes", "tahoe"), "'tahoe'"),
         (("fairness", "--as", "cubic"), "--as cubic…SCHEME=NAME"),
         (("fairness", "--as", "vegas=Orca", "--schemes", "cubic"), "'vegas' does not take part…cubic"),
@@ -131,5 +131,5 @@ def test_cellular_links_replay_the_users_traces(kernel: Path, tmp_path: Path) ->
 
 
 def test_what_replays_traces_is_left_out_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert study("seeds", "--out", str(tmp_path / "out"), "--kernel", str(tmp_path / "none")) == 2  # no kernel
+    assert study("papers", "--out", str(tmp_path / "out"), "--kernel", str(tmp_path / "none")) == 2  # no kernel
     assert "astraea-21: left out, for it replays traces; name their folder by --traces" in capsys.readouterr().err

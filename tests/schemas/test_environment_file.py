@@ -19,7 +19,7 @@ from tests.helpers.strategies import environments
 
 FIELDS = (ROOT / "docs/reference/formats.md").read_text().partition("## Environment files")[2].partition("\n## ")[0]
 GUIDE = ROOT / "docs/guide/collect.md"
-EXAMPLES = ROOT / "docs" / "examples" / "environments"
+EXAMPLES = ROOT / "schemas" / "environments"
 FILES = sorted(EXAMPLES.glob("*.yaml"))
 DUMBBELL = "links: [{rate_mbps: 48, queue_bdp: 1}]\nrtt_ms: 40\nduration_s: 30\n"
 
@@ -133,7 +133,7 @@ def test_what_the_examples_say() -> None:
 def test_the_schema_file_is_up_to_date() -> None:
     written = (EXAMPLES / "schema.json").read_text()
     assert written == json_schema(), (
-        "python -m sagecc.schemas.environment_file > docs/examples/environments/schema.json"
+        "python -m sagecc.schemas.environment_file > schemas/environments/schema.json"
     )
 
 

@@ -15,7 +15,7 @@ from tests.torture.stages import KERNEL, LEAST, ROOT, SAGECC
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-EXAMPLES = ROOT / "docs" / "examples" / "environments"
+EXAMPLES = ROOT / "schemas" / "environments"
 
 
 def make(folder: Path) -> None:

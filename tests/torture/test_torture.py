@@ -27,7 +27,7 @@ EXAMPLES = next(kind for kind in KINDS if kind.name == "environment")
 def material(tmp_path: Path) -> Path:
     folder = tmp_path / "material"
     (folder / "environments").mkdir(parents=True)
-    for file in (ROOT / "docs/examples/environments").iterdir():
+    for file in (ROOT / "schemas/environments").iterdir():
         (folder / "environments" / file.name).write_bytes(file.read_bytes())
     return folder
 

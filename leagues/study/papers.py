@@ -18,7 +18,7 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.study import measures
 from sagecc.leagues.study.experiments import FINE_S, Experiment
 from sagecc.leagues.study.networks import Cell
-from sagecc.leagues.study.seed_networks import (
+from sagecc.leagues.study.paper_networks import (
     DISCIPLINES,
     Alone,
     BesideCubics,
@@ -51,7 +51,7 @@ def _steps(every_s: float, *rates_mbps: float) -> tuple[RateStep, ...]:
 _ASTRAEA_LINK = Cell(queue_bdp=1.0, bandwidth_mbps=100.0, rtt_ms=30.0, flows=3)
 _ASTRAEA_FLOWS = Joining(every_s=40.0, life_s=120.0)
 
-SEEDS: Mapping[str, Experiment] = MappingProxyType(
+PAPERS: Mapping[str, Experiment] = MappingProxyType(
     {
         each.name: each
         for each in (

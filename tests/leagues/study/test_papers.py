@@ -12,8 +12,8 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.study.catalogue import EXPERIMENTS, GROUPS, chosen, experiment, plan
 from sagecc.leagues.study.experiments import StudyRun
 from sagecc.leagues.study.measures import Numbers
+from sagecc.leagues.study.papers import PAPERS, with_traces
 from sagecc.leagues.study.results import cells_table, values_table
-from sagecc.leagues.study.seeds import SEEDS, with_traces
 from tests.helpers.study_runs import study_runs_of, study_series
 
 
@@ -34,15 +34,15 @@ def test_every_figure_that_is_asked_for_has_a_name() -> None:
     figures = {"sage": (17, 18, 19, 23), "orca": (1, 9, 12, 13, 14)}
     astraea = (*range(6, 12), *range(18, 22))
     names = [f"{paper}-{number}" for paper, numbers in (figures | {"astraea": astraea}).items() for number in numbers]
-    assert list(SEEDS) == names
-    assert GROUPS["seeds"] == tuple(names)
+    assert list(PAPERS) == names
+    assert GROUPS["papers"] == tuple(names)
     assert not set(GROUPS["all"]) & set(names)
-    assert all(each.chosen for each in SEEDS.values())
+    assert all(each.chosen for each in PAPERS.values())
 
 
 def test_a_group_and_a_name_are_each_experiment_once() -> None:
-    assert [each.name for each in chosen(["orca-9", "seeds", "orca-9"])][:2] == ["orca-9", "sage-17"]
-    assert len(chosen(["all", "seeds"])) == len(EXPERIMENTS)
+    assert [each.name for each in chosen(["orca-9", "papers", "orca-9"])][:2] == ["orca-9", "sage-17"]
+    assert len(chosen(["all", "papers"])) == len(EXPERIMENTS)
 
 
 def test_sage_s_scenarios() -> None:
@@ -175,14 +175,14 @@ def test_power_is_over_cubic_s_in_the_same_network() -> None:
 def test_traces_are_cells(tmp_path: Path) -> None:
     for name in ("b", "a", ".hidden"):
         (tmp_path / name).write_text("1\n2\n3\n")
-    traced = with_traces(SEEDS["astraea-21"], tmp_path)
+    traced = with_traces(PAPERS["astraea-21"], tmp_path)
     assert [cell.case for cell in traced.grid] == ["a", "b"]
     run = traced.runs(["vegas"], 1)[1]
     assert run.environment.bottleneck.trace is not None
     assert run.environment.bottleneck.trace.name == "b"
     assert run.environment.min_rtt_ms == 40
     with pytest.raises(SageccError, match="--traces"):
-        SEEDS["astraea-21"].run(traced.grid[0], "vegas")
+        PAPERS["astraea-21"].run(traced.grid[0], "vegas")
 
 
 @pytest.mark.parametrize("name", ["astraea-6", "astraea-7"])
