@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What contestants did in the networks of our leagues, kept in Git: a new one plays alone.
 
-A file per contestant and networks has a row of leagues.scores.SCORE_SCHEMA for each scoring window of each episode, and
-the episode's totals beside it. It holds for what drove the contestant's flows, its identity in one kernel, and the
-networks; where one of them is another, the contestant plays, and its file is written anew.
+A file of some networks has a row of leagues.scores.SCORE_SCHEMA for each contestant and scoring window of an episode,
+and the episode's totals beside it; `sagecc sql --table plays=evidence/plays/heldout.parquet "FROM plays"` opens it.
+What it has of a contestant holds for what drove its flows, its identity in one kernel, and the networks; where one of
+them is another, the contestant plays, and its rows are written anew.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, is_driven
 
 KEPT = Path("evidence/plays")
+"""Files by the networks' name."""
 PLAYED = Path(".cache/kept")
 """Trajectories, which are not kept."""
 RULES = Rules()
 DECIDES = "sagecc.decides"
-"""Metadata of a file: what decides its numbers."""
+"""Metadata of a file: by contestant what decides its numbers, as JSON."""
 _VERSION = 2
 _TOTALS = {"episode_mbps": pl.Float64, "sent_packets": pl.Int64, "lost_packets": pl.Int64}
 """Beside the scores: StoredEpisode's goodput over the whole episode, and its packets."""
@@ -82,7 +84,7 @@ def contest(
     """Return what contestants did in some networks: as it is kept, or played now and kept from now on.
 
     Args:
-        name: of the networks, a folder of KEPT.
+        name: of the networks.
         networks: where they play.
         contestants: by name what the lab calls them: kernel schemes, `policy:PATH`, schemes in user space; None for a
             policy that is taken as it is kept (`is_kept`).
@@ -93,20 +95,35 @@ def contest(
     Raises:
         SageccError: an episode of a kernel scheme fails, all of another contestant, or a kept file cannot be read.
     """
-    environments, files = networks.environments, {who: KEPT / name / f"{who}.parquet" for who in contestants}
+    environments, path = networks.environments, path_of(name)
     PLAYED.mkdir(parents=True, exist_ok=True)
     with locked(PLAYED / f".lock-{name}", wait_s=math.inf):
         for who, scheme in contestants.items():
             if scheme is None:
                 continue
-            decides = deciding(networks, scheme, kernel)
-            if decided_by(files[who]) != decides:
+            decides, known = deciding(networks, scheme, kernel), decided(path)
+            if known.get(who) != decides:
                 place = raw if scheme in SCHEMES else PLAYED / name / who  # a pool's folder has its own schemes alone
                 table = _table(environments, who, scheme, _played(networks, scheme, place, kernel, jobs))
-                files[who].parent.mkdir(parents=True, exist_ok=True)
-                with write_atomically(files[who]) as beside:
-                    table.write_parquet(beside, compression="zstd", compression_level=19, metadata={DECIDES: decides})
-    return _kept(files, environments)
+                keep(path, who, table, {DECIDES: json.dumps({**known, who: decides}, sort_keys=True)})
+        return _kept(path, tuple(contestants), environments)
+
+
+def path_of(name: str) -> Path:
+    """Return the file of networks by their name."""
+    return KEPT / f"{name}.parquet"
+
+
+def keep(path: Path, who: str, table: pl.DataFrame, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a contestant's rows to a kept file, in place of those it has of them; other contestants' stay.
+
+    Who writes holds a lock meanwhile.
+    """
+    others = [read_kept(path).filter(pl.col("scheme") != who)] if path.exists() else []
+    whole = pl.concat([*(other.select(table.columns) for other in others), table]).sort("scheme", maintain_order=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as beside:
+        whole.write_parquet(beside, compression="zstd", compression_level=19, metadata=dict(metadata or {}))
 
 
 def deciding(networks: EnvironmentSet, scheme: str, kernel: Path) -> str:
@@ -116,7 +133,7 @@ def deciding(networks: EnvironmentSet, scheme: str, kernel: Path) -> str:
 
 def is_kept(name: str, networks: EnvironmentSet, who: str, kernel: Path) -> bool:
     """Tell whether there are a policy's numbers for this kernel and these networks, whatever its files were."""
-    decides = decided_by(KEPT / name / f"{who}.parquet") or ""
+    decides = decided(path_of(name)).get(who, "")
     driver = re.search(r" driver=(\S+)", decides)
     return driver is not None and decides == _deciding(networks, POLICY_PREFIX, kernel, driver[1])
 
@@ -127,19 +144,19 @@ def _deciding(networks: EnvironmentSet, scheme: str, kernel: Path, driver: str) 
     return f"{_VERSION} {kernel_identity(kernel, [scheme])}{driven} alpha={RULES.alpha} networks={ids}"
 
 
-def decided_by(path: Path) -> str | None:
-    """Return what decided a file's numbers; None where there is no file.
+def decided(path: Path) -> dict[str, str]:
+    """Return by contestant what decided its numbers in a file; none where there is no file.
 
     Raises:
         SageccError: it cannot be read.
     """
     if not path.exists():
-        return None
+        return {}
     try:
-        decides: bytes = (pq.read_metadata(path).metadata or {}).get(DECIDES.encode(), b"")
-    except UNREADABLE as error:
+        found: dict[str, str] = json.loads((pq.read_metadata(path).metadata or {}).get(DECIDES.encode(), b"{}"))
+    except (*UNREADABLE, ValueError) as error:
         raise _unreadable(path, error) from error
-    return decides.decode(errors="replace")
+    return found
 
 
 def _played(networks: EnvironmentSet, scheme: str, place: Path, kernel: Path, jobs: int) -> Episodes:
@@ -158,8 +175,10 @@ def _table(environments: Sequence[Environment], name: str, scheme: str, episodes
     return table.join(totals, on="environment_id", how="left", maintain_order="left")
 
 
-def _kept(files: Mapping[str, Path], environments: Sequence[Environment]) -> Contest:
-    table, by_id = pl.concat([read_kept(path) for path in files.values()]), {each.id: each for each in environments}
+def _kept(path: Path, names: tuple[str, ...], environments: Sequence[Environment]) -> Contest:
+    table, by_id = read_kept(path).filter(pl.col("scheme").is_in(names)), {each.id: each for each in environments}
+    if missing := sorted(set(names) - set(table["scheme"])):
+        raise SageccError(f"{path} has nothing of {', '.join(missing)}: let it play first")
     totals = table.unique(["environment_id", "scheme"], maintain_order=True).drop_nulls("sent_packets")
     episodes = {
         (network, who): StoredEpisode(
@@ -168,7 +187,7 @@ def _kept(files: Mapping[str, Path], environments: Sequence[Environment]) -> Con
             scheme=who,
             seed=seed,
             kernel="",
-            folder=files[who],
+            folder=path,
             rows=0,
             goodput_mbps=mbps,
             sent_packets=sent,
@@ -178,8 +197,8 @@ def _kept(files: Mapping[str, Path], environments: Sequence[Environment]) -> Con
             "environment_id", "scheme", "seed", *_TOTALS
         ).iter_rows()
     }
-    scores = _in_order(table.select(*SCORE_SCHEMA), environments, tuple(files))
-    return Contest(tuple(environments), tuple(files), scores, episodes)
+    scores = _in_order(table.select(*SCORE_SCHEMA), environments, names)
+    return Contest(tuple(environments), names, scores, episodes)
 
 
 def _in_order(scores: pl.DataFrame, environments: Sequence[Environment], names: Sequence[str]) -> pl.DataFrame:

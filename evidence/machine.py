@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
@@ -72,6 +74,15 @@ def descendants_cpu_s() -> float:
     while more := {process for process, parent in parents.items() if parent in family} - family:
         family |= more
     return sum(spent[process] for process in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file holds; raises SageccError where it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
+    return found
 
 
 def save(name: str, result: Mapping[str, object], folder: Path = RESULTS) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import polars as pl
 
-from evidence.kept import KEPT, RULES, read_kept
+from evidence.kept import RULES, path_of, read_kept
 from evidence.machine import KERNEL
 from evidence.training import ARTEFACTS
 from evidence.training.run import RUNS, policies_of
@@ -106,7 +106,7 @@ def measured(name: str, plan: Plan) -> list[Line]:
 def scores_of(name: str, scheme: str, league: str, raw: Path, jobs: int) -> pl.DataFrame:
     """Return a contestant's scores in a league's networks of Set II; Cubic's as they are kept."""
     if scheme == CUBIC:
-        return read_kept(KEPT / league / f"{CUBIC}.parquet")
+        return read_kept(path_of(league)).filter(scheme=CUBIC)
     networks = networks_of(league)
     second = tuple(environment for environment in networks.environments if environment.set == "II")
     beside_cubic = replace(networks, environments=second)

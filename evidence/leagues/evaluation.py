@@ -18,11 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from evidence.kept import read_kept
+from evidence.kept import keep, path_of, read_kept
 from evidence.machine import KERNEL, save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
-from sagecc.common.files import write_atomically
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
@@ -38,7 +37,7 @@ from sagecc.leagues.study.results import CELL_COLUMNS, VALUES_SCHEMA, cells_tabl
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-KEPT = Path("evidence/plays/study")
+KEPT = path_of("study")
 CACHE = Path(".cache/study")
 REPEATS = 3
 SMALL_GRID = 6
@@ -97,10 +96,10 @@ def numbers_of(name: str, scheme: str) -> Numbers:
     Raises:
         SageccError: The kept file cannot be read.
     """
-    identity, path = lab_identity(KERNEL), KEPT / f"{name}.parquet"
-    kept = read_kept(path) if path.exists() else KEPT_SCHEMA.to_frame()
+    identity = lab_identity(KERNEL)
+    kept = read_kept(KEPT) if KEPT.exists() else KEPT_SCHEMA.to_frame()
     keys = keys_of(scheme, identity)
-    own = kept.filter(pl.col("run").is_in(list(keys.values())))
+    own = kept.filter(pl.col("scheme") == name, pl.col("run").is_in(list(keys.values())))
     there = set(own.select("experiment", "run").iter_rows())
     left = [run for run, key in keys.items() if (run.experiment, key) not in there]
     collected = collect(left, lab_runner(KERNEL, usable_cores()), CACHE / "runs", identity)
@@ -110,9 +109,7 @@ def numbers_of(name: str, scheme: str) -> Numbers:
     ]
     if new:
         own = pl.concat([own, *(table.select(*KEPT_SCHEMA) for table in new)])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with write_atomically(path) as beside:
-            own.write_parquet(beside, compression="zstd", compression_level=19)
+        keep(KEPT, name, own)
     failed = {
         f"{run.experiment}, {run.environment.id}, repeat {run.repeat}": why.rpartition(": ")[2]
         for run, why in collected.failures.items()

@@ -10,12 +10,15 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
 
+from evidence.machine import read_json
 from evidence.paper import RESULTS, learning, variants
-from evidence.training.run import BASELINE, read_json, read_result
+from evidence.training.run import BASELINE
+from evidence.training.table import read_results
 from sagecc.leagues import table
 from sagecc.learner.online import config as online_config
 
 FOLDER = Path(__file__).parents[1] / "training"
+RUNS = FOLDER.parent / "runs.jsonl"
 TEMPLATE = Path(__file__).with_name("results.md.j2")
 
 PAPERS_FOUR = {"I": ("vegas", "bbr2", "yeah", "illinois"), "II": ("cubic", "htcp", "bic", "highspeed")}
@@ -24,12 +27,13 @@ PAPERS_FOUR = {"I": ("vegas", "bbr2", "yeah", "illinois"), "II": ("cubic", "htcp
 Values = dict[str, Any]
 
 
-def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.json") -> Values:
+def context(folder: Path = FOLDER, of_runs: Path = RUNS, curves: Path = RESULTS / f"{learning.NAME}.json") -> Values:
     """Return what the template is filled with: the runs, and the leagues that were kept beside them.
 
     full-grid.json is league.json of the 13 heuristics over the paper's grid (`make grid-league`), repro.json that of
     `make repro` (`make repro-league`), `curves` the trainings of Fig. 7 (`make paper-figures`).
     """
+    results = list(read_results(of_runs).values())
     return {
         "grid": read_json(folder / "full-grid.json"),
         "papers_four": PAPERS_FOUR,
@@ -37,10 +41,10 @@ def context(folder: Path = FOLDER, curves: Path = RESULTS / f"{learning.NAME}.js
         "standings": table.markdown(repro),
         "harm": table.markdown_harm(repro),
         "baseline": BASELINE,
-        "spent": spent(folder, curves),
+        "spent": spent(results, folder / "explored.csv", curves),
         "company": company(folder / "company.csv"),
         "looser": looser(folder / "bounds.csv"),
-        **runs(folder / "results"),
+        **runs(results),
     }
 
 
@@ -80,7 +84,7 @@ def looser(path: Path) -> list[Values]:
     ]
 
 
-def spent(folder: Path, curves: Path) -> Values:
+def spent(results: Sequence[Values], explored: Path, curves: Path) -> Values:
     """Return how much was trained.
 
     Returns:
@@ -88,12 +92,11 @@ def spent(folder: Path, curves: Path) -> Values:
         those that were trained again for their curves; runs that were `tried` on the way and their hours on the clock,
         `tried_wall_h`.
     """
-    results = [read_result(path) for path in sorted((folder / "results").glob("*.json"))]
-    cpu_h = [result["training"]["cpu_h"] for result in results if result and "training" in result]
+    cpu_h = [result["training"]["cpu_h"] for result in results if "training" in result]
     # A run with one process comes to the same bytes each time: what its curve took is that run's.
-    own = {result["name"] for result in results if result and ("curve" in result or result.get("actors") == 1)}
+    own = {result["name"] for result in results if ("curve" in result or result.get("actors") == 1)}
     again = [run["points"][-1]["cpu_h"] for name, run in learning.kept(curves).items() if name not in own]
-    with (folder / "explored.csv").open(newline="") as file:
+    with explored.open(newline="") as file:
         tried_s = [float(row["training_wall_s"] or 0) for row in csv.DictReader(file)]
     return {
         "runs": len(cpu_h),
@@ -105,15 +108,14 @@ def spent(folder: Path, curves: Path) -> Values:
     }
 
 
-def runs(folder: Path) -> Values:
-    """Return the runs that played, best first, and those that failed; SageccError for a result that cannot be read.
+def runs(results: Sequence[Values]) -> Values:
+    """Return the runs that played, best first, and those that failed.
 
     Best has the highest mean winning rate in the first league. Runs that are there for the paper's figures alone are on
     a page of their own (evidence.paper).
     """
     elsewhere = variants.own_runs()
-    results = [read_result(path) for path in sorted(folder.glob("*.json")) if path.stem not in elsewhere]
-    found = [result | {"changed": changed(result)} for result in results if result]
+    found = [result | {"changed": changed(result)} for result in results if result["name"] not in elsewhere]
     played = sorted((r for r in found if "failure" not in r), key=_order)
     failed = sorted((r for r in found if "failure" in r), key=lambda r: str(r["name"]))
     return {"played": played, "failed": failed, "recipes": recipes(played)}

@@ -20,11 +20,12 @@ import numpy as np
 
 from evidence.kept import RULES, Contest, contest
 from evidence.leagues.results import standing_over_seeds
-from evidence.machine import KERNEL, RESULTS, save
+from evidence.machine import KERNEL, RESULTS, read_json, save
 from evidence.paper.learning import IN_LABS
-from evidence.training.run import RESULTS as TRAININGS
-from evidence.training.run import RUNS, harm_of, policies_of, read_json, read_result, standing
+from evidence.training.run import RUNS, harm_of, policies_of, standing
 from evidence.training.runs import Plan, read_plan
+from evidence.training.table import RESULTS as TRAININGS
+from evidence.training.table import read_results
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.collector.run.grid import QUEUES_BDP, RTTS_MS, SET_I_MAX_MBPS, STEPS, set_one, set_two
@@ -107,10 +108,10 @@ def main() -> None:
     identity = identity_of(networks, kernel_identity(KERNEL, (*SCHEMES, POLICY_PREFIX)))
     earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
-    recipes = []
+    recipes, done = [], read_results(TRAININGS)
     for recipe in RECIPES:
         names = plan.of_configuration(recipe)
-        trainings = [read_result(TRAININGS / f"{name}.json") or {} for name in names]
+        trainings = [done.get(name, {}) for name in names]
         runs = [
             earlier.get(training.get("policy_sha256", "")) or played(name, plan, networks, heuristics, folder, jobs)
             for name, training in zip(names, trainings, strict=True)

@@ -19,8 +19,9 @@ from evidence.training import METER
 from evidence.training import run as training
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
-from evidence.training.run import policy_folder, read_result, say, source_of, trained
+from evidence.training.run import policy_folder, say, source_of, trained
 from evidence.training.runs import Plan, seed_name
+from evidence.training.table import read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
@@ -93,10 +94,10 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
 
 def own_curves(plan: Plan) -> dict[str, Any]:
     """Return by name the runs that are done and have a curve of the league themselves, as they stand in the figure."""
-    found = {}
+    found, done = {}, read_results(training.RESULTS)
     for name, run in plan.runs.items():
         if run.keep_best and run.keep_best.curve == LEAGUE:
-            result = read_result(training.RESULTS / f"{name}.json") or {}
+            result = done.get(name, {})
             if "curve" in result:
                 of_result = {field: result[field] for field in ("name", "seed", "fingerprint", "steps")}
                 found[name] = {**of_result, "recipe": name, "points": result["curve"]["points"]}

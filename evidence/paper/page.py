@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evidence.machine import read_json
 from evidence.paper import ORDER, RESULTS, VARIANTS, findings, learning, picture, variants
 from evidence.training import run as training
-from sagecc.common.errors import SageccError
+from evidence.training.table import read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = Path(__file__).parent / "figures.md.j2"
@@ -24,12 +24,12 @@ def context(results: Path = RESULTS, runs: Path = ROOT / training.RESULTS, root:
 
     Args:
         results: folder of the figures' results.
-        runs: folder of the runs' results (evidence/training/results).
+        runs: the runs' results (evidence/runs.jsonl).
         root: of the pictures' paths.
     """
-    figures = {}
+    figures, done = {}, read_results(runs)
     for figure in ORDER:
-        found = _variants(figure, runs) if figure in VARIANTS else _result(results / f"{figure}.json")
+        found = _variants(figure, done) if figure in VARIANTS else _result(results / f"{figure}.json")
         if found is not None:
             told = findings.of_figure(figure, found["result"])
             found |= {
@@ -51,17 +51,11 @@ def missing_curves(result: Mapping[str, Any]) -> list[str]:
     return [name for recipe, seed, name in learning.trainings() if (recipe, seed) not in there]
 
 
-def _variants(figure: str, runs: Path) -> Values | None:
+def _variants(figure: str, runs: Mapping[str, Values]) -> Values | None:
     """Return a figure of variants; None where no variant has a result."""
     found = variants.compared(figure, runs)
     return {"result": found} if {row["recipe"] for row in found["rows"]} & VARIANTS[figure].keys() else None
 
 
 def _result(path: Path) -> Values | None:
-    try:
-        found: Values = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise SageccError(f"{path}: not JSON ({error}); remove it and make the figure again") from None
-    return found
+    return read_json(path) if path.exists() else None

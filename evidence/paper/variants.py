@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fig. 12, 14 and 15: variants of a recipe, each with several seeds, as evidence/training/results has their runs."""
+"""Fig. 12, 14 and 15: variants of a recipe, each with several seeds, as evidence/runs.jsonl has their runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from evidence.paper import BASE, CLONE, SEEDS, VARIANTS
-from evidence.training.run import read_result
 from evidence.training.runs import seed_name
 from sagecc.leagues.intervals import interval
 
@@ -27,12 +26,12 @@ def own_runs() -> frozenset[str]:
     return frozenset(seed_name(recipe, seed) for recipe in recipes for seed in SEEDS)
 
 
-def compared(figure: str, folder: Path) -> Values:
+def compared(figure: str, known: Mapping[str, Values]) -> Values:
     """Return what a figure's runs came to.
 
     Args:
         figure: one of VARIANTS.
-        folder: of the runs' results.
+        known: the runs' results by name.
 
     Returns:
         `rows`, one for each recipe with a result, BASE first: `recipe`, `title`, `seeds`, `cpu_h` of a training, and
@@ -45,7 +44,7 @@ def compared(figure: str, folder: Path) -> Values:
         results = []
         for seed in SEEDS:
             name = seed_name(recipe, seed)
-            result = read_result(folder / f"{name}.json")
+            result = known.get(name)
             if result is None:
                 missing.append(name)
             elif "failure" in result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs that are compared: each is trained, plays in leagues, and leaves a file in results/."""
+"""Training runs that are compared: each is trained, plays in leagues, and leaves a line in evidence/runs.jsonl."""
 
 from __future__ import annotations
 

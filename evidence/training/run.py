@@ -2,13 +2,12 @@
 """`python -m evidence.training.run`: train, export and judge what runs.yaml beside it lists and is not done yet.
 
 Every part goes on where a killed one stopped: collecting and playing by episode, training by checkpoint. A run is done
-when its file under evidence/training/results/ has its present fingerprint. Several of these commands may work side by
+when its line of evidence/runs.jsonl has its present fingerprint. Several of these commands may work side by
 side: each takes the runs that no other is at.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,9 +27,9 @@ from evidence.training.growing import grown_policy, train_grown
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
 from evidence.training.runs import Plan, Run, networks_of, read_plan
+from evidence.training.table import RESULT_VERSION, RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
-from sagecc.common.files import write_atomically
 from sagecc.common.locks import locked
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues.candidate import MEAN_RATE
@@ -51,11 +50,9 @@ from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 RUNS = Path("evidence/training/runs.yaml")
-RESULTS = Path("evidence/training/results")
 POOL_CACHE = Path(".cache/pool")
 ROUNDS = "rounds"
 """In a run's folder: the rounds of a pool that grows."""
-RESULT_VERSION = 1
 BASELINE = "reno"
 """Its winning rate in Set II is where TCP-friendliness begins (footnote 7 of the paper, to section 5.2)."""
 
@@ -198,32 +195,9 @@ def standing(standings: pl.DataFrame, environments: Sequence[Environment], schem
     return found
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return what a file holds; raises SageccError where it is damaged."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
-    return found
-
-
-def read_result(path: Path) -> dict[str, Any] | None:
-    """Return a run's result; None where there is none. Raises SageccError for one that cannot be read."""
-    if not path.exists():
-        return None
-    result = read_json(path)
-    if result.get("version") != RESULT_VERSION:
-        raise SageccError(f"{path}: version {result.get('version')}, not {RESULT_VERSION}; remove it")
-    return result
-
-
-def is_done(path: Path, fingerprint: str) -> bool:
-    """Tell whether the result at `path` is that of the run with this fingerprint, and no failure."""
-    try:
-        result = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return False
-    return bool(result.get("fingerprint") == fingerprint and "failure" not in result)
+def is_done(result: Mapping[str, Any] | None, fingerprint: str) -> bool:
+    """Tell whether a result is that of the run with this fingerprint, and no failure."""
+    return result is not None and result.get("fingerprint") == fingerprint and "failure" not in result
 
 
 def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Path]:
@@ -264,7 +238,7 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             continue
         source = source_of(run, kernel, pools)
         fingerprint = run.fingerprint(source.identity, identity, plan)
-        target, folder = RESULTS / f"{run.name}.json", ARTEFACTS / run.name
+        folder = ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:
             try:
@@ -272,12 +246,12 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             except BlockingIOError:
                 say(f"{run.name}: another process is at it")
                 continue
-            if is_done(target, fingerprint):
+            if is_done(read_results(RESULTS).get(run.name), fingerprint):
                 say(f"{run.name}: done")
                 continue
             _take_up(run, folder)
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
-            _write_json(target, result)
+            keep_result(RESULTS, result)
             if "failure" in result:
                 failed.append(run.name)
                 say(f"{run.name}: {result['failure']}")
@@ -287,12 +261,6 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
 def _take_up(run: Run, folder: Path) -> None:
     carried = take_up(CARRIED / run.name, folder)
     say(f"{run.name}: training{f' on from {CARRIED / run.name}' if carried else ''}")
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(path) as beside:
-        beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def say(text: str) -> None:
@@ -305,7 +273,7 @@ def say(text: str) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time.  [default: CPUs]")
 @kernel_option()
 def command(names: tuple[str, ...], jobs: int, kernel: Path) -> None:
-    """Train and judge every run of evidence/training/runs.yaml that is not done; results lie in results/ beside it."""
+    """Train and judge every run of evidence/training/runs.yaml that is not done; results go to evidence/runs.jsonl."""
     try:
         failed = run_all(read_plan(RUNS), names, kernel, jobs)
     except SageccError as error:

@@ -74,14 +74,14 @@ def test_a_killed_study_goes_on(lab: Lab) -> None:
         numbers_of("cubic", "cubic")
     lab.runner = MadeUpRunner()
     whole = numbers_of("cubic", "cubic").values
-    kept = pl.read_parquet(evaluation.KEPT / "cubic.parquet")
+    kept = pl.read_parquet(evaluation.KEPT)
     assert kept.select(whole.columns).equals(whole)
 
 
 def test_a_damaged_file_is_one_line(lab: Lab) -> None:
-    evaluation.KEPT.mkdir(parents=True)
-    (evaluation.KEPT / "cubic.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(SageccError, match=r"cubic\.parquet is damaged .*: remove it and start again"):
+    evaluation.KEPT.parent.mkdir(parents=True)
+    evaluation.KEPT.write_bytes(b"PAR1 no")
+    with pytest.raises(SageccError, match=r"study\.parquet is damaged .*: remove it and start again"):
         numbers_of("cubic", "cubic")
 
 
@@ -101,7 +101,7 @@ def test_what_is_kept_is_of_the_present_kernel_and_policies(kernel: Path, monkey
     monkeypatch.chdir(ROOT)
     failed = json.loads((RESULTS / "evaluation.json").read_text())["result"]["failed"]
     for name, scheme in CONTESTANTS.items():
-        kept = set(read_kept(KEPT / f"{name}.parquet")["run"])
+        kept = set(read_kept(KEPT).filter(scheme=name)["run"])
         lacking = [key for key in keys_of(scheme, lab_identity(kernel)).values() if key not in kept]
         assert len(lacking) == len(failed.get(name, {})), f"{name}: make bench-evaluation"
 

@@ -141,9 +141,9 @@ def test_a_pools_folder_gets_its_own_schemes_alone(lab: Lab) -> None:
 
 def test_a_damaged_file_is_one_clear_line(lab: Lab) -> None:
     met("vegas", "models/own")
-    path = kept.KEPT / "smoke" / "models/own.parquet"
+    path = kept.path_of("smoke")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(SageccError, match=r"models/own.parquet is damaged .*: remove it and start again"):
+    with pytest.raises(SageccError, match=r"smoke.parquet is damaged .*: remove it and start again"):
         met("vegas", "models/own")
 
 
@@ -152,7 +152,7 @@ def _kept_and_due(networks: str, names: Sequence[str], kernel: Path) -> list[tup
     for name in names:
         scheme = f"{POLICY_PREFIX}{name}" if name.startswith("models/") else name
         due = kept.deciding(networks_of(networks), scheme, kernel)
-        found.append((name, kept.decided_by(ROOT / kept.KEPT / networks / f"{name}.parquet"), due))
+        found.append((name, kept.decided(ROOT / kept.path_of(networks)).get(name), due))
     return found
 
 

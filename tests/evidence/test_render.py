@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evidence.leagues.results import PAPERS_FOUR, TEMPLATE, context
-from evidence.training.run import RESULT_VERSION
+from evidence.training.table import RESULT_VERSION
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
-from tests.evidence.paper.made_up import keep, training
+from tests.evidence.paper.made_up import keep, training, write_runs
 from tests.helpers.league_summary import LEAGUE
 
 
@@ -61,7 +61,6 @@ sagecc-8,1,2,0.9,0.8,0.7,0.6,3,2,0.4
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as evidence/training is, without a run."""
-    (tmp_path / "results").mkdir()
     (tmp_path / "full-grid.json").write_text(json.dumps(league()))
     (tmp_path / "repro.json").write_text(json.dumps(LEAGUE))
     (tmp_path / "company.csv").write_text(COMPANY)
@@ -72,11 +71,14 @@ def folder(tmp_path: Path) -> Path:
 
 def runs(folder: Path, *results: dict[str, Any]) -> str:
     """Return the text of these runs."""
-    for path in (folder / "results").iterdir():
-        path.unlink()
-    for found in results:
-        (folder / "results" / f"{found['name']}.json").write_text(json.dumps(found))
-    return texts(TEMPLATE, context(folder, folder / "fig-7.json"))["runs"]
+    (folder / "runs.jsonl").unlink(missing_ok=True)
+    write_runs(folder / "runs.jsonl", *results)
+    return texts(TEMPLATE, filled(folder))["runs"]
+
+
+def filled(folder: Path) -> dict[str, Any]:
+    """Return what the template is filled with."""
+    return context(folder, folder / "runs.jsonl", folder / "fig-7.json")
 
 
 def test_runs_best_first_with_their_goals(folder: Path) -> None:
@@ -122,7 +124,7 @@ def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> N
     runs(folder, result("one", 0.3), two, result("one process", 0.3, actors=1), failed)
     names = ("one", "two", "one process")
     keep(folder / "fig-7.json", {"runs": [training(name, 0, [(0.1, 0.1)] * 3) for name in names]})
-    assert context(folder, folder / "fig-7.json")["spent"] == {
+    assert filled(folder)["spent"] == {
         "runs": 3,
         "cpu_h": 5.5,
         "curves_cpu_h": pytest.approx(0.3),
@@ -161,7 +163,7 @@ def test_prose_is_of_the_recipe_whose_policy_comes_along(folder: Path) -> None:
     seeds = [of(base, seed, rate) for base, rate in ((BEST_POLICY, 0.5), ("sagecc-8", 0.25)) for seed in (0, 1)]
     alone = {**of(BEST_POLICY, 0, 0.75), "name": "alone", "actors": 1}
     runs(folder, *seeds, alone)
-    found = texts(TEMPLATE, context(folder, folder / "fig-7.json"))
+    found = texts(TEMPLATE, filled(folder))
     assert found["labs_first"].startswith("50.0 %")
     assert "| `sagecc-8` | 2 | 1.00 | 25.0 %" in found["labs_recipes"]
     within = found["bounds_table"].splitlines()
@@ -223,16 +225,17 @@ def test_the_papers_four_beside_ours(folder: Path) -> None:
 
 
 def test_the_league_of_the_readme(folder: Path) -> None:
-    text = texts(TEMPLATE, context(folder))["league"]
+    text = texts(TEMPLATE, filled(folder))["league"]
     assert "2 schemes in 2 environments of Set I (8 scoring windows) and 1 environment of Set II" in text
     assert "| 1 | vegas | 100.0 % [50.0, 100.0] | 50.0 % [25.0, 75.0] |" in text
 
 
 def test_damaged_results_are_errors(folder: Path) -> None:
-    path = folder / "results" / "a.json"
+    path = folder / "runs.jsonl"
     path.write_text('{"version": 0}')
-    with pytest.raises(SageccError, match=r"a\.json: version 0, not 1"):
-        context(folder)
-    path.write_text("{")
-    with pytest.raises(SageccError, match=r"a.json: not JSON .*; remove it"):
-        context(folder)
+    with pytest.raises(SageccError, match=r"runs\.jsonl:1: no result of version 1"):
+        filled(folder)
+    path.unlink()
+    (folder / "repro.json").write_text("{")
+    with pytest.raises(SageccError, match=r"repro\.json: not JSON .*; remove it"):
+        filled(folder)

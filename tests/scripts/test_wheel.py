@@ -92,7 +92,7 @@ def test_a_wheel_has_what_an_installation_needs_and_nothing_else(built: list[tup
     shipped = {name for name in files if name.startswith(f"{wheel.SHIPPED}/")}
     assert {name for name in files if name.startswith("sagecc/")} == wanted | shipped
     assert {name.split("/")[2] for name in shipped} == {
-        *("sagecc-linux", "sagecc-linux.json", "kernel-identity", "policies", "environments", "sets", "source")
+        *("sagecc-linux", "sagecc-linux.json", "kernel-identity", "policies", "source")
     }
     assert {f"{wheel.SHIPPED}/policies/{name}/card.json" for name in (POOL_POLICY, BEST_POLICY)} <= shipped
     assert {name.partition("/")[0] for name in files} == {"sagecc", made.name.split("-py3")[0] + ".dist-info"}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evidence.paper.learning import IN_LABS
-from evidence.training.run import RESULT_VERSION
 from evidence.training.runs import seed_name
+from evidence.training.table import RESULT_VERSION
 from sagecc.common.shipped import BEST_POLICY
 
 MACHINE = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "python": "3.11", "date": "2026-01-01"}
@@ -22,9 +22,14 @@ def keep(path: Path, result: Mapping[str, Any]) -> None:
     path.write_text(json.dumps({"machine": MACHINE, "result": result}))
 
 
-def keep_runs(folder: Path, recipe: str, first: Sequence[float], second: Sequence[float]) -> None:
-    """Write the results of a recipe's seeds, by their winning rates in the two sets of `heldout`."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_runs(path: Path, *results: Mapping[str, Any]) -> None:
+    """Add runs' results to a file."""
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(result)}\n" for result in results)
+
+
+def keep_runs(path: Path, recipe: str, first: Sequence[float], second: Sequence[float]) -> None:
+    """Add the results of a recipe's seeds, by their winning rates in the two sets of `heldout`."""
     for seed, rates in enumerate(zip(first, second, strict=True)):
         sets = {name: {"policy": {"winning_rate": rate}} for name, rate in zip(("I", "II"), rates, strict=True)}
         result = {
@@ -34,7 +39,7 @@ def keep_runs(folder: Path, recipe: str, first: Sequence[float], second: Sequenc
             "training": {"cpu_h": 0.05},
             "leagues": {"heldout": sets},
         }
-        (folder / f"{seed_name(recipe, seed)}.json").write_text(json.dumps(result))
+        write_runs(path, result)
 
 
 def training(recipe: str, seed: int, points: Sequence[tuple[float, float]]) -> dict[str, Any]:

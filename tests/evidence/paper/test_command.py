@@ -54,14 +54,14 @@ def test_every_figure_has_a_maker() -> None:
 
 def test_variants_are_drawn_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "RESULTS", tmp_path / "runs")
+    monkeypatch.setattr(training, "RESULTS", tmp_path / "runs.jsonl")
     Path("docs/img").mkdir(parents=True)
     asked: list[Sequence[str]] = []
 
     def run_all(plan: object, names: Sequence[str], kernel: Path, jobs: int) -> list[str]:
         asked.append(names)
-        keep_runs(tmp_path / "runs", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
-        keep_runs(tmp_path / "runs", "top", (0.5,), (0.1,))
+        keep_runs(tmp_path / "runs.jsonl", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+        keep_runs(tmp_path / "runs.jsonl", "top", (0.5,), (0.1,))
         return ["top4"]
 
     monkeypatch.setattr(training, "run_all", run_all)

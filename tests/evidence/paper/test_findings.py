@@ -8,6 +8,7 @@ import pytest
 from evidence.paper.findings import difference, of_figure, verdict, weakest
 from evidence.paper.learning import IN_LABS
 from evidence.paper.variants import compared
+from evidence.training.table import read_results
 from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.intervals import Interval
 from tests.evidence.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep_runs
@@ -84,11 +85,12 @@ def test_maps_that_hardly_differ_hold_in_the_mean_alone() -> None:
 
 
 def test_ablations(tmp_path: Path) -> None:
-    keep_runs(tmp_path, "small", (0.5, 0.52, 0.48), (0.3, 0.3, 0.3))
-    keep_runs(tmp_path, "no-rtt-var", (0.5, 0.52, 0.48), (0.1, 0.1, 0.1))
-    keep_runs(tmp_path, "no-loss-inflight", (0.5, 0.9, 0.1), (0.3, 0.2, 0.1))
-    keep_runs(tmp_path, "no-gru", (0.9, 0.92, 0.88), (0.3, 0.3, 0.3))
-    found = of_figure("fig-12", compared("fig-12", tmp_path))
+    path = tmp_path / "runs.jsonl"
+    keep_runs(path, "small", (0.5, 0.52, 0.48), (0.3, 0.3, 0.3))
+    keep_runs(path, "no-rtt-var", (0.5, 0.52, 0.48), (0.1, 0.1, 0.1))
+    keep_runs(path, "no-loss-inflight", (0.5, 0.9, 0.1), (0.3, 0.2, 0.1))
+    keep_runs(path, "no-gru", (0.9, 0.92, 0.88), (0.3, 0.3, 0.3))
+    found = of_figure("fig-12", compared("fig-12", read_results(path)))
     assert [(finding.here.partition(":")[0], finding.holds) for finding in found] == [
         ("no rttVar", "yes"),
         ("no Loss/Inf", "in the mean"),
@@ -98,18 +100,19 @@ def test_ablations(tmp_path: Path) -> None:
 
 
 def test_windows_and_pools(tmp_path: Path) -> None:
-    keep_runs(tmp_path, "small", (0.6, 0.6, 0.6), (0.3, 0.3, 0.3))
-    keep_runs(tmp_path, "window-s", (0.2, 0.2, 0.2), (0.1, 0.1, 0.1))
-    assert of_figure("fig-14", compared("fig-14", tmp_path)) == []
-    keep_runs(tmp_path, "window-m", (0.3, 0.3, 0.3), (0.2, 0.2, 0.2))
-    keep_runs(tmp_path, "window-l", (0.7, 0.7, 0.7), (0.2, 0.2, 0.2))
-    found = of_figure("fig-14", compared("fig-14", tmp_path))
+    path = tmp_path / "runs.jsonl"
+    keep_runs(path, "small", (0.6, 0.6, 0.6), (0.3, 0.3, 0.3))
+    keep_runs(path, "window-s", (0.2, 0.2, 0.2), (0.1, 0.1, 0.1))
+    assert of_figure("fig-14", compared("fig-14", read_results(path))) == []
+    keep_runs(path, "window-m", (0.3, 0.3, 0.3), (0.2, 0.2, 0.2))
+    keep_runs(path, "window-l", (0.7, 0.7, 0.7), (0.2, 0.2, 0.2))
+    found = of_figure("fig-14", compared("fig-14", read_results(path)))
     assert [finding.holds for finding in found] == ["not in the mean", "yes", "no", "yes"]
     assert found[1].here == "Sage-s 20.0 %, Sage-m 30.0 %, Sage-l 70.0 %"
-    keep_runs(tmp_path, "top", (0.1, 0.1, 0.1), (0.1, 0.1, 0.1))
-    assert [finding.holds for finding in of_figure("fig-15", compared("fig-15", tmp_path))] == ["yes"]
-    keep_runs(tmp_path, "top4", (0.3, 0.3, 0.3), (0.1, 0.1, 0.1))
-    found = of_figure("fig-15", compared("fig-15", tmp_path))
+    keep_runs(path, "top", (0.1, 0.1, 0.1), (0.1, 0.1, 0.1))
+    assert [finding.holds for finding in of_figure("fig-15", compared("fig-15", read_results(path)))] == ["yes"]
+    keep_runs(path, "top4", (0.3, 0.3, 0.3), (0.1, 0.1, 0.1))
+    found = of_figure("fig-15", compared("fig-15", read_results(path)))
     assert [finding.holds for finding in found] == ["yes", "yes"]
     assert found[1].here == (
         "all of it over Sage-Top4: +25.0 [+25.0, +25.0] points; Sage-Top4 over Sage-Top: +10.0 [+10.0, +10.0] points "

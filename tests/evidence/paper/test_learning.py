@@ -20,6 +20,7 @@ from sagecc.common.locks import locked
 from sagecc.learner import runs as learner_runs
 from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
+from tests.evidence.paper.made_up import write_runs
 from tests.helpers.judging import without_a_lab
 from tests.helpers.league_episodes import rows, set_one, set_two, write
 
@@ -141,10 +142,10 @@ def test_a_run_with_a_curve_of_its_own_is_not_trained_again(machinery: Machinery
     point = {"step": 20, "cpu_h": 0.1, "rates": {"I": {"policy": 0.5}, "II": {"policy": 0.2}}}
     curve = {"league": "heldout", "points": [point]}
     result_of = {"version": training.RESULT_VERSION, "name": "long", "seed": 0, "fingerprint": "f", "steps": 20}
-    training.RESULTS.mkdir(parents=True)
+    training.RESULTS.parent.mkdir(parents=True)
     learning.make(of, KERNEL, 1)
     assert [run["name"] for run in result()] == ["small", "small-1"]
-    (training.RESULTS / "long.json").write_text(json.dumps({**result_of, "curve": curve}))
+    write_runs(training.RESULTS, {**result_of, "curve": curve})
     learning.make(of, KERNEL, 1)
     assert len(machinery.trained) == 2
     assert [(run["name"], run["recipe"], run["points"]) for run in result()][2:] == [("long", "long", [point])]

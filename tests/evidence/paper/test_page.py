@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
 from tests.conftest import ROOT
-from tests.evidence.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep, keep_runs
+from tests.evidence.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep, keep_runs, write_runs
 
 
 def filled(folder: Path) -> dict[str, str]:
     """Return the page's texts of a folder with results and runs."""
-    return texts(TEMPLATE, context(folder / "results", folder / "runs", folder))
+    return texts(TEMPLATE, context(folder / "results", folder / "runs.jsonl", folder))
 
 
 def test_without_any_figure_the_page_says_how_to_make_them(tmp_path: Path) -> None:
@@ -32,15 +31,14 @@ def test_without_any_figure_the_page_says_how_to_make_them(tmp_path: Path) -> No
 
 
 def test_the_recipe_alone_is_no_figure(tmp_path: Path) -> None:
-    keep_runs(tmp_path / "runs", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+    keep_runs(tmp_path / "runs.jsonl", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
     assert filled(tmp_path)["fig_12"].startswith("Not made yet")
 
 
 def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
-    keep_runs(tmp_path / "runs", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
-    keep_runs(tmp_path / "runs", "top", (0.2,), (0.1,))
-    failed = {"version": RESULT_VERSION, "failure": "training diverged"}
-    (tmp_path / "runs" / "top-1.json").write_text(json.dumps(failed))
+    keep_runs(tmp_path / "runs.jsonl", "small", (0.5, 0.6, 0.4), (0.1, 0.1, 0.1))
+    keep_runs(tmp_path / "runs.jsonl", "top", (0.2,), (0.1,))
+    write_runs(tmp_path / "runs.jsonl", {"version": RESULT_VERSION, "name": "top-1", "failure": "training diverged"})
     text = filled(tmp_path)["fig_15"]
     assert "| model | recipe | seeds | CPU-hours each | `heldout`, Set I | `heldout`, Set II |" in text
     assert "| all of it | `small` | 0, 1, 2 | 0.05 | 50.0 % [25.2, 74.8] | 10.0 % [10.0, 10.0] |" in text
@@ -75,12 +73,12 @@ def test_whole_figures(tmp_path: Path) -> None:
 def test_a_damaged_result_is_one_line(tmp_path: Path) -> None:
     keep(tmp_path / "results" / "fig-11.json", FIG_11)
     (tmp_path / "results" / "fig-11.json").write_text("{")
-    with pytest.raises(SageccError, match=r"fig-11\.json: not JSON .*make the figure again"):
+    with pytest.raises(SageccError, match=r"fig-11\.json: not JSON .*make it again"):
         filled(tmp_path)
     (tmp_path / "results" / "fig-11.json").unlink()
-    keep_runs(tmp_path / "runs", "top", (0.2,), (0.1,))
-    (tmp_path / "runs" / "top.json").write_text('{"version": 0}')
-    with pytest.raises(SageccError, match=r"top\.json: version 0"):
+    keep_runs(tmp_path / "runs.jsonl", "top", (0.2,), (0.1,))
+    write_runs(tmp_path / "runs.jsonl", {"version": 0})
+    with pytest.raises(SageccError, match=r"runs\.jsonl:2: no result of version 1"):
         filled(tmp_path)
 
 
