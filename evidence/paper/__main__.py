@@ -17,8 +17,8 @@ import click
 from evidence.paper import ORDER, RESULTS, VARIANTS, learning, pictures, trajectories, variants
 from evidence.paper import picture as picture_of
 from evidence.training import run as training
+from evidence.training import table
 from evidence.training.runs import Plan, read_plan
-from evidence.training.table import read_results
 from sagecc.common.errors import SageccError
 from sagecc.leagues.plots import save_png
 from sagecc.options import kernel_option
@@ -42,7 +42,7 @@ def compared(figure: str) -> Maker:
 
     def make(plan: Plan, kernel: Path, jobs: int) -> None:
         failed = training.run_all(plan, variants.run_names(figure), kernel, jobs)
-        rows = variants.compared(figure, read_results(training.RESULTS))["rows"]
+        rows = variants.compared(figure, table.read_results(table.RESULTS))["rows"]
         if rows:
             save_png(pictures.variants_figure(rows), picture_of(figure))
         if failed:

@@ -15,13 +15,11 @@ from typing import Any
 
 from evidence.machine import save
 from evidence.paper import BASE, FOLDER, RESULTS, SEEDS
-from evidence.training import METER
-from evidence.training import run as training
+from evidence.training import METER, table
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
 from evidence.training.run import policy_folder, say, source_of, trained
 from evidence.training.runs import Plan, seed_name
-from evidence.training.table import read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
@@ -94,7 +92,7 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
 
 def own_curves(plan: Plan) -> dict[str, Any]:
     """Return by name the runs that are done and have a curve of the league themselves, as they stand in the figure."""
-    found, done = {}, read_results(training.RESULTS)
+    found, done = {}, table.read_results(table.RESULTS)
     for name, run in plan.runs.items():
         if run.keep_best and run.keep_best.curve == LEAGUE:
             result = done.get(name, {})

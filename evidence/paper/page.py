@@ -10,8 +10,7 @@ from typing import Any
 
 from evidence.machine import read_json
 from evidence.paper import ORDER, RESULTS, VARIANTS, findings, learning, picture, variants
-from evidence.training import run as training
-from evidence.training.table import read_results
+from evidence.training import table
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = Path(__file__).parent / "figures.md.j2"
@@ -19,7 +18,7 @@ TEMPLATE = Path(__file__).parent / "figures.md.j2"
 Values = dict[str, Any]
 
 
-def context(results: Path = RESULTS, runs: Path = ROOT / training.RESULTS, root: Path = ROOT) -> Values:
+def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Path = ROOT) -> Values:
     """Return what the template is filled with: `figures`, by name without a hyphen, None where nothing is there.
 
     Args:
@@ -27,7 +26,7 @@ def context(results: Path = RESULTS, runs: Path = ROOT / training.RESULTS, root:
         runs: the runs' results (evidence/runs.jsonl).
         root: of the pictures' paths.
     """
-    figures, done = {}, read_results(runs)
+    figures, done = {}, table.read_results(runs)
     for figure in ORDER:
         found = _variants(figure, done) if figure in VARIANTS else _result(results / f"{figure}.json")
         if found is not None:

@@ -183,9 +183,7 @@ def test_so_is_a_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("aqm").mkdir()  # a folder is no set
     example = load_set("aqm").environments
-    assert (
-        load_set(str(ROOT / "schemas/sets/aqm.yaml")).environments == example == load_set("aqm.yaml").environments
-    )
+    assert load_set(str(ROOT / "schemas/sets/aqm.yaml")).environments == example == load_set("aqm.yaml").environments
     Path("aqm").rmdir()
     own = "name: mine\ngrids: [{bandwidth_mbps: [1], queue_packets: [9], rtt_ms: [9], duration_s: 1}]\n"
     for file in (Path("aqm"), Path("aqm.yaml")):

@@ -23,7 +23,7 @@ import evidence.training.run as harness
 from evidence.training import ARTEFACTS, CARRIED, LOGS, METER, meter
 from evidence.training.growing import grown_policy
 from evidence.training.runs import Grow, KeepBest, Plan, Run
-from evidence.training.table import keep_result, read_results
+from evidence.training.table import RESULTS, keep_result, read_results
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
@@ -115,7 +115,7 @@ def run_all(of: Plan, *names: str) -> list[str]:
 
 
 def result(name: str) -> dict[str, Any]:
-    return read_results(harness.RESULTS)[name]
+    return read_results(RESULTS)[name]
 
 
 def test_a_result_by_hand(machinery: Machinery) -> None:
@@ -232,8 +232,8 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(machinery: Machinery
     assert machinery.trained == [(5, 0), (5, 1)]
     run_all(plan("one", "two", steps=6), "two")
     assert machinery.trained[2:] == [(6, 1)]
-    assert list(read_results(harness.RESULTS)) == ["one", "two"]
-    harness.RESULTS.unlink()
+    assert list(read_results(RESULTS)) == ["one", "two"]
+    RESULTS.unlink()
     run_all(plan("one"))
     assert machinery.trained[3:] == [(5, 0)]
 
@@ -248,7 +248,7 @@ def test_a_run_killed_while_it_plays_leaves_no_result_and_goes_on(
         patch.setattr(harness, "standing", killed)
         with pytest.raises(KeyboardInterrupt):
             run_all(plan("one"))
-    assert not read_results(harness.RESULTS)
+    assert not read_results(RESULTS)
     run_all(plan("one"))
     assert result("one")["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
 
@@ -296,18 +296,18 @@ def test_a_training_that_git_keeps_goes_on_where_there_is_none(
 )
 def test_a_damaged_line_is_told_and_no_other_is_lost(machinery: Machinery, line: str, error: str) -> None:
     run_all(plan("one"))
-    damaged = f"{harness.RESULTS.read_text()}{line}\n"
-    harness.RESULTS.write_text(damaged)
+    damaged = f"{RESULTS.read_text()}{line}\n"
+    RESULTS.write_text(damaged)
     with pytest.raises(SageccError, match=error):
         run_all(plan("two"))
-    assert harness.RESULTS.read_text() == damaged
+    assert RESULTS.read_text() == damaged
 
 
 def test_processes_keep_their_results_side_by_side(machinery: Machinery) -> None:
     names = [f"run-{number}" for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: keep_result(harness.RESULTS, {"version": 1, "name": name}), names))
-    assert list(read_results(harness.RESULTS)) == names
+        list(pool.map(lambda name: keep_result(RESULTS, {"version": 1, "name": name}), names))
+    assert list(read_results(RESULTS)) == names
 
 
 def test_the_command_says_what_is_wrong_in_one_line(machinery: Machinery) -> None:
@@ -373,6 +373,6 @@ def test_policies_are_trained_once_without_being_judged(machinery: Machinery) ->
     assert found == {"two": ARTEFACTS / "two/policy"}
     assert machinery.trained == [(5, 1)]
     assert machinery.played == 0
-    assert not read_results(harness.RESULTS)
+    assert not read_results(RESULTS)
     with locked(ARTEFACTS / "two/.lock"), pytest.raises(SageccError, match="two: another process is at it"):
         harness.policies_of(plan("one", "two"), ("two",), Path("kernel"))

@@ -132,9 +132,7 @@ def test_what_the_examples_say() -> None:
 
 def test_the_schema_file_is_up_to_date() -> None:
     written = (EXAMPLES / "schema.json").read_text()
-    assert written == json_schema(), (
-        "python -m sagecc.schemas.environment_file > schemas/environments/schema.json"
-    )
+    assert written == json_schema(), "python -m sagecc.schemas.environment_file > schemas/environments/schema.json"
 
 
 def test_the_documentation_has_every_field_and_no_other() -> None:

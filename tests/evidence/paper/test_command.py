@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from evidence.paper import ORDER, VARIANTS, __main__, learning, trajectories
 from evidence.paper.__main__ import MAKERS, command
 from evidence.training import run as training
+from evidence.training import table
 from sagecc.common.errors import SageccError
 from tests.conftest import ROOT
 from tests.evidence.paper.made_up import FIG_7, keep, keep_runs
@@ -54,7 +55,7 @@ def test_every_figure_has_a_maker() -> None:
 
 def test_variants_are_drawn_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "RESULTS", tmp_path / "runs.jsonl")
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "runs.jsonl")
     Path("docs/img").mkdir(parents=True)
     asked: list[Sequence[str]] = []
 

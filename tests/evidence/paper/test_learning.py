@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evidence.paper import FOLDER, learning
-from evidence.training import meter
+from evidence.training import meter, table
 from evidence.training import run as training
 from evidence.training.runs import KeepBest, Plan, Run
 from sagecc.common.errors import SageccError
@@ -141,11 +141,11 @@ def test_a_run_with_a_curve_of_its_own_is_not_trained_again(machinery: Machinery
     of = replace(plan(), runs={**plan().runs, "long": run})
     point = {"step": 20, "cpu_h": 0.1, "rates": {"I": {"policy": 0.5}, "II": {"policy": 0.2}}}
     curve = {"league": "heldout", "points": [point]}
-    result_of = {"version": training.RESULT_VERSION, "name": "long", "seed": 0, "fingerprint": "f", "steps": 20}
-    training.RESULTS.parent.mkdir(parents=True)
+    result_of = {"version": table.RESULT_VERSION, "name": "long", "seed": 0, "fingerprint": "f", "steps": 20}
+    table.RESULTS.parent.mkdir(parents=True)
     learning.make(of, KERNEL, 1)
     assert [run["name"] for run in result()] == ["small", "small-1"]
-    write_runs(training.RESULTS, {**result_of, "curve": curve})
+    write_runs(table.RESULTS, {**result_of, "curve": curve})
     learning.make(of, KERNEL, 1)
     assert len(machinery.trained) == 2
     assert [(run["name"], run["recipe"], run["points"]) for run in result()][2:] == [("long", "long", [point])]

@@ -9,8 +9,9 @@ from evidence.paper import ORDER, VARIANTS, picture
 from evidence.paper.learning import IN_LABS
 from evidence.paper.page import TEMPLATE, context
 from evidence.paper.variants import own_runs, run_names
-from evidence.training.run import RESULT_VERSION, RUNS
+from evidence.training.run import RUNS
 from evidence.training.runs import read_plan
+from evidence.training.table import RESULT_VERSION
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
