@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -29,6 +31,16 @@ VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "column
 
 RAW_VIEW, LEAGUE_VIEW = "raw", "league"
 LEAGUE_FILE = "scores.parquet"
+TABLE_READERS: Mapping[str, str] = MappingProxyType(
+    {
+        ".parquet": "read_parquet('{}', hive_partitioning = false)",
+        ".csv": "read_csv('{}', hive_partitioning = false)",
+        ".json": "read_json('{}', sample_size = -1, hive_partitioning = false)",
+        ".jsonl": "read_json('{}', format = 'newline_delimited', sample_size = -1, hive_partitioning = false)",
+    }
+)
+"""How DuckDB reads a table of the user's, by the file's suffix."""
+_TABLE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 THREADS_PER_CORE = 4
 """A DuckDB thread waits while it reads: with more threads than cores the disk and the cores are both busy."""
@@ -52,16 +64,22 @@ _BESIDE = {"pool": (EPISODES_FILE, COLUMNS_FILE), RAW_VIEW: (), LEAGUE_VIEW: (LE
 
 
 def open_pool(
-    pool: Path, raw: Path | None = None, league: Path | None = None, *, confined: bool = False
+    pool: Path | None,
+    raw: Path | None = None,
+    league: Path | None = None,
+    *,
+    confined: bool = False,
+    tables: Mapping[str, Path] = MappingProxyType({}),
 ) -> duckdb.DuckDBPyConnection:
     """Open a pool in DuckDB, in memory, with VIEWS over its files. Close it: it holds a function of this program.
 
     Args:
-        pool: the pool's folder.
+        pool: the pool's folder; None for the other views alone.
         raw: folder of raw trajectories, for the view `raw`; no such view by default.
         league: folder of a league's results, for the view `league` of its scores; no such view by default.
         confined: for SQL of somebody else: `confine` it to these views' files. By default it may read and write all
             files that this program may, and load extensions.
+        tables: files of TABLE_READERS, by the names of their views.
 
     Returns:
         The connection.
@@ -69,14 +87,7 @@ def open_pool(
     Raises:
         SageccError: One of them is missing, cannot be read or is of another major version.
     """
-    listing = pool / EPISODES_FILE
-    if not listing.exists():
-        raise SageccError(f"no pool at {pool}: it has no episodes.parquet; make it with 'sagecc pool'")
-    check_version(
-        listing,
-        _metadata(listing, "derive the pool again with 'sagecc pool'").get(VERSION_KEY, b"").decode(errors="replace"),
-    )
-    alignment = _check_first(pool)
+    alignment = None if pool is None else _check_pool(pool)
     if raw is not None:
         _check_raw(raw)
     if league is not None and not (league / LEAGUE_FILE).exists():
@@ -95,7 +106,9 @@ def open_pool(
             if folder is not None
             for file in _add(connection, name, folder, views)
         ]
-        _add_rewards(connection, alignment)
+        if alignment is not None:
+            _add_rewards(connection, alignment)
+        files += [_add_table(connection, name, path) for name, path in tables.items()]
         if confined:
             confine(connection, files)
     except BaseException:
@@ -112,6 +125,11 @@ def confine(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Non
     connection.execute("SET allowed_paths = ?", [[str(file) for file in files]])
     for setting in CONFINING:
         connection.execute(setting)
+
+
+def has_pool(folder: Path) -> bool:
+    """Tell whether a folder holds a pool."""
+    return (folder / EPISODES_FILE).exists()
 
 
 def has_raw(folder: Path) -> bool:
@@ -174,6 +192,32 @@ def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
         type=PythonUDFType.ARROW,
     )
     connection.execute((_SQL / "views_rewards.sql").read_text())
+
+
+def _add_table(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> Path:
+    """Add a view of one file; return the file."""
+    if not _TABLE_NAME.fullmatch(name) or name in (*VIEWS, RAW_VIEW, LEAGUE_VIEW):
+        raise SageccError(f"'{name}' can be no table's name: use letters, digits and _, and no view's name")
+    if path.suffix not in TABLE_READERS:
+        raise SageccError(f"{path}: a table is a file of {', '.join(TABLE_READERS)}")
+    if not is_literal(str(path)):
+        raise SageccError(f"{path}: DuckDB takes such a name for a pattern; rename it")
+    check_regular(path)
+    quoted = str(path).replace("'", "''")
+    try:
+        connection.execute(f"CREATE VIEW {name} AS FROM {TABLE_READERS[path.suffix].format(quoted)}")
+    except duckdb.Error as error:
+        raise reading_error(path, error, "name another file") from error
+    return path
+
+
+def _check_pool(pool: Path) -> str:
+    """Return when a pool's rewards are measured; raises SageccError where there is no pool that can be read."""
+    listing, again = pool / EPISODES_FILE, "derive the pool again with 'sagecc pool'"
+    if not listing.exists():
+        raise SageccError(f"no pool at {pool}: it has no episodes.parquet; make it with 'sagecc pool'")
+    check_version(listing, _metadata(listing, again).get(VERSION_KEY, b"").decode(errors="replace"))
+    return _check_first(pool)
 
 
 def _check_first(pool: Path) -> str:

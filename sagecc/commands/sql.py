@@ -9,14 +9,14 @@ import click
 
 from sagecc.answers import ALLOW, LAYOUTS, Asked, run_query
 from sagecc.options import LEAGUE, POOL
-from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, has_league, has_raw, open_pool
+from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, VIEWS, has_league, has_pool, has_raw, open_pool
 from sagecc.shell import Shell
 
 
 @click.command()
 @click.argument("query", required=False)
 @click.option("--shell", is_flag=True, help="Ask one question after another; .help says what else it takes.")
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--pool", type=click.Path(path_type=Path), help=f"[default: {POOL}]")
 @click.option(
     "--raw", type=click.Path(path_type=Path), help="Raw trajectories, for the view raw.  [default: raw beside the pool]"
 )
@@ -24,6 +24,13 @@ from sagecc.shell import Shell
     "--league",
     type=click.Path(path_type=Path),
     help=f"Results of a league, for the view league.  [default: {LEAGUE}]",
+)
+@click.option(
+    "--table",
+    "given",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="One more view, of a file: Parquet, CSV, JSON or lines of JSON (repeatable). With one, no pool is needed.",
 )
 @click.option(
     "--format",
@@ -41,7 +48,14 @@ from sagecc.shell import Shell
     "it, it reads the views' files alone. For questions that you wrote or have read.",
 )
 def command(
-    query: str | None, shell: bool, pool: Path, raw: Path | None, league: Path | None, layout: str, free: bool
+    query: str | None,
+    shell: bool,
+    pool: Path | None,
+    raw: Path | None,
+    league: Path | None,
+    given: tuple[str, ...],
+    layout: str,
+    free: bool,
 ) -> None:
     """Ask the pool a question in SQL (DuckDB).
 
@@ -58,9 +72,14 @@ def command(
     """
     if (query is None) != shell:
         raise click.UsageError("give either a QUERY or --shell")
-    missing_views = {}
+    missing_views, tables = {}, dict(map(_table, given))
+    if pool is None:
+        pool = POOL
+        if tables and not has_pool(pool):
+            missing_views |= dict.fromkeys(VIEWS, f"{pool} holds no pool; make it with 'sagecc pool'")
+            pool = None
     if raw is None:
-        raw = pool.parent / "raw"
+        raw = (pool or POOL).parent / "raw"
         if not has_raw(raw):
             missing_views[RAW_VIEW] = f"{raw} holds no raw trajectories; say where they are with --raw"
             raw = None
@@ -71,9 +90,16 @@ def command(
                 f"{league} holds no league; play one with 'sagecc league', or name another with --league"
             )
             league = None
-    with open_pool(pool, raw, league, confined=not free) as connection:
+    with open_pool(pool, raw, league, confined=not free, tables=tables) as connection:
         asked = Asked(connection, missing_views, confined=not free)
         if query is None:
             Shell(asked, layout).run()
         else:
             LAYOUTS[layout](*run_query(asked, query))
+
+
+def _table(given: str) -> tuple[str, Path]:
+    name, equals, path = given.partition("=")
+    if not equals or not path:
+        raise click.UsageError(f"--table {given}: write NAME=FILE")
+    return name, Path(path)

@@ -501,3 +501,48 @@ def test_pool_command_reports_and_refuses(capsys: Capture, tmp_path: Path) -> No
     assert re.fullmatch(facts(f"1 episodes, 19 rows in {out}: 1…0…0…\n"), capsys.readouterr().out)
     assert run("pool", "--raw", raw, "--out", out, "--windows", "none") == 2
     assert re.search(facts("one…three…ticks"), capsys.readouterr().err)
+
+
+RUNS = (
+    '{"name": "a", "training": {"cpu_h": 0.5}}\n{"name": "b", "training": {"cpu_h": 1.5}, "curve": [1]}\n'
+)
+
+
+def test_a_file_of_the_users_is_a_view_with_a_pool_or_without(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("it's.jsonl").write_text(RUNS)
+    Path("b.csv").write_text("scheme,cost\ncubic,2\n")
+    runs = ("--table", "runs=it's.jsonl", "--format", "csv")
+    assert run("sql", "SELECT sum(training.cpu_h) FROM runs", *runs) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "2.0"
+    joined = "SELECT cost FROM costs JOIN schemes USING (scheme)"
+    assert run("sql", joined, "--table", "costs=b.csv", "--pool", str(pool), "--format", "csv") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["2"]
+    assert run("sql", "FROM episodes", *runs) == 2
+    assert "datasets/pool holds no pool" in capsys.readouterr().err
+    assert run("sql", "FROM read_csv('b.csv')", *runs) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ("runs", "--table runs: write NAME=FILE"),
+        ("a-b=x.csv", "'a-b' can be no table's name"),
+        ("episodes=x.csv", "'episodes' can be no table's name"),
+        ("x=x.txt", "x.txt: a table is a file of .parquet, .csv, .json, .jsonl"),
+        ("x=none.csv", "none.csv"),
+        ("x=bad.parquet", "bad.parquet"),
+        ("x=a*.csv", "DuckDB takes such a name for a pattern"),
+    ],
+)
+def test_what_is_no_table_is_one_line(
+    table: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.parquet").write_bytes(b"PAR1 no")
+    assert run("sql", "SELECT 1", "--table", table) == 2
+    told = capsys.readouterr().err
+    assert error in told and len(told.splitlines()) == 1
