@@ -503,9 +503,7 @@ def test_pool_command_reports_and_refuses(capsys: Capture, tmp_path: Path) -> No
     assert re.search(facts("one…three…ticks"), capsys.readouterr().err)
 
 
-RUNS = (
-    '{"name": "a", "training": {"cpu_h": 0.5}}\n{"name": "b", "training": {"cpu_h": 1.5}, "curve": [1]}\n'
-)
+RUNS = '{"name": "a", "training": {"cpu_h": 0.5}}\n{"name": "b", "training": {"cpu_h": 1.5}, "curve": [1]}\n'
 
 
 def test_a_file_of_the_users_is_a_view_with_a_pool_or_without(
