@@ -61,8 +61,8 @@ def _rewards(pool: Path, reward: Reward) -> Iterator[Floats]:
     """Yield the rewards of each episode [n], in the order of the compiled rows."""
     path = pool / EPISODES_FILE
     try:
-        listed = read_parquet(path, columns=["episode_id", "environment"])
-        environments = dict(zip(listed["episode_id"].to_pylist(), listed["environment"].to_pylist(), strict=True))
+        listing = read_parquet(path, columns=["episode_id", "environment"])
+        environments = dict(zip(listing["episode_id"].to_pylist(), listing["environment"].to_pylist(), strict=True))
         for path in sorted(pool.glob(PARTS)):
             with open_parquet(path) as file:
                 metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}

@@ -315,8 +315,8 @@ class PolicyArtefact:
             scaling, names = _scaling(inputs, sizes.inputs), _names(inputs["observations"], sizes.inputs)
             source = str(inputs["source"]), str(inputs["source_version"])
             control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
-            if others := card["files"].keys() - _NETWORK_FILES:
-                raise ValueError(f"{min(others)!r} is no file of a network")
+            if strangers := card["files"].keys() - _NETWORK_FILES:
+                raise ValueError(f"{min(strangers)!r} is no file of a network")
             shapes = sizes.shapes()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SageccError(
@@ -336,9 +336,9 @@ class PolicyArtefact:
 
     def intact_files(self) -> set[str]:
         """Return the names of the files beside the card that exist with the digest it gives."""
-        described: dict[str, str] = self.card["files"]
-        present = ((name, digest) for name, digest in described.items() if (self.path / name).is_file())
-        return {name for name, digest in present if hashlib.sha256(self.folder.read(name)).hexdigest() == digest}
+        digests: dict[str, str] = self.card["files"]
+        entries = ((name, digest) for name, digest in digests.items() if (self.path / name).is_file())
+        return {name for name, digest in entries if hashlib.sha256(self.folder.read(name)).hexdigest() == digest}
 
     def initial_state(self, batch: int = 1) -> Floats:
         """Return the hidden state [batch, H] at the start of a flow."""

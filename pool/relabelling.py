@@ -63,11 +63,11 @@ def capacities(environment: Environment, t_ns: Ints) -> Doubles:
         environment: the network.
         t_ns: times of the ticks since the episode began [n].
     """
-    sent = capacity_bytes(environment.bottleneck, t_ns)
+    total = capacity_bytes(environment.bottleneck, t_ns)
     earlier = np.maximum(np.arange(len(t_ns)) - RATE_TICKS, 0)
     past_ns = t_ns - t_ns[earlier]
     per_second = np.divide(1e9, past_ns, out=np.zeros(len(t_ns)), where=past_ns > 0)
-    return np.asarray((sent - sent[earlier]) * per_second)
+    return np.asarray((total - total[earlier]) * per_second)
 
 
 def capacity_bytes(link: Link, t_ns: Ints) -> Ints:
@@ -80,8 +80,8 @@ def capacity_bytes(link: Link, t_ns: Ints) -> Ints:
     if link.trace:
         times_ns = np.array([round(time_ms * 1e6) for time_ms in link.trace.opportunities_ms], np.int64)
         periods, rest_ns = np.divmod(t_ns, times_ns[-1])
-        passed = periods * len(times_ns) + np.searchsorted(times_ns, rest_ns, side="right")
-        return np.asarray(passed * MTU_BYTES)
+        opportunities = periods * len(times_ns) + np.searchsorted(times_ns, rest_ns, side="right")
+        return np.asarray(opportunities * MTU_BYTES)
     begins_ns = np.array([round(step.t_s * 1e9) for step in link.rates], np.int64)
     total = np.zeros(len(t_ns), np.int64)
     for step, begin_ns, end_ns in zip(link.rates, begins_ns, [*begins_ns[1:], np.iinfo(np.int64).max], strict=True):
@@ -107,6 +107,6 @@ def flows_up(environment: Environment, t_ns: Ints) -> Doubles:
         t_ns: times since the episode began [n].
     """
     bottleneck = environment.narrowest(environment.flow)
-    sharing = [flow for flow in environment.all_flows if bottleneck in environment.path(flow)]
-    up = [(flow.start_s * 1e9 <= t_ns) & (t_ns < environment.stop_of(flow) * 1e9) for flow in sharing]
+    sharers = [flow for flow in environment.all_flows if bottleneck in environment.path(flow)]
+    up = [(flow.start_s * 1e9 <= t_ns) & (t_ns < environment.stop_of(flow) * 1e9) for flow in sharers]
     return np.maximum(np.sum(up, axis=0, dtype=np.float64), 1.0)

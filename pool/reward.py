@@ -204,9 +204,9 @@ def reward_of(name: str, rewards: Mapping[str, Reward] = REWARDS) -> Reward:
     Raises:
         SageccError: There is none.
     """
-    if (known := OLDER_NAMES.get(name, name)) not in rewards:
+    if (current_name := OLDER_NAMES.get(name, name)) not in rewards:
         raise SageccError(f"there is no reward '{name}': it must be one of {', '.join(rewards)}")
-    return rewards[known]
+    return rewards[current_name]
 
 
 def of_networks(kinds: Sequence[RewardKind], which: npt.NDArray[np.int64], measured: Measured) -> Values:

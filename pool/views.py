@@ -171,17 +171,17 @@ def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
     """Add the table macro `rewards` and the function behind it."""
 
     def rewards_of_rows(names: pa.Array, environments: pa.Array, episodes: pa.Array) -> pa.Array:
-        whole = zip(names.to_pylist(), environments.to_pylist(), episodes, strict=True)
-        found = [
+        rows_of_episodes = zip(names.to_pylist(), environments.to_pylist(), episodes, strict=True)
+        rewards = [
             rewards_of(
                 reward_of(name),
                 {column: rows.values.field(column).to_numpy() for column in COLUMNS},
                 Environment.from_json(environment),
                 alignment,
             )
-            for name, environment, rows in whole
+            for name, environment, rows in rows_of_episodes
         ]
-        return pa.array(found, pa.list_(pa.float32()))
+        return pa.array(rewards, pa.list_(pa.float32()))
 
     ticks = "STRUCT(step INTEGER, t_s DOUBLE, dr FLOAT, loss_db FLOAT, rtt_rate FLOAT, reward FLOAT)[]"
     connection.create_function(

@@ -169,8 +169,8 @@ class TakeSteps:
     def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
         """Return the windows and pacing rates to set; see ActionMap."""
         kernel = samples["cwnd_pkts"].astype(np.int64)
-        stepped = candidates(kernel)[np.arange(len(kernel)), indices(actions)]
-        cwnd = np.where(due, np.clip(stepped, *self._control.cwnd_packets), kernel if self._every_tick else LEAVE)
+        windows = candidates(kernel)[np.arange(len(kernel)), indices(actions)]
+        cwnd = np.where(due, np.clip(windows, *self._control.cwnd_packets), kernel if self._every_tick else LEAVE)
         return cwnd, pacing_rates(samples, cwnd)
 
     def reset(self, slot: int) -> None:
@@ -239,8 +239,8 @@ class MultiplyingStart:
 
         Flows are not paced: Linux's HyStart is twice as patient with flows that are.
         """
-        grown = np.floor(samples["cwnd_pkts"] * self._factor).astype(np.int64)
-        return np.where(acked, np.minimum(grown, self._max_cwnd), LEAVE), np.full(len(samples), LEAVE)
+        windows = np.floor(samples["cwnd_pkts"] * self._factor).astype(np.int64)
+        return np.where(acked, np.minimum(windows, self._max_cwnd), LEAVE), np.full(len(samples), LEAVE)
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""

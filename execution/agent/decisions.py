@@ -148,13 +148,13 @@ class Decisions:
         if len(actions):
             deciding = slots[due]
             parts = self._period[deciding] if self._control.map == SPREAD_MAP else 1
-            taken = np.clip(actions, *self._control.limits)
-            self._action[deciding] = taken / parts
-            self.source.acted(deciding, taken)
+            values = np.clip(actions, *self._control.limits)
+            self._action[deciding] = values / parts
+            self.source.acted(deciding, values)
         cwnd, pacing = self._action_map.step(observed.samples, slots, due, self._action[slots])
         if self._slow_start and observed.starting.any():
-            started = self._slow_start.step(observed.samples, slots, observed.acked)
-            cwnd, pacing = np.where(observed.starting, started, (cwnd, pacing))
+            start = self._slow_start.step(observed.samples, slots, observed.acked)
+            cwnd, pacing = np.where(observed.starting, start, (cwnd, pacing))
         return self._bound.apply(observed.samples, slots, cwnd, pacing) if self._bound else (cwnd, pacing)
 
     def bounding_rates(self, slots: Ints) -> Ints:

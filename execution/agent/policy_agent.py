@@ -133,8 +133,8 @@ class PolicyAgent:
     def _decide(self, observation: npt.NDArray[np.float32], slots: Ints) -> Doubles:
         """Return the actions of flows [B] for their observations [B, F]."""
         logits, loc, scale, hidden = self._network(observation, self._hidden[slots])
-        exploring = self._exploration
-        action = self._draw(exploring, slots, logits, loc, scale) if exploring else exact.mean(logits, loc)
+        exploration = self._exploration
+        action = self._draw(exploration, slots, logits, loc, scale) if exploration else exact.mean(logits, loc)
         finite = np.isfinite(action) & np.isfinite(hidden).all(axis=1)
         if not finite.all():
             raise SageccError(

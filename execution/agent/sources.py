@@ -102,8 +102,8 @@ def observation_source(
     """
     name, version = source
     if name not in SOURCES or not same_major(version, SOURCES[name][0]):
-        offered = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
-        raise SageccError(f"{who} observes '{name} {version}'; there is only {offered}")
+        offers = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
+        raise SageccError(f"{who} observes '{name} {version}'; there is only {offers}")
     try:
         return SOURCES[name][1](names, flows, windows or Windows())
     except SageccError as error:

@@ -71,8 +71,8 @@ class TickEarnings:
             self._tracker.update_flows(samples, slots)
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
         measured = Measured(rate, loss, capacity, rtt_rate, self._competitors[slots])
-        present, which = np.unique(self._kind[slots], return_inverse=True)
-        of_network = of_networks([KINDS[kind] for kind in present], which, measured)
+        kinds, which = np.unique(self._kind[slots], return_inverse=True)
+        of_network = of_networks([KINDS[kind] for kind in kinds], which, measured)
         up = self._company.flows(slots, samples["t_ns"].astype(np.int64))
         self._sum[slots] += self._reward.function(Ticks(measured, up, of_network))
         self._ticks[slots] += 1
@@ -95,12 +95,12 @@ class _Company:
     def begin(self, slot: int, environment: Environment, flow: Flow) -> None:
         """Put a flow of an environment into a slot."""
         bottleneck = environment.narrowest(flow)
-        sharing = [other for other in environment.all_flows if bottleneck in environment.path(other)]
-        if missing := max(0, len(sharing) - self._starts.shape[1]):
-            wider = ((0, 0), (0, missing))
+        sharers = [other for other in environment.all_flows if bottleneck in environment.path(other)]
+        if lack := max(0, len(sharers) - self._starts.shape[1]):
+            wider = ((0, 0), (0, lack))
             self._starts, self._stops = np.pad(self._starts, wider), np.pad(self._stops, wider)
         self._starts[slot] = self._stops[slot] = 0
-        for number, other in enumerate(sharing):
+        for number, other in enumerate(sharers):
             self._starts[slot, number] = round(other.start_s * 1e9)
             self._stops[slot, number] = round(environment.stop_of(other) * 1e9)
 
@@ -156,8 +156,8 @@ class NetworkEarnings:
     def earned(self, shown: Bools) -> Doubles:
         """Return the rewards."""
         labs, rows = np.unique(self._labs[shown], return_inverse=True)
-        earned = self._reward.function(self._competition.flows(labs), self._competition.capacity(labs), self._weights)
-        return np.asarray(earned[rows])
+        rewards = self._reward.function(self._competition.flows(labs), self._competition.capacity(labs), self._weights)
+        return np.asarray(rewards[rows])
 
 
 @dataclass(frozen=True)

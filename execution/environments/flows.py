@@ -38,8 +38,8 @@ def observation_space(task: LearningTask) -> spaces.Space[Any]:
     if task.source[0] != OBSERVATION_SOURCE:
         return spaces.Box(-np.inf, np.inf, (len(task.observations),), np.float32)
     columns = [FEATURE_NAMES.index(name) for name in task.observations]
-    whole = features_space()
-    return spaces.Box(whole.low[columns], whole.high[columns], dtype=np.float32)
+    bounds = features_space()
+    return spaces.Box(bounds.low[columns], bounds.high[columns], dtype=np.float32)
 
 
 def checked_actions(action: Any, shape: tuple[int, ...], subject: str = "an action") -> Doubles:

@@ -84,12 +84,12 @@ class Lab:
         """
         self.close()
         self._flows = tuple(flows)
-        competing = {f: name for f, name in driven_flows(environment, SCHEME).items() if f not in self._flows}
-        if self._policies.scheme_of != competing:
-            self._policies = PolicyController(competing)
+        competitors = {f: name for f, name in driven_flows(environment, SCHEME).items() if f not in self._flows}
+        if self._policies.scheme_of != competitors:
+            self._policies = PolicyController(competitors)
             self._policy_drives = self._policies.drives()
         self._policies.reset()
-        drives = {f: self._policy_drives[name] for f, name in competing.items()}
+        drives = {f: self._policy_drives[name] for f, name in competitors.items()}
         drives |= dict.fromkeys(self._flows, self._drive)
         spec = episode_spec(environment, SCHEME, seed, packet_delays=False, drives=drives)
         guest = Guest(self._kernel, spec)
@@ -128,10 +128,10 @@ class Lab:
         """Return the agents' actions and the policies', in the order of flows."""
         if not self._policy_drives:
             return cwnd_pkts, pacing_bytes_s
-        merged = np.zeros((2, len(self._of_agents)), np.int64)
-        merged[:, self._of_agents] = cwnd_pkts, pacing_bytes_s
-        merged[:, ~self._of_agents] = self._policy_actions
-        return merged[0].tolist(), merged[1].tolist()
+        orders = np.zeros((2, len(self._of_agents)), np.int64)
+        orders[:, self._of_agents] = cwnd_pkts, pacing_bytes_s
+        orders[:, ~self._of_agents] = self._policy_actions
+        return orders[0].tolist(), orders[1].tolist()
 
     def close(self) -> None:
         """End the running episode, if any."""

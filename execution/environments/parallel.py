@@ -160,9 +160,9 @@ class CongestionParallelEnv(ParallelEnv[str, Floats, Any], EzPickle):
         if not self.agents or not self._rollouts.running[0]:
             raise SageccError("no episode runs: call reset() first")
         if set(actions) != set(self.agents):
-            odd = min(set(actions) ^ set(self.agents))
-            problem = "has no action" if odd in self.agents else "is no agent now"
-            raise SageccError(f"{odd} {problem}: give an action for each of agents")
+            stranger = min(set(actions) ^ set(self.agents))
+            problem = "has no action" if stranger in self.agents else "is no agent now"
+            raise SageccError(f"{stranger} {problem}: give an action for each of agents")
         values = [checked_actions(actions[agent], (1,), f"{agent}'s action")[0] for agent in self._deciding]
         self._cycles += 1
         return self._run_to_agent(self._rollouts.step(values))

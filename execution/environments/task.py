@@ -78,9 +78,9 @@ class LearningTask:
         Raises:
             SageccError: a field is unknown or its value out of range.
         """
-        known = ("observation", "control", "reward", "reward_weights", "global_state", "expert", "networks")
-        if unknown := sorted(set(map(str, plain)) - set(known)):
-            raise SageccError(f"task: unknown field {unknown[0]}; known are {', '.join(known)}")
+        names = ("observation", "control", "reward", "reward_weights", "global_state", "expert", "networks")
+        if unknown := sorted(set(map(str, plain)) - set(names)):
+            raise SageccError(f"task: unknown field {unknown[0]}; known are {', '.join(names)}")
         for name in ("global_state", "expert"):
             if not isinstance(plain.get(name, False), bool):
                 raise SageccError(f"task: {name} must be true or false, not {plain[name]!r}")
@@ -125,21 +125,21 @@ def _observation(choice: object) -> tuple[tuple[str, str], tuple[str, ...]]:
     if isinstance(choice, str) and choice in OBSERVATIONS:
         return OBSERVATIONS[choice]
     if isinstance(choice, list | tuple) and choice:
-        if odd := [name for name in choice if name not in FEATURE_NAMES]:
-            raise SageccError(f"task: observation names {odd[0]!r}, which is no feature of the pool")
+        if strangers := [name for name in choice if name not in FEATURE_NAMES]:
+            raise SageccError(f"task: observation names {strangers[0]!r}, which is no feature of the pool")
         return OBSERVATIONS["pool"][0], tuple(choice)
     raise SageccError(f"task: observation must be one of {', '.join(OBSERVATIONS)} or a list of features")
 
 
 def _weights(given: object, reward: Reward) -> Any:
     if not isinstance(given, Mapping) or (given and reward.weights is None):
-        having = ", ".join(name for name, each in rewards().items() if each.weights is not None)
-        raise SageccError(f"task: reward_weights are fields, and of the reward {having} only")
+        holders = ", ".join(name for name, each in rewards().items() if each.weights is not None)
+        raise SageccError(f"task: reward_weights are fields, and of the reward {holders} only")
     if reward.weights is None:
         return None
-    known = [field.name for field in fields(reward.weights)]
-    if unknown := sorted(set(map(str, given)) - set(known)):
-        raise SageccError(f"task: reward_weights has no {unknown[0]}; known are {', '.join(known)}")
+    names = [field.name for field in fields(reward.weights)]
+    if unknown := sorted(set(map(str, given)) - set(names)):
+        raise SageccError(f"task: reward_weights has no {unknown[0]}; known are {', '.join(names)}")
     return replace(reward.weights, **given)
 
 
@@ -148,15 +148,17 @@ def _control(choice: object) -> Control:
     like = values.pop("like", "pool")
     if not isinstance(like, str) or like not in CONTROLS or not isinstance(choice, str | Mapping):
         raise SageccError(f"task: control must be one of {', '.join(CONTROLS)}, or fields")
-    known = {field.name for field in fields(Control) if field.default is not MISSING}
-    if unknown := sorted(set(map(str, values)) - known):
-        raise SageccError(f"task: control has no field {unknown[0]}; known are like, {', '.join(sorted(known))}")
+    names = {field.name for field in fields(Control) if field.default is not MISSING}
+    if unknown := sorted(set(map(str, values)) - names):
+        raise SageccError(f"task: control has no field {unknown[0]}; known are like, {', '.join(sorted(names))}")
     if "map" in values:
         if not isinstance(values["map"], str) or values["map"] not in MAPS:
             raise SageccError(f"task: map must be one of {', '.join(MAPS)}, not {values['map']!r}")
         values["map"] = MAPS[values["map"]]
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    choices: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
     try:
-        return replace(CONTROLS[like], **given)
+        return replace(CONTROLS[like], **choices)
     except (TypeError, ValueError) as error:
         raise SageccError(f"task: control: {error}") from None

@@ -82,11 +82,11 @@ class CongestionVectorEnv(VectorEnv[Floats, Any, npt.NDArray[Any]]):
             SageccError: bad input, or a kernel fails; all episodes are ended then.
         """
         seeds = self._seeds(seed)
-        remaining = dict(options or {})
-        mask = self._mask(remaining.pop("reset_mask", np.ones(self.num_envs, bool)))
+        rest = dict(options or {})
+        mask = self._mask(rest.pop("reset_mask", np.ones(self.num_envs, bool)))
         slots = np.flatnonzero(mask).tolist()
         self._over[slots] = False
-        self._take(self._rollouts.reset([seeds[slot] for slot in slots], slots, requested_networks(remaining)))
+        self._take(self._rollouts.reset([seeds[slot] for slot in slots], slots, requested_networks(rest)))
         return self._observations.copy(), self._infos(mask) | self._episodes(mask)
 
     def step(self, actions: npt.ArrayLike) -> tuple[Floats, Doubles, Bools, Bools, dict[str, Any]]:

@@ -156,8 +156,8 @@ def some(which: Bools, *columns: Any) -> tuple[Any, ...]:
 
 def min_rtts_us(samples: npt.NDArray[np.void]) -> Doubles:
     """Return the flows' lowest RTTs, 0 before the first sample [B]."""
-    lowest = samples["min_rtt_us"]
-    return np.where(lowest == _NO_RTT, 0, lowest).astype(np.float64)
+    rtts_us = samples["min_rtt_us"]
+    return np.where(rtts_us == _NO_RTT, 0, rtts_us).astype(np.float64)
 
 
 def _time_s(samples: npt.NDArray[np.void]) -> Doubles:

@@ -75,8 +75,8 @@ class Reports:
         """
         samples, slots = some(due, self._intervals.samples, self._intervals.slots)
         report = self._intervals.report(due)
-        highest = self._highest[slots] = np.maximum(self._highest[slots], self._reporting.rate(report))
-        newest = self._reporting.values(report, samples, highest)[:, None]
+        rates = self._highest[slots] = np.maximum(self._highest[slots], self._reporting.rate(report))
+        newest = self._reporting.values(report, samples, rates)[:, None]
         self._history[slots] = np.concatenate([self._history[slots, 1:], newest], axis=1)
         history: Floats = self._history[slots].reshape(len(slots), -1).astype(np.float32)
         return history

@@ -220,8 +220,8 @@ class BatchRunner(Generic[R]):
             except SageccError as error:  # of one flow, and the others' state is lost with it
                 over |= dict.fromkeys(numbers, None if len(running) > 1 else error)
                 continue
-            ordered = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
-            for number, action in zip(numbers, ordered, strict=True):
+            orders = zip(batch["flow"].tolist(), zip(windows, rates, strict=True), strict=True)
+            for number, action in zip(numbers, orders, strict=True):
                 actions.setdefault(number, []).append(action)
         for number, of_lab in actions.items():
             if number in over:

@@ -59,14 +59,14 @@ def astraea(flows: Flows, capacity: Doubles, weights: AstraeaWeights = PAPERS_WE
         capacity: the bottlenecks' rates c [L] (bytes/s).
         weights: c0 to c4.
     """
-    known = ~np.isnan(flows.throughput)
-    count = np.maximum(known.sum(axis=-1), 1)
-    average = np.where(known, flows.throughput, 0.0).sum(axis=-1) / count
-    deviation = np.where(known, flows.throughput - average[..., None], 0.0)
+    samples = ~np.isnan(flows.throughput)
+    count = np.maximum(samples.sum(axis=-1), 1)
+    average = np.where(samples, flows.throughput, 0.0).sum(axis=-1) / count
+    deviation = np.where(samples, flows.throughput - average[..., None], 0.0)
     unfair = flows.mean((average - flows.mean(average)[..., None]) ** 2)
-    inflated = shares(flows.mean(flows.latency), flows.mean(flows.base_rtt)) - (1 + LATENCY_DEAD_BAND)
+    inflation = shares(flows.mean(flows.latency), flows.mean(flows.base_rtt)) - (1 + LATENCY_DEAD_BAND)
     throughput_term = shares(flows.sum(flows.now), capacity)
-    latency_term = np.maximum(inflated, 0.0) * shares(flows.sum(flows.pacing), capacity)
+    latency_term = np.maximum(inflation, 0.0) * shares(flows.sum(flows.pacing), capacity)
     loss_term = flows.mean(shares(flows.lost, flows.now))
     fairness_term = shares(np.sqrt(unfair), flows.sum(average))
     stability_term = flows.mean(shares(np.sqrt((deviation**2).sum(axis=-1) / count), average))

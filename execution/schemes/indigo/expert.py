@@ -26,8 +26,8 @@ def expert(cwnd: Ints, ideal: Doubles) -> Doubles:
         cwnd: windows [B] (packets).
         ideal: what they should be [B] (packets).
     """
-    reached = np.clip(candidates(cwnd), *CONTROL.cwnd_packets)
-    nearest: Ints = np.abs(reached - ideal[:, None]).argmin(axis=1)
+    windows = np.clip(candidates(cwnd), *CONTROL.cwnd_packets)
+    nearest: Ints = np.abs(windows - ideal[:, None]).argmin(axis=1)
     return np.array(ACTIONS, np.float64)[nearest]
 
 
@@ -40,10 +40,10 @@ def ideal_window(environment: Environment, flow: Flow, t_s: float) -> float:
         t_s: time since the episode began.
     """
     bottleneck = environment.narrowest(flow)
-    others = (other for other in environment.all_flows if bottleneck in environment.path(other))
-    sharing = sum(other.start_s <= t_s < environment.stop_of(other) for other in others)
+    flows = (other for other in environment.all_flows if bottleneck in environment.path(other))
+    sharers = sum(other.start_s <= t_s < environment.stop_of(other) for other in flows)
     rate_mbps = environment.links[bottleneck].rate_mbps_at(t_s)
-    return bdp_bytes(rate_mbps, environment.min_rtt_of(flow)) / MTU_BYTES / max(sharing, 1)
+    return bdp_bytes(rate_mbps, environment.min_rtt_of(flow)) / MTU_BYTES / max(sharers, 1)
 
 
 class IndigoExpert:

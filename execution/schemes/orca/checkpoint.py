@@ -125,9 +125,9 @@ def network(values: Mapping[str, npt.NDArray[Any]], checkpoint: object) -> tuple
             raise SageccError(f"{checkpoint} has no variable 'actor/{name}': it is no checkpoint of Orca's actor")
         array = np.asarray(values[f"actor/{name}"])
         if array.ndim != len(shape) or any(size not in (-1, n) for size, n in zip(shape, array.shape, strict=True)):
-            expected = " x ".join("any" if size < 0 else str(size) for size in shape)
+            shape_text = " x ".join("any" if size < 0 else str(size) for size in shape)
             raise SageccError(
-                f"{checkpoint}: variable 'actor/{name}' has the shape {array.shape}, Orca's actor {expected}"
+                f"{checkpoint}: variable 'actor/{name}' has the shape {array.shape}, Orca's actor {shape_text}"
             )
         if not np.isfinite(array).all():
             raise SageccError(f"{checkpoint}: variable 'actor/{name}' holds values that are not finite")

@@ -23,8 +23,8 @@ def orca(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles) -> Do
         max_rate: highest `rate_bytes_s` of each flow so far, this interval's included [R].
     """
     srtt = samples["srtt_us"].astype(np.float64)
-    near = np.minimum(DELAY_MARGIN * min_rtts_us(samples) / np.where(srtt > 0, srtt, np.inf), 1.0)
-    return _net(report, max_rate) * near
+    nearness = np.minimum(DELAY_MARGIN * min_rtts_us(samples) / np.where(srtt > 0, srtt, np.inf), 1.0)
+    return _net(report, max_rate) * nearness
 
 
 def orca_paper(report: Report, samples: npt.NDArray[np.void], max_rate: Doubles) -> Doubles:

@@ -85,26 +85,26 @@ def spreading() -> Doubles:
     bell = exact.exp(-(steps * steps) / (2 * SIGMA * SIGMA * TICK))
     below = np.concatenate([[0.0], np.cumsum(bell)])  # [k]: of steps before the kth
     below /= below[-1]
-    moved = np.empty((BINS, BINS))
+    shares = np.empty((BINS, BINS))
     for bin_ in range(BINS):
         edges = below[BINS - bin_ : 2 * BINS - bin_ + 1].copy()  # bin 0 begins so many steps down
         edges[0], edges[-1] = 0.0, 1.0
-        moved[bin_] = edges[1:] - edges[:-1]
+        shares[bin_] = edges[1:] - edges[:-1]
     escapes = 1.0 - float(exact.exp(np.array([-ESCAPE * TICK]))[0])
-    moved[0] *= escapes / (1.0 - moved[0, 0])
-    moved[0, 0] = 1.0 - escapes
-    return moved
+    shares[0] *= escapes / (1.0 - shares[0, 0])
+    shares[0, 0] = 1.0 - escapes
+    return shares
 
 
 @cache
 def likelihoods() -> Doubles:
     """Return the probabilities of 0 to MOST deliveries in a tick [MOST + 1, BINS]: Poisson's."""
     mean = RATES * TICK
-    found = np.empty((MOST + 1, BINS))
-    found[0] = exact.exp(-mean)
+    table = np.empty((MOST + 1, BINS))
+    table[0] = exact.exp(-mean)
     for count in range(1, MOST + 1):
-        found[count] = found[count - 1] * mean / count
-    return found
+        table[count] = table[count - 1] * mean / count
+    return table
 
 
 @cache
@@ -114,16 +114,16 @@ def deliveries() -> tuple[Doubles, ...]:
     Section 3.3: each tick's deliveries follow from where the rate may be by then. [BINS, ticks * MOST + 1] each.
     """
     counts, moved = np.ascontiguousarray(likelihoods().T), spreading()
-    where, total, found = np.eye(BINS), np.ones((BINS, 1)), []
+    where, total, table = np.eye(BINS), np.ones((BINS, 1)), []
     for _ in range(AHEAD):
         now = np.array([_sum_of_rows(row, counts) for row in where])
         longer = np.zeros((BINS, total.shape[1] + MOST))
         for count in range(MOST + 1):
             longer[:, count : count + total.shape[1]] += now[:, count : count + 1] * total
         total = longer
-        found.append(np.cumsum(total, axis=1))
+        table.append(np.cumsum(total, axis=1))
         where = np.array([_sum_of_rows(row, moved) for row in where])
-    return tuple(found)
+    return tuple(table)
 
 
 class Estimate(Protocol):
