@@ -16,6 +16,8 @@ from sagecc.policy import exact
 from sagecc.policy.scaling import Scaling
 from tests.helpers.exact_bits import digest, network
 
+pytestmark = pytest.mark.heavy
+
 BITS = "2c97d1a4adf51a3d1c2252366abb87b5eb43fe942be71fc1a5324aec6b60c07e"
 """Of all that `network` computes; trajectories of policies that are kept or published hang on it."""
 

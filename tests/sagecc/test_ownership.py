@@ -34,6 +34,8 @@ from tests.helpers.league_episodes import StubLab, rows, set_one, smoke, write
 from tests.helpers.raw_episodes import write_partition
 from tests.helpers.stock import bpf_filesystem
 
+pytestmark = pytest.mark.heavy
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 ENVIRONMENT = set_one(12)

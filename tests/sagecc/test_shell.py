@@ -20,6 +20,8 @@ from tests.conftest import ROOT
 from tests.helpers.processes import sigint
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.heavy
+
 COMMAND = (sys.executable, "-m", "sagecc", "sql", "--shell", "--pool")
 PATIENCE_S = 60.0
 

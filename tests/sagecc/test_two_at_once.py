@@ -16,6 +16,8 @@ from tests.helpers.locks import another_writer
 from tests.helpers.policies import save_policy
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.heavy
+
 COMMANDS = {
     "pool": ["pool", "--raw", "raw", "--out", "held"],
     "grow": ["grow", "--profile", "smoke", "--out", "held"],

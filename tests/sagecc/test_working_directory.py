@@ -21,6 +21,8 @@ from sagecc.common.shipped import BEST_POLICY
 from tests.conftest import ROOT
 from tests.helpers.policies import save_still_policy
 
+pytestmark = pytest.mark.heavy
+
 LIBRARIES = ("click", "duckdb", "matplotlib", "numba", "numpy", "polars", "pyarrow", "pydantic", "tqdm", "yaml")
 SPY = """
 with open({seen!r}, "a") as file:
