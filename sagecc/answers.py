@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -142,15 +142,11 @@ _REFUSAL = re.compile(
 
 def print_csv(names: Sequence[str], batches: Iterator[list[Row]]) -> None:
     """Print a header and all rows."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     for rows in batches:
         writer.writerows(rows)
-        click.echo(text.getvalue(), nl=False)
-        text.seek(0)
-        text.truncate()
-    click.echo(text.getvalue(), nl=False)
+    click.echo(nl=False)  # whoever reads a pipe may be gone: before the program's end
 
 
 def print_json(names: Sequence[str], batches: Iterator[list[Row]]) -> None:

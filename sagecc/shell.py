@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -65,53 +66,47 @@ class Shell:
     def run(self) -> None:
         """Read and run statements until the input ends."""
         if not self._terminal:
-            try:
-                self._execute_all(line.decode() for line in sys.stdin.buffer)
-            except UnicodeDecodeError as error:
-                raise SageccError("standard input is no UTF-8") from error
+            while self._read_and_run(_piped_line):
+                pass
             return
         click.echo("SQL over the pool (DuckDB); .help explains, .tables lists the views, .quit leaves")
         for view, advice in self._asked.missing_views.items():
             click.echo(f"no view '{view}': {advice}")
-        with _history(), _completion(self._names()):
-            while self._read_and_run():
+        _complete_with(self._names())
+        with _history():
+            while self._converse():
                 pass
 
-    def _execute_all(self, lines: Iterator[str]) -> None:
-        statement = ""
-        for line in lines:
-            if not statement.strip() and line.startswith("."):
-                if not self._run_command(line):
-                    return
-                continue
-            statement += line
-            if _is_complete(statement):
-                self._execute(statement)
-                statement = ""
-        if statement.strip():
-            self._execute(statement)
-
-    def _read_and_run(self) -> bool:
-        """Read and run one statement or command; return whether to go on."""
-        statement = ""
+    def _converse(self) -> bool:
+        """Read and run one statement or command on a terminal; return whether to go on."""
         try:
-            while True:
-                line = input(MORE if statement else PROMPT)
-                if not statement and line.startswith("."):
-                    return self._run_command(line)
-                statement = f"{statement}\n{line}" if statement else line
-                if not statement.strip():
-                    statement = ""
-                elif _is_complete(statement):
-                    self._execute(statement)
-                    return True
-        except EOFError:
-            click.echo()
-            return False
+            return self._read_and_run(input)
         except KeyboardInterrupt:
-            click.echo("^C" if not statement else "")
+            click.echo("^C")
         except SageccError as error:
             click.echo(f"error: {one_line(str(error))}", err=True)
+        return True
+
+    def _read_and_run(self, read: Callable[[str], str]) -> bool:
+        """Read and run one statement or command; return whether to go on.
+
+        Args:
+            read: returns the next line, given what to prompt with; raises EOFError after the last.
+        """
+        statement = ""
+        while not _is_complete(statement):
+            try:
+                line = read(MORE if statement else PROMPT)
+            except EOFError:
+                if self._terminal:
+                    click.echo()
+                elif statement:
+                    self._execute(statement)
+                return False
+            if not statement and line.startswith("."):
+                return self._run_command(line)
+            statement = f"{statement}\n{line}".lstrip()
+        self._execute(statement)
         return True
 
     def _run_command(self, line: str) -> bool:
@@ -131,7 +126,7 @@ class Shell:
             names, batches = run_query(self._asked, statement.query)
             rows = next(batches, [])
             if statement.type == duckdb.StatementType.SELECT or rows:
-                self._print()(names, _chain(rows, batches))
+                self._print()(names, chain([rows], batches))
 
     def _print(self) -> Print:
         if self._layout != "table":
@@ -161,12 +156,14 @@ class Shell:
         return sorted({str(name) for (name,) in rows} | {"episode"} | self._commands.keys() | {".quit"})
 
 
-def _chain(
-    first: list[tuple[object, ...]], rest: Iterator[list[tuple[object, ...]]]
-) -> Iterator[list[tuple[object, ...]]]:
-    if first:
-        yield first
-    yield from rest
+def _piped_line(_: str) -> str:
+    try:
+        line = sys.stdin.buffer.readline().decode()
+    except UnicodeDecodeError as error:
+        raise SageccError("standard input is no UTF-8") from error
+    if not line:
+        raise EOFError
+    return line.removesuffix("\n")
 
 
 def _is_complete(text: str) -> bool:
@@ -194,17 +191,11 @@ def _history() -> Iterator[None]:
             readline.write_history_file(path)
 
 
-@contextmanager
-def _completion(names: list[str]) -> Iterator[None]:
+def _complete_with(names: list[str]) -> None:
     def complete(text: str, state: int) -> str | None:
         matches = [name for name in names if name.startswith(text)]
         return matches[state] if state < len(matches) else None
 
-    previous = readline.get_completer()
     readline.set_completer(complete)
     readline.set_completer_delims(" \t\n,()=<>*/+;")
     readline.parse_and_bind("tab: complete")
-    try:
-        yield
-    finally:
-        readline.set_completer(previous)
