@@ -7,13 +7,15 @@ is taken for it here stands in the claim.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.leagues.claims import TRUE, YES, Bounds, Claim, Measured, exact, fact
 
 DELAY, LEARNED = "delay-based", "ml-based"
 """The leagues, by the names of their presets (leagues.presets)."""
@@ -77,22 +79,11 @@ PLACES: Mapping[str, str] = MappingProxyType(
 LEAGUE_RULE, ALPHA_RULE, MARGIN_RULE = (2.0, 0.1), (3.0, 0.1), (2.0, 0.05)
 """alpha and winning margin: of the paper's leagues, of Tables 2 and 3, of Fig. 20 and 21."""
 
-KEPT = 0.9
-"""Rankings are alike where so many of the pairs of schemes keep their order."""
-HALF = (1.5, 3.0)
-"""From where to where a quotient counts as "about twice"."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a claim holds for one of those that it is about."""
-
-    who: str
-    """A scheme's name, or what is compared."""
-    holds: bool
-    """By the figures themselves, whatever their intervals."""
-    found: str
-    """The figures here that decide it."""
+ALIKE = Bounds(low=0.9)
+"""Rankings are alike where such a share of the pairs of schemes keeps its order."""
+HALF = Bounds(1.5, 3.0)
+"""Where a quotient counts as "about twice"."""
+NOBODY = Bounds(high=0)
 
 
 @dataclass(frozen=True)
@@ -141,82 +132,69 @@ class PlayedLeague:
         return f"place {table[scheme].rank} of {len(table)}, {_percent(table[scheme].winning_rate)}"
 
 
-Judge = Callable[[PlayedLeague], list[Verdict]]
+Measure = Callable[[PlayedLeague], list[Measured]]
+"""Returns a number for each of those that play; none where nobody does."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper's."""
-
-    league: str
-    """DELAY or LEARNED."""
-    section: str
-    """Of the paper, and the table or figure."""
-    says: str
-    """In short, with the bounds that are ours."""
-    judge: Judge
-    """Returns a verdict for each of those that play; none where nobody does."""
-
-
-def first(set_name: str) -> Judge:
-    """Each of ours is ahead of all others; the other of ours does not count."""
+def first(set_name: str) -> Measure:
+    """Return how many are ahead of each of ours; the other of ours does not count."""
     return lambda league: [
-        Verdict(scheme, not league.ahead(scheme, set_name), league.place(scheme, set_name))
+        Measured(exact(len(league.ahead(scheme, set_name))), league.place(scheme, set_name), scheme)
         for scheme in league.playing("Sage")
     ]
 
 
-def behind(place: str, *ahead: str) -> Judge:
-    """In Set I these, and nobody else of the paper's league, are ahead of a scheme."""
+def behind(place: str, *ahead: str) -> Measure:
+    """Tell whether in Set I these, and nobody else of the paper's league, are ahead of a scheme."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         verdicts = []
         for scheme in league.playing(place):
             found = league.ahead(scheme, "I")
             holds = {PLACES[name] for name in found if name in PLACES} == set(ahead)
             verdicts.append(
-                Verdict(scheme, holds, f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}")
+                Measured(fact(holds), f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}", scheme)
             )
         return verdicts
 
-    return judge
+    return measure
 
 
-def among_the_last(place: str, count: int) -> Judge:
-    """At most count - 1 stand below a scheme in Set II."""
+def below(place: str) -> Measure:
+    """Return how many stand below a scheme in Set II."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         ranks = [standing.rank for standing in league.table("II").values()]
         own = {scheme: league.table("II")[scheme].rank for scheme in league.playing(place)}
         return [
-            Verdict(scheme, sum(other > rank for other in ranks) < count, league.place(scheme, "II"))
+            Measured(exact(sum(other > rank for other in ranks)), league.place(scheme, "II"), scheme)
             for scheme, rank in own.items()
         ]
 
-    return judge
+    return measure
 
 
-def unbalanced(place: str) -> Judge:
-    """A scheme is in the upper half of Set II and in the lower half of Set I."""
+def unbalanced(place: str) -> Measure:
+    """Tell whether a scheme is in the upper half of Set II and in the lower half of Set I."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         middle = (len(league.table("I")) + 1) / 2
         return [
-            Verdict(
-                scheme,
-                league.table("II")[scheme].rank <= middle < league.table("I")[scheme].rank,
+            Measured(
+                fact(league.table("II")[scheme].rank <= middle < league.table("I")[scheme].rank),
                 f"{league.place(scheme, 'II')} in Set II; {league.place(scheme, 'I')} in Set I",
+                scheme,
             )
             for scheme in league.playing(place)
         ]
 
-    return judge
+    return measure
 
 
-def above(better: str, sets: Sequence[str], *worse: str) -> Judge:
-    """Who plays in one place wins more than all who play in some others."""
+def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
+    """Tell whether who plays in one place wins more than all who play in some others."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         others = league.playing(*worse)
         verdicts = []
         for scheme in league.playing(better) if others else ():
@@ -227,50 +205,50 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Judge:
                 for name, table in tables.items()
             )
             verdicts.append(
-                Verdict(scheme, all(table[scheme].winning_rate > most[n] for n, table in tables.items()), found)
+                Measured(fact(all(table[scheme].winning_rate > most[n] for n, table in tables.items())), found, scheme)
             )
         return verdicts
 
-    return judge
+    return measure
 
 
-def poorest(place: str, *others: str) -> Judge:
-    """Who plays in a place wins at most as much as each in the others, in Set I."""
+def poorest(place: str, *others: str) -> Measure:
+    """Return by how much who plays in a place wins more than the least of the others, in Set I."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         beside, table = league.playing(*others), league.table("I")
         if not beside:
             return []
         least = min(table[name].winning_rate for name in beside)
         return [
-            Verdict(
-                scheme,
-                table[scheme].winning_rate <= least,
+            Measured(
+                exact(table[scheme].winning_rate - least),
                 f"{_percent(table[scheme].winning_rate)}, the others at least {_percent(least)}",
+                scheme,
             )
             for scheme in league.playing(place)
         ]
 
-    return judge
+    return measure
 
 
-def twice(better: str, worse: str) -> Judge:
-    """Who plays in one place wins about twice as much in Set II as who plays in the other."""
+def times(better: str, worse: str) -> Measure:
+    """Return how many times as much in Set II who plays in one place wins as who plays in the other."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         table, verdicts = league.table("II"), []
         for scheme in league.playing(better):
             for other in league.playing(worse):
                 own, theirs = table[scheme].winning_rate, table[other].winning_rate
-                holds = HALF[0] * theirs <= own <= HALF[1] * theirs and theirs > 0
-                verdicts.append(Verdict(f"{scheme} to {other}", holds, f"{_percent(own)} to {_percent(theirs)}"))
+                quotient = exact(own / theirs if theirs else math.inf)
+                verdicts.append(Measured(quotient, f"{_percent(own)} to {_percent(theirs)}", f"{scheme} to {other}"))
         return verdicts
 
-    return judge
+    return measure
 
 
-def order_kept(rule: tuple[float, float], *sets: str) -> Judge:
-    """By another rule the ranking of each set stays nearly the same."""
+def order_kept(rule: tuple[float, float], *sets: str) -> Measure:
+    """Return which part of each set's ranking another rule leaves."""
 
     def rates(league: PlayedLeague, set_name: str, by: tuple[float, float]) -> dict[str, float]:
         return {scheme: of.winning_rate for scheme, of in league.table(set_name, by).items()}
@@ -280,10 +258,10 @@ def order_kept(rule: tuple[float, float], *sets: str) -> Judge:
     ]
 
 
-def order_of_the_paper(name: str) -> Judge:
-    """With each of ours in Sage's place, and the best of several in any other, Set I has the order of a table."""
+def order_of_the_paper(name: str) -> Measure:
+    """Return which part of a table's order Set I has: each of ours in Sage's place, in any other its best."""
 
-    def judge(league: PlayedLeague) -> list[Verdict]:
+    def measure(league: PlayedLeague) -> list[Measured]:
         rates = {scheme: of.winning_rate for scheme, of in league.table("I", ALPHA_RULE).items()}
         verdicts = []
         for own in league.playing("Sage"):
@@ -295,14 +273,14 @@ def order_of_the_paper(name: str) -> Judge:
             verdicts.append(_alike(own, PAPER[name], here))
         return verdicts
 
-    return judge
+    return measure
 
 
-def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Verdict:
-    """Compare the order of those that both have; equal rates reverse no pair."""
+def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Measured:
+    """Return the share of pairs of those that both have whose order is the same; equal rates reverse no pair."""
     pairs = list(combinations([name for name in one if name in other], 2))
     kept = sum((one[a] - one[b]) * (other[a] - other[b]) >= 0 for a, b in pairs)
-    return Verdict(who, kept >= KEPT * len(pairs), f"{kept} of {len(pairs)} pairs")
+    return Measured(exact(kept / len(pairs) if pairs else 1.0), f"{kept} of {len(pairs)} pairs", who)
 
 
 def _percent(rate: float) -> str:
@@ -310,69 +288,83 @@ def _percent(rate: float) -> str:
 
 
 BCS = ("BC", "BC-top", "BC-top3", "BCv2")
-_ALIKE = f"at least {100 * KEPT:g} % of the pairs of schemes in the same order"
+_ALIKE = f"at least {100 * ALIKE.low:g} % of the pairs of schemes in the same order"
 
-CLAIMS = (
-    Claim(DELAY, "6.3", "Sage is first in Set I", first("I")),
-    Claim(DELAY, "6.3", "Sage is first in Set II too", first("II")),
-    Claim(DELAY, "D.1, Table 2", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(DELAY)),
-    Claim(DELAY, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I")),
-    Claim(
-        DELAY,
-        "D.2, Fig. 21",
-        f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-        order_kept(MARGIN_RULE, "I", "II"),
-    ),
-    Claim(LEARNED, "6.2, Fig. 9", "Sage is first in Set I", first("I")),
-    Claim(
-        LEARNED,
-        "6.2",
-        "the BC models do poorly: all win less than Sage in both sets",
-        above("Sage", ("I", "II"), *BCS),
-    ),
-    Claim(
-        LEARNED,
-        "6.2",
-        "the more contradictory its pool, the poorer: BC, of all 13 schemes, wins least of the four in Set I",
-        poorest("BC", *BCS[1:]),
-    ),
-    Claim(
-        LEARNED,
-        "6.2",
-        "OnlineRL is excellent in Set II, in the upper half, and fails in Set I, in the lower",
-        unbalanced("OnlineRL"),
-    ),
-    Claim(LEARNED, "6.2", "Orca is second in Set I: behind Sage alone", behind("Orca", "Sage")),
-    Claim(
-        LEARNED,
-        "6.2",
-        f"in Set II Orca wins about half of what Sage does: Sage {HALF[0]:g} to {HALF[1]:g} times as much",
-        twice("Sage", "Orca"),
-    ),
-    Claim(
-        LEARNED,
-        "6.2",
-        "more networks and days confuse Orca: Orcav2 wins less than it in Set I",
-        above("Orca", ("I",), "Orcav2"),
-    ),
-    Claim(LEARNED, "6.2", "Indigo is third in Set I: behind Sage and Orca alone", behind("Indigo", "Sage", "Orca")),
-    Claim(LEARNED, "6.2", "Indigo is among the last three in Set II", among_the_last("Indigo", 3)),
-    Claim(LEARNED, "D.1, Table 3", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(LEARNED)),
-    Claim(LEARNED, "D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I")),
-    Claim(
-        LEARNED,
-        "D.2, Fig. 20",
-        f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
-        order_kept(MARGIN_RULE, "I", "II"),
-    ),
+CLAIMS: Mapping[str, tuple[Claim[PlayedLeague], ...]] = MappingProxyType(
+    {
+        DELAY: (
+            Claim("6.3", "Sage is first in Set I", first("I"), NOBODY),
+            Claim("6.3", "Sage is first in Set II too", first("II"), NOBODY),
+            Claim("D.1, Table 2", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(DELAY), ALIKE),
+            Claim("D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I"), ALIKE),
+            Claim(
+                "D.2, Fig. 21",
+                f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
+                order_kept(MARGIN_RULE, "I", "II"),
+                ALIKE,
+            ),
+        ),
+        LEARNED: (
+            Claim("6.2, Fig. 9", "Sage is first in Set I", first("I"), NOBODY),
+            Claim(
+                "6.2",
+                "the BC models do poorly: all win less than Sage in both sets",
+                above("Sage", ("I", "II"), *BCS),
+                TRUE,
+            ),
+            Claim(
+                "6.2",
+                "the more contradictory its pool, the poorer: BC, of all 13 schemes, wins least of the four in Set I",
+                poorest("BC", *BCS[1:]),
+                NOBODY,
+            ),
+            Claim(
+                "6.2",
+                "OnlineRL is excellent in Set II, in the upper half, and fails in Set I, in the lower",
+                unbalanced("OnlineRL"),
+                TRUE,
+            ),
+            Claim("6.2", "Orca is second in Set I: behind Sage alone", behind("Orca", "Sage"), TRUE),
+            Claim(
+                "6.2",
+                f"in Set II Orca wins about half of what Sage does: Sage {HALF.low:g} to {HALF.high:g} times as much",
+                times("Sage", "Orca"),
+                HALF,
+            ),
+            Claim(
+                "6.2",
+                "more networks and days confuse Orca: Orcav2 wins less than it in Set I",
+                above("Orca", ("I",), "Orcav2"),
+                TRUE,
+            ),
+            Claim(
+                "6.2", "Indigo is third in Set I: behind Sage and Orca alone", behind("Indigo", "Sage", "Orca"), TRUE
+            ),
+            Claim("6.2", "Indigo is among the last three in Set II", below("Indigo"), Bounds(high=2)),
+            Claim("D.1, Table 3", f"the order with alpha 3 in Set I: {_ALIKE}", order_of_the_paper(LEARNED), ALIKE),
+            Claim("D.1", f"alpha 3 changes the ranking little: {_ALIKE}", order_kept(ALPHA_RULE, "I"), ALIKE),
+            Claim(
+                "D.2, Fig. 20",
+                f"a margin of 5 % leaves the rankings largely intact: {_ALIKE}",
+                order_kept(MARGIN_RULE, "I", "II"),
+                ALIKE,
+            ),
+        ),
+    }
 )
+"""By league."""
 
 
 def judged(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return every claim about a league with its verdicts, of rows as PlayedLeague.of takes them."""
     league = PlayedLeague.of(rows)
     return [
-        {"section": claim.section, "says": claim.says, "verdicts": [asdict(verdict) for verdict in claim.judge(league)]}
-        for claim in CLAIMS
-        if claim.league == name
+        {
+            "section": claim.source,
+            "says": claim.sentence,
+            "verdicts": [
+                {"who": each.of, "holds": each.verdict == YES, "found": each.told} for each in claim.judged(league)
+            ],
+        }
+        for claim in CLAIMS[name]
     ]

@@ -10,16 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evidence.paper import BASE, VARIANTS
+from sagecc.leagues.claims import POSITIVE, TRUE, Bounds, Judgement, Measured, fact, judge
 from sagecc.leagues.intervals import Interval, interval, student_t
-
-NO, NOT_IN_MEAN, IN_MEAN, YES = WEAKEST_FIRST = ("no", "not in the mean", "in the mean", "yes")
-"""Whether a sentence holds: by the interval of a difference, or, where that has 0 in it, by its mean alone."""
 
 LEAGUE = "heldout"
 PAPERS_TIME = 5 / 7
@@ -31,25 +28,6 @@ ROUNDING = 1e-7
 """Of a cosine of single-precision vectors."""
 
 Values = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence of the paper's, and what it comes to here."""
-
-    claim: str
-    here: str
-    holds: str
-    """One of WEAKEST_FIRST."""
-
-
-def verdict(difference: Interval) -> str:
-    """Tell whether a difference is above 0; without an interval its mean alone can be told."""
-    if difference.low is not None and difference.low > 0:
-        return YES
-    if difference.high is not None and difference.high < 0:
-        return NO
-    return IN_MEAN if (difference.mean or 0) > 0 else NOT_IN_MEAN
 
 
 def difference(more: Sequence[float], less: Sequence[float]) -> Interval:
@@ -66,17 +44,17 @@ def difference(more: Sequence[float], less: Sequence[float]) -> Interval:
     return Interval(len(a), mean, mean - half, mean + half)
 
 
-def weakest(verdicts: Iterable[str]) -> str:
-    """Return what holds of several statements together."""
-    return min(verdicts, key=WEAKEST_FIRST.index)
-
-
-def of_figure(figure: str, result: Values) -> list[Sentence]:
+def of_figure(figure: str, result: Values) -> list[Judgement]:
     """Return what a figure's result says of the paper's sentences; those for which a part is missing are left out."""
     return _BY_FIGURE[figure](result)
 
 
-def learning(result: Values) -> list[Sentence]:
+def _sentence(sentence: str, told: str, *values: Interval, bounds: Bounds = POSITIVE) -> Judgement:
+    """Judge a sentence of the paper's; by default differences, which are to be positive."""
+    return judge("", sentence, Measured(values, told), bounds)
+
+
+def learning(result: Values) -> list[Judgement]:
     """Section 5.3, Fig. 7."""
     found = []
     for recipe, runs in by_recipe(result["runs"]).items():
@@ -86,21 +64,22 @@ def learning(result: Values) -> list[Sentence]:
         then = [run["points"][math.ceil(PAPERS_TIME * len(run["points"])) - 1]["rates"] for run in runs]
         gain = interval(np.array([_lead(a["I"]) - _lead(b["I"]) for a, b in zip(last, then, strict=True)]))
         found += [
-            Sentence(
+            _sentence(
                 "“After 5 days, Sage enters the TCP-friendliness region”: Set II at or above NewReno",
                 f"`{recipe}`: {_points(friendly)} from NewReno at the end; {_since(runs, _friendliness)}",
-                YES if friendly.mean == 0 else verdict(friendly),
+                friendly,
+                bounds=Bounds(low=0),
             ),
-            Sentence(
+            _sentence(
                 "“surpassing the winning rates of all existing schemes in the single-flow scenarios”",
                 f"`{recipe}`: {_points(ahead)} from the best of the 13 at the end; {_since(runs, _leadership)}",
-                verdict(ahead),
+                ahead,
             ),
-            Sentence(
+            _sentence(
                 "“During the next days, Sage continues to increase its performance gap with existing heuristic"
                 " policies”",
                 f"`{recipe}`: {_points(gain)} in Set I over the last {1 - PAPERS_TIME:.0%} of the steps",
-                verdict(gain),
+                gain,
             ),
         ]
     return found
@@ -137,7 +116,7 @@ def _since(runs: Sequence[Values], margin: Callable[[Mapping[str, Mapping[str, f
     return f"in the mean of {len(runs)} from {(begin + 1) / len(steps):.0%} of the steps on, {cpu_h:.2f} CPU-hours"
 
 
-def shift(result: Values) -> list[Sentence]:
+def shift(result: Values) -> list[Judgement]:
     """Section 7.1, Fig. 11."""
     rows = {row["name"]: row for row in result["rows"]}
     vegas, clone = rows["vegas"], rows["bc"]
@@ -151,30 +130,34 @@ def shift(result: Values) -> list[Sentence]:
         return f"{row['name']} {row['goodput_mbps']:.1f} Mbps, {row['delay_ms']:.1f} ms"
 
     return [
-        Sentence(
+        _sentence(
             "“most of the time, the Distance values of Vegas are very low”; BC's and Sage's are not",
             f"65th percentile: {told(rows)}",
-            _told(far["vegas"] == min(far.values())),
+            fact(far["vegas"] == min(far.values())),
+            bounds=TRUE,
         ),
         *(
-            Sentence(
+            _sentence(
                 "Sage is farther from the pool than BC (65th percentile 0.45 and 0.2)",
                 f"65th percentile: {told((name, 'bc'))}",
-                _told(far[name] > far["bc"]),
+                fact(far[name] > far["bc"]),
+                bounds=TRUE,
             )
             for name in policies
         ),
-        Sentence(
+        _sentence(
             "the shift “leads to [BC's] poor average throughput and delay” (1.2 Mbps, 43.2 ms; Vegas 36.1, 76.1)",
             f"{served(clone)}; {served(vegas)}",
-            _told(clone["goodput_mbps"] < vegas["goodput_mbps"]),
+            fact(clone["goodput_mbps"] < vegas["goodput_mbps"]),
+            bounds=TRUE,
         ),
         *(
-            Sentence(
+            _sentence(
                 "“Sage effectively manages this shift and achieves the performance of (54.8 Mbps, 69.5ms) even higher"
                 " than Vegas (36.1 Mbps, 76.1ms)”: more at no more delay",
                 f"{served(row)}; {served(vegas)}",
-                _told(row["goodput_mbps"] > vegas["goodput_mbps"] and row["delay_ms"] <= vegas["delay_ms"]),
+                fact(row["goodput_mbps"] > vegas["goodput_mbps"] and row["delay_ms"] <= vegas["delay_ms"]),
+                bounds=TRUE,
             )
             for row in policies.values()
         ),
@@ -186,7 +169,7 @@ def cosine(distance: float) -> str:
     return f"{distance:.2g}" if distance > ROUNDING else "0"
 
 
-def likeness(result: Values) -> list[Sentence]:
+def likeness(result: Values) -> list[Judgement]:
     """Section 7.2, Fig. 13."""
     found = []
     for policy, rows in result["policies"].items():
@@ -195,16 +178,18 @@ def likeness(result: Values) -> list[Sentence]:
         largest = [row["index"] for row in best]
         often = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         found += [
-            Sentence(
+            _sentence(
                 "“Sage's model is not biased toward one or even a certain few schemes”: none is the most alike in more"
                 " than half of the networks",
                 f"`{policy}`: most alike, of {len(best)} networks: {often}",
-                _told(max(counts.values()) <= len(best) / 2),
+                fact(max(counts.values()) <= len(best) / 2),
+                bounds=TRUE,
             ),
-            Sentence(
+            _sentence(
                 "“the value of the highest Similarity Index itself changes in different settings”",
                 f"`{policy}`: from {min(largest):.2f} to {max(largest):.2f}",
-                _told(max(largest) - min(largest) >= CHANGES_BY),
+                fact(max(largest) - min(largest) >= CHANGES_BY),
+                bounds=TRUE,
             ),
         ]
     return found
@@ -219,14 +204,14 @@ def nearest(rows: Iterable[Values]) -> list[Values]:
     return list(best.values())
 
 
-def ablations(result: Values) -> list[Sentence]:
+def ablations(result: Values) -> list[Judgement]:
     """Section 7.3, Fig. 12."""
     rows = _by_title(result)
     found = [
-        Sentence(
+        _sentence(
             "“removing different parts of the input signal degrades the performance”, “each of these components helps”",
             f"{title}: {_points(gap := _over(rows, 'all of it', title))} in both sets together, with what it lacks",
-            verdict(gap),
+            gap,
         )
         for title in VARIANTS["fig-12"].values()
         if {title, "all of it"} <= rows.keys()
@@ -246,7 +231,7 @@ def ablations(result: Values) -> list[Sentence]:
     return found
 
 
-def windows(result: Values) -> list[Sentence]:
+def windows(result: Values) -> list[Judgement]:
     """Section 7.4, Fig. 14."""
     rows, own = _by_title(result), list(VARIANTS["fig-14"].values())
     found = _claim(
@@ -258,10 +243,11 @@ def windows(result: Values) -> list[Sentence]:
     if set(own) <= rows.keys():
         rates = {title: rows[title]["leagues"][LEAGUE]["I"]["winning_rate"] for title in own}
         found.append(
-            Sentence(
+            _sentence(
                 "each granularity wins somewhere in Set I; “even Sage-s can still be a winner in about 20% of cases”",
                 ", ".join(f"{title} {100 * rate:.1f} %" for title, rate in rates.items()),
-                _told(min(rates.values()) > 0),
+                fact(min(rates.values()) > 0),
+                bounds=TRUE,
             )
         )
     for name in ("I", "II"):
@@ -274,7 +260,7 @@ def windows(result: Values) -> list[Sentence]:
     return found
 
 
-def pools(result: Values) -> list[Sentence]:
+def pools(result: Values) -> list[Judgement]:
     """Section 7.5, Fig. 15."""
     rows = _by_title(result)
     return [
@@ -288,17 +274,17 @@ def pools(result: Values) -> list[Sentence]:
     ]
 
 
-def maps(result: Values) -> list[Sentence]:
+def maps(result: Values) -> list[Judgement]:
     """Section 7.4, Fig. 16."""
     apart = {recipe: [row["apart"] for row in rows] for recipe, rows in by_recipe(result["rows"]).items()}
     gaps = {name: difference(apart["window-l"], shares) for name, shares in apart.items() if name != "window-l"}
     told = "; ".join(f"window-l over {name}: {_points(gap)}" for name, gap in gaps.items())
     return [
-        Sentence(
+        _sentence(
             "“Sage-s and Sage-m have a hard time distinguishing multi-flow environments, while Sage-l's hidden"
             " representations can effectively separate them”",
             f"neighbours in the layer that are of the same network: {told}",
-            weakest(verdict(gap) for gap in gaps.values()),
+            *gaps.values(),
         )
     ]
 
@@ -309,14 +295,14 @@ def _by_title(result: Values) -> dict[str, Values]:
 
 def _claim(
     rows: Mapping[str, Values], claim: str, pairs: Sequence[tuple[str, str]], sets: Sequence[str] = ("I", "II")
-) -> list[Sentence]:
+) -> list[Judgement]:
     """Return whether the first of each pair wins more than the second; nothing where one was not tried."""
     if not {title for pair in pairs for title in pair} <= rows.keys():
         return []
     gaps = [(more, less, _over(rows, more, less, sets)) for more, less in pairs]
     where = "in both sets together" if len(sets) > 1 else f"in Set {sets[0]}"
     told = "; ".join(f"{more} over {less}: {_points(gap)}" for more, less, gap in gaps)
-    return [Sentence(claim, f"{told} {where}", weakest(verdict(gap) for _, _, gap in gaps))]
+    return [_sentence(claim, f"{told} {where}", *(gap for _, _, gap in gaps))]
 
 
 def _over(rows: Mapping[str, Values], more: str, less: str, sets: Sequence[str] = ("I", "II")) -> Interval:
@@ -335,11 +321,7 @@ def _points(of: Interval) -> str:
     return f"{100 * of.mean:+.1f}{around} points"
 
 
-def _told(holds: bool) -> str:
-    return YES if holds else NO
-
-
-_BY_FIGURE: Mapping[str, Callable[[Values], list[Sentence]]] = {
+_BY_FIGURE: Mapping[str, Callable[[Values], list[Judgement]]] = {
     "fig-7": learning,
     "fig-11": shift,
     "fig-12": ablations,

@@ -21,6 +21,7 @@ import evidence.rivals
 from evidence.machine import KERNEL, RESULTS, save
 from evidence.rivals.check import RivalCheck
 from sagecc.cli import errors_in_one_line
+from sagecc.leagues.claims import YES, Bounds, exact
 
 
 def checks() -> list[RivalCheck]:
@@ -43,7 +44,7 @@ def row(check: RivalCheck) -> dict[str, Any]:
         "low": check.low,
         "high": check.high,
         "ours": ours,
-        "agrees": check.low <= ours <= check.high,
+        "agrees": Bounds(check.low, check.high).verdict(exact(ours)) == YES,
         "why": check.why,
     }
 

@@ -20,6 +20,7 @@ import polars as pl
 from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
 from sagecc.common.marks import parquet_mark
+from sagecc.leagues.claims import NEGATIVE, NO, NOT_MEASURED, POSITIVE, YES
 from sagecc.leagues.intervals import Interval, interval
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Conclusion, Side
@@ -36,6 +37,8 @@ _VERSION_KEY = b"sagecc.study_version"
 STUDY_MARK = parquet_mark("a study's", r"(values|cells|verdicts)\.parquet|study\.html", _VERSION_KEY)
 
 Verdict = Literal["holds", "within noise", "changes", "no interval", "not measured"]
+_IN_WORDS: Mapping[str, Verdict] = {YES: "holds", NO: "changes", NOT_MEASURED: "not measured"}
+"""By verdict of leagues.claims; what the others are called hangs on whether there is an interval."""
 
 CELL_COLUMNS = ("queue_bdp", "bandwidth_mbps", "rtt_ms", "cubics", "order", "flows", "case", "schedule")
 KEY_COLUMNS = ("experiment", *CELL_COLUMNS[:-1], "scheme", "quantity")
@@ -222,13 +225,11 @@ def _judge(values: pl.DataFrame, schemes: Mapping[str, str], conclusion: Conclus
 
 
 def _verdict(over: Interval, conclusion: Conclusion) -> Verdict:
-    if not over.count:
-        return "not measured"
-    if over.low is None or over.high is None:
-        return "no interval"
-    if over.low <= 0 <= over.high:
-        return "within noise"
-    return "holds" if (over.low > 0) == (conclusion.relation == "above") else "changes"
+    bounds = POSITIVE if conclusion.relation == "above" else NEGATIVE
+    verdict = bounds.verdict(over)
+    if verdict in _IN_WORDS:
+        return _IN_WORDS[verdict]
+    return "no interval" if over.low is None else "within noise"
 
 
 def _cells_of(name: str, side: Side) -> list[Cell]:
