@@ -52,7 +52,7 @@ POSITIVE, NEGATIVE, TRUE = Bounds(low=0, strict=True), Bounds(high=0, strict=Tru
 
 
 @dataclass(frozen=True)
-class Finding:
+class Measurement:
     """What decides a claim, for one of those that it is about."""
 
     value: Interval | tuple[Interval, ...]
@@ -83,7 +83,7 @@ class Claim(Generic[Tables]):
     """Section, table or figure."""
     sentence: str
     """In short, or as it stands, with the bounds that are ours."""
-    measure: Callable[[Tables], Iterable[Finding]]
+    measure: Callable[[Tables], Iterable[Measurement]]
     """Takes what it is measured from; returns nothing where a part of that is missing."""
     bounds: Bounds = POSITIVE
 
@@ -92,7 +92,7 @@ class Claim(Generic[Tables]):
         return [judge(self.source, self.sentence, each, self.bounds) for each in self.measure(tables)]
 
 
-def judge(source: str, sentence: str, measured: Finding, bounds: Bounds) -> Judgement:
+def judge(source: str, sentence: str, measured: Measurement, bounds: Bounds) -> Judgement:
     """Return what becomes of a sentence by what was measured of it."""
     values = (measured.value,) if isinstance(measured.value, Interval) else measured.value
     verdict = min((bounds.verdict(value) for value in values), key=VERDICTS.index)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
-from sagecc.leagues.claims import TRUE, YES, Bounds, Claim, Finding, exact, fact
+from sagecc.leagues.claims import TRUE, YES, Bounds, Claim, Measurement, exact, fact
 
 DELAY, LEARNED = "delay-based", "ml-based"
 """The leagues, by the names of their presets (leagues.presets)."""
@@ -132,14 +132,14 @@ class PlayedLeague:
         return f"place {table[scheme].rank} of {len(table)}, {_percent(table[scheme].winning_rate)}"
 
 
-Measure = Callable[[PlayedLeague], list[Finding]]
+Measure = Callable[[PlayedLeague], list[Measurement]]
 """Returns a number for each of those that play; none where nobody does."""
 
 
 def first(set_name: str) -> Measure:
     """Return how many are ahead of each of ours; the other of ours does not count."""
     return lambda league: [
-        Finding(exact(len(league.ahead(scheme, set_name))), league.place(scheme, set_name), scheme)
+        Measurement(exact(len(league.ahead(scheme, set_name))), league.place(scheme, set_name), scheme)
         for scheme in league.playing("Sage")
     ]
 
@@ -147,13 +147,13 @@ def first(set_name: str) -> Measure:
 def behind(place: str, *ahead: str) -> Measure:
     """Tell whether in Set I these, and nobody else of the paper's league, are ahead of a scheme."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         verdicts = []
         for scheme in league.playing(place):
             found = league.ahead(scheme, "I")
             holds = {PLACES[name] for name in found if name in PLACES} == set(ahead)
             verdicts.append(
-                Finding(fact(holds), f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}", scheme)
+                Measurement(fact(holds), f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}", scheme)
             )
         return verdicts
 
@@ -163,11 +163,11 @@ def behind(place: str, *ahead: str) -> Measure:
 def below(place: str) -> Measure:
     """Return how many stand below a scheme in Set II."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         ranks = [standing.rank for standing in league.table("II").values()]
         own = {scheme: league.table("II")[scheme].rank for scheme in league.playing(place)}
         return [
-            Finding(exact(sum(other > rank for other in ranks)), league.place(scheme, "II"), scheme)
+            Measurement(exact(sum(other > rank for other in ranks)), league.place(scheme, "II"), scheme)
             for scheme, rank in own.items()
         ]
 
@@ -177,10 +177,10 @@ def below(place: str) -> Measure:
 def unbalanced(place: str) -> Measure:
     """Tell whether a scheme is in the upper half of Set II and in the lower half of Set I."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         middle = (len(league.table("I")) + 1) / 2
         return [
-            Finding(
+            Measurement(
                 fact(league.table("II")[scheme].rank <= middle < league.table("I")[scheme].rank),
                 f"{league.place(scheme, 'II')} in Set II; {league.place(scheme, 'I')} in Set I",
                 scheme,
@@ -194,7 +194,7 @@ def unbalanced(place: str) -> Measure:
 def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
     """Tell whether who plays in one place wins more than all who play in some others."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         others = league.playing(*worse)
         verdicts = []
         for scheme in league.playing(better) if others else ():
@@ -205,7 +205,7 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
                 for name, table in tables.items()
             )
             verdicts.append(
-                Finding(fact(all(table[scheme].winning_rate > most[n] for n, table in tables.items())), found, scheme)
+                Measurement(fact(all(table[scheme].winning_rate > most[n] for n, table in tables.items())), found, scheme)
             )
         return verdicts
 
@@ -215,13 +215,13 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
 def poorest(place: str, *others: str) -> Measure:
     """Return by how much who plays in a place wins more than the least of the others, in Set I."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         beside, table = league.playing(*others), league.table("I")
         if not beside:
             return []
         least = min(table[name].winning_rate for name in beside)
         return [
-            Finding(
+            Measurement(
                 exact(table[scheme].winning_rate - least),
                 f"{_percent(table[scheme].winning_rate)}, the others at least {_percent(least)}",
                 scheme,
@@ -235,13 +235,13 @@ def poorest(place: str, *others: str) -> Measure:
 def times(better: str, worse: str) -> Measure:
     """Return how many times as much in Set II who plays in one place wins as who plays in the other."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         table, verdicts = league.table("II"), []
         for scheme in league.playing(better):
             for other in league.playing(worse):
                 own, theirs = table[scheme].winning_rate, table[other].winning_rate
                 quotient = exact(own / theirs if theirs else math.inf)
-                verdicts.append(Finding(quotient, f"{_percent(own)} to {_percent(theirs)}", f"{scheme} to {other}"))
+                verdicts.append(Measurement(quotient, f"{_percent(own)} to {_percent(theirs)}", f"{scheme} to {other}"))
         return verdicts
 
     return measure
@@ -261,7 +261,7 @@ def order_kept(rule: tuple[float, float], *sets: str) -> Measure:
 def order_of_the_paper(name: str) -> Measure:
     """Return which part of a table's order Set I has: each of ours in Sage's place, in any other its best."""
 
-    def measure(league: PlayedLeague) -> list[Finding]:
+    def measure(league: PlayedLeague) -> list[Measurement]:
         rates = {scheme: of.winning_rate for scheme, of in league.table("I", ALPHA_RULE).items()}
         verdicts = []
         for own in league.playing("Sage"):
@@ -276,11 +276,11 @@ def order_of_the_paper(name: str) -> Measure:
     return measure
 
 
-def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Finding:
+def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Measurement:
     """Return the share of pairs of those that both have whose order is the same; equal rates reverse no pair."""
     pairs = list(combinations([name for name in one if name in other], 2))
     kept = sum((one[a] - one[b]) * (other[a] - other[b]) >= 0 for a, b in pairs)
-    return Finding(exact(kept / len(pairs) if pairs else 1.0), f"{kept} of {len(pairs)} pairs", who)
+    return Measurement(exact(kept / len(pairs) if pairs else 1.0), f"{kept} of {len(pairs)} pairs", who)
 
 
 def _percent(rate: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evidence.paper import BASE, VARIANTS
-from sagecc.leagues.claims import POSITIVE, TRUE, Bounds, Finding, Judgement, fact, judge
+from sagecc.leagues.claims import POSITIVE, TRUE, Bounds, Judgement, Measurement, fact, judge
 from sagecc.leagues.intervals import Interval, interval, student_t
 
 LEAGUE = "heldout"
@@ -51,7 +51,7 @@ def of_figure(figure: str, result: Values) -> list[Judgement]:
 
 def _sentence(sentence: str, told: str, *values: Interval, bounds: Bounds = POSITIVE) -> Judgement:
     """Judge a sentence of the paper's; by default differences, which are to be positive."""
-    return judge("", sentence, Finding(values, told), bounds)
+    return judge("", sentence, Measurement(values, told), bounds)
 
 
 def learning(result: Values) -> list[Judgement]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from sagecc.leagues.claims import NEGATIVE, POSITIVE, TRUE, Bounds, Claim, Finding, Judgement, exact, fact
+from sagecc.leagues.claims import NEGATIVE, POSITIVE, TRUE, Bounds, Claim, Judgement, Measurement, exact, fact
 from sagecc.leagues.intervals import Interval
 
 
@@ -38,7 +38,7 @@ def test_a_fact_is_so_or_not() -> None:
 
 def test_a_claim_is_judged_for_each_of_those_that_it_is_about() -> None:
     claim: Claim[dict[str, float]] = Claim(
-        "6.2", "wins", lambda rates: [Finding(exact(rate), f"{rate:g}", who) for who, rate in rates.items()]
+        "6.2", "wins", lambda rates: [Measurement(exact(rate), f"{rate:g}", who) for who, rate in rates.items()]
     )
     assert claim.judged({"a": 1, "b": -1}) == [
         Judgement("6.2", "wins", "a", "1", "yes"),
@@ -49,5 +49,5 @@ def test_a_claim_is_judged_for_each_of_those_that_it_is_about() -> None:
 
 def test_of_several_statements_the_weakest_counts() -> None:
     values = (exact(1), Interval(2, -1, -3, 1), Interval(2, 1, -1, 3))
-    claim: Claim[None] = Claim("", "both", lambda _: [Finding(values, "")])
+    claim: Claim[None] = Claim("", "both", lambda _: [Measurement(values, "")])
     assert [judgement.verdict for judgement in claim.judged(None)] == ["not in the mean"]
