@@ -16,13 +16,14 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from evidence.machine import KERNEL, RESULTS, save
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import bottleneck
-from sagecc.common.files import write_atomically
+from sagecc.leagues.plots import save_png
 from sagecc.schemas.environment import MTU_BYTES, Environment, Link
 
 PICTURE = Path("docs/img/jitter.png")
@@ -122,12 +123,8 @@ def select(rows: Rows, scheme: str, kind: str) -> Rows:
 
 def picture(rows: Rows) -> None:
     """Draw the queueing delay over the jitter's size: BBR by kind, the schemes by themselves."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (kinds, schemes) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    kinds, schemes = figure.subplots(1, 2, sharey=True)
     lines = [(kinds, kind, "bbr", KINDS[kind]) for kind in KINDS]
     lines += [(schemes, "return", scheme, scheme) for scheme in SCHEMES]
     for axes, kind, scheme, name in lines:
@@ -144,9 +141,7 @@ def picture(rows: Rows) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     kinds.legend(frameon=False, fontsize=7, loc="center right")
     schemes.legend(frameon=False, fontsize=8, loc="lower right")
-    with write_atomically(PICTURE) as beside:
-        figure.savefig(beside, format="png", dpi=150, facecolor="white", metadata={"Software": None})
-    plt.close(figure)
+    save_png(figure, PICTURE)
 
 
 def main() -> None:

@@ -148,14 +148,14 @@ def behind(place: str, *ahead: str) -> Measure:
     """Tell whether in Set I these, and nobody else of the paper's league, are ahead of a scheme."""
 
     def measure(league: PlayedLeague) -> list[Measurement]:
-        verdicts = []
+        numbers = []
         for scheme in league.playing(place):
             found = league.ahead(scheme, "I")
             holds = {PLACES[name] for name in found if name in PLACES} == set(ahead)
-            verdicts.append(
+            numbers.append(
                 Measurement(fact(holds), f"{league.place(scheme, 'I')}, behind {', '.join(found) or 'nobody'}", scheme)
             )
-        return verdicts
+        return numbers
 
     return measure
 
@@ -196,7 +196,7 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
 
     def measure(league: PlayedLeague) -> list[Measurement]:
         others = league.playing(*worse)
-        verdicts = []
+        numbers = []
         for scheme in league.playing(better) if others else ():
             tables = {name: league.table(name) for name in sets}
             most = {name: max(table[other].winning_rate for other in others) for name, table in tables.items()}
@@ -204,10 +204,9 @@ def above(better: str, sets: Sequence[str], *worse: str) -> Measure:
                 f"{_percent(table[scheme].winning_rate)} against {_percent(most[name])} in Set {name}"
                 for name, table in tables.items()
             )
-            verdicts.append(
-                Measurement(fact(all(table[scheme].winning_rate > most[n] for n, table in tables.items())), found, scheme)
-            )
-        return verdicts
+            more = all(table[scheme].winning_rate > most[name] for name, table in tables.items())
+            numbers.append(Measurement(fact(more), found, scheme))
+        return numbers
 
     return measure
 
@@ -236,13 +235,13 @@ def times(better: str, worse: str) -> Measure:
     """Return how many times as much in Set II who plays in one place wins as who plays in the other."""
 
     def measure(league: PlayedLeague) -> list[Measurement]:
-        table, verdicts = league.table("II"), []
+        table, numbers = league.table("II"), []
         for scheme in league.playing(better):
             for other in league.playing(worse):
                 own, theirs = table[scheme].winning_rate, table[other].winning_rate
                 quotient = exact(own / theirs if theirs else math.inf)
-                verdicts.append(Measurement(quotient, f"{_percent(own)} to {_percent(theirs)}", f"{scheme} to {other}"))
-        return verdicts
+                numbers.append(Measurement(quotient, f"{_percent(own)} to {_percent(theirs)}", f"{scheme} to {other}"))
+        return numbers
 
     return measure
 
@@ -263,15 +262,15 @@ def order_of_the_paper(name: str) -> Measure:
 
     def measure(league: PlayedLeague) -> list[Measurement]:
         rates = {scheme: of.winning_rate for scheme, of in league.table("I", ALPHA_RULE).items()}
-        verdicts = []
+        numbers = []
         for own in league.playing("Sage"):
             here = {
                 place: max(rates[scheme] for scheme in playing)
                 for place in PAPER[name]
                 if (playing := [own] if place == "Sage" else league.playing(place))
             }
-            verdicts.append(_alike(own, PAPER[name], here))
-        return verdicts
+            numbers.append(_alike(own, PAPER[name], here))
+        return numbers
 
     return measure
 
