@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what ran out ends a run, and changes none.
 """What the machine ran out of, told by an exception: libraries say it in as many ways as there are libraries."""
 
 from __future__ import annotations

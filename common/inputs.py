@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: a file that is refused ends a run, and changes none.
 """Files from elsewhere: each is a regular file below a limit before a byte of it is read."""
 
 from __future__ import annotations

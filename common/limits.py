@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: how many at once changes none of them (a test holds it).
 """Processors and memory that this process may use: its affinity and its control groups (v2 and v1)."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: who waits for whom changes no bytes.
 """Locks on files and folders; the kernel releases them when their holder ends, even if it is killed.
 
 A folder is locked itself, so that no file of a lock lies in what is hashed. Programs that the holder starts do not

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what a command refuses to remove changes no bytes of what it writes.
 """The rule on what a command may remove or replace: only what carries its own mark.
 
 A mark is what shows that a command wrote a folder: the names of its files, and a proof in one of them. Folders of one's

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what is missing ends a run, and changes none.
 """Optional libraries, which only some commands need, and the extras of `sagecc` (setup.cfg) that install them."""
 
 from __future__ import annotations

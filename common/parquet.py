@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: a file that is refused ends a run, and changes none.
 """How Parquet files are opened: only regular ones, whose row groups are not much larger than our writers make them.
 
 A few kilobytes can claim gigabytes. What a file claims is in its footer, which is looked at before anything else is.

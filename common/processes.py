@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: it decides when processes end, not what they make.
 """Relations between processes."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: where a kernel or a policy lies is no part of what it does.
 """Files that are shipped with sagecc: the lab's kernel, a policy, example environments, sets of them.
 
 An installation has kernel and policies in the package's folder `shipped`, where `make wheel` puts them; a checkout has

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: a table that is refused ends a run, and changes none.
 """Checks of Parquet files before they are used."""
 
 from __future__ import annotations

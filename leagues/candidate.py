@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train --evaluate-every` alone, which no stage gives.
 """A small league for a policy in training: its winning rates over training time (Fig. 7 of the Sage paper)."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from sagecc.common import code
+from sagecc.common import versions
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
@@ -54,8 +54,7 @@ def prepare(pool: PoolTransitions, cache: Path, seed: int = 0) -> Path:
     Returns:
         The index's folder.
     """
-    code_identity = code.identity("sagecc.leagues.neighbours")
-    text = f"{code_identity} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
+    text = f"{versions.DISTANCE} {pool.pool.identity} {pool.space.identity} {seed} {SHARD_ROWS}"
     folder = cache / hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with in_turn(folder, "another process builds this index: waiting for it"):

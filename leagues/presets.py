@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc league --preset` alone, which no stage gives.
 """The leagues of the Sage paper, as far as their schemes are implemented here."""
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 Parquet is made for columns and analysts; a training step wants a few dozen consecutive rows from random places. So
 the pool is compiled into `rows.f32` (rows x [features, log2 of the action, reward], float32, little-endian) with an
 index of its episodes beside it, in a folder named after the pool's identity. The same pool is compiled once, and anew
-by other code (common.code); another pool never meets the first one's rows. Compiling takes the memory of one block
-of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one left
-is made anew. The index has every other file's hash, but for the rows, whose blocks have checksums (learner.rows).
+by another version (common.versions); another pool never meets the first one's rows. Compiling takes the memory of one
+block of rows, whatever the pool's size. One process at a time compiles a pool, others wait for it; what a killed one
+left is made anew. The index has every other file's hash, but for the rows, whose blocks have checksums (learner.rows).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from sagecc.common import code
+from sagecc.common import versions
 from sagecc.common.arrays import Doubles, Floats
 from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
@@ -300,27 +300,27 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
             f"the pool at {pool} has effective windows in some of its files only: derive it again with 'sagecc pool'"
         )
     key = identity(files)
-    code_id = code.identity("sagecc.learner.compiled")
     folder = cache / key[:16]
-    if not _is_compiled(folder, code_id):
+    if not _is_compiled(folder):
         cache.mkdir(parents=True, exist_ok=True)
         with in_turn(cache / f".lock-{folder.name}", "another process compiles this pool: waiting for it"):
-            if not _is_compiled(folder, code_id):
-                _make(pool, files, key, code_id, folder)
+            if not _is_compiled(folder):
+                _make(pool, files, key, folder)
     return replace(_open(folder, key), windows=windows[0], effective=effective.pop())
 
 
-def _is_compiled(folder: Path, code_id: str) -> bool:
-    """Tell whether this code compiled what is in `folder`; damage is reported when it is opened."""
+def _is_compiled(folder: Path) -> bool:
+    """Tell whether this version compiled what is in `folder`; damage is reported when it is opened."""
     try:
-        return bool(read_document(folder / INDEX_FILE)["code"] == code_id)
+        index = read_document(folder / INDEX_FILE)
     except FileNotFoundError:
         return False
-    except (OSError, SageccError, KeyError, TypeError):
+    except (OSError, SageccError):
         return True
+    return not isinstance(index, dict) or index.get("version") == versions.COMPILED
 
 
-def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
+def _make(pool: Path, files: list[PoolFile], key: str, folder: Path) -> None:
     beside = folder.with_name(f".tmp-{folder.name}")
     remove_leftover(beside)
     needed, free = sum(f.rows for f in files) * (ROW_BYTES + 4), shutil.disk_usage(folder.parent).free
@@ -332,7 +332,7 @@ def _make(pool: Path, files: list[PoolFile], key: str, code_id: str, folder: Pat
     _check_manifest(pool, files)
     beside.mkdir()
     try:
-        _compile(files, key, code_id, beside)
+        _compile(files, key, beside)
         if identity(pool_files(pool)) != key:
             raise SageccError(f"the pool at {pool} changed while it was compiled: start again")
         _COMPILED_MARK.remove(folder)
@@ -399,7 +399,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
     )
 
 
-def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> None:
+def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
     """Write the rows with their checksums, the rewards, the episodes and their sums and, last, the index."""
     episodes = _Episodes()
     with (
@@ -417,7 +417,7 @@ def _compile(files: list[PoolFile], key: str, code_id: str, folder: Path) -> Non
         raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
     episodes.write(folder)
     index = {
-        "code": code_id,
+        "version": versions.COMPILED,
         "identity": key,
         "rows": episodes.rows,
         "episodes": len(episodes.entries),

@@ -271,6 +271,10 @@ class Config:
             del values["data"]["shares"]
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
+    def trained_by(self, evaluated: bool = False) -> dict[str, Any]:
+        """Return those fields of the record that the training hangs on; one that plays on the way hangs on all."""
+        return {name: value for name, value in self.record().items() if evaluated or name not in _AT_RUN_TIME}
+
     @property
     def period_ticks(self) -> int:
         """Rows of the pool from one decision to the next."""
@@ -289,6 +293,9 @@ _UNITS = ("width", "gru", "mixture", "atoms", "value_samples", "td_samples")
 
 _LATER: dict[str, Any] = {"slow_start": None, "window_bound": None, "window_bound_loss": None, "final_rate": 1.0}
 """Fields that came later, and their values that change no run of before."""
+
+_AT_RUN_TIME = ("slow_start", "window_bound", "window_bound_loss")
+"""Fields that a policy's card takes over."""
 
 
 CONFIGURATIONS = Configurations("sagecc.learner")

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sagecc.common import code
 from sagecc.common.document import DocumentError, read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import remove_stale_temporaries, write_atomically
@@ -38,14 +37,9 @@ CURVE_ROWS = 1000
 """A longer curve is thinned to this many rows."""
 
 
-def run_id(fingerprint: str, module: str) -> str:
-    """Return a digest of a run's fingerprint and its code's identity: a run with both can continue bit for bit.
-
-    Args:
-        fingerprint: What two runs share if and only if the same code trains the same policy.
-        module: The module that trains.
-    """
-    return hashlib.sha256(f"{fingerprint} {code.identity(module)}".encode()).hexdigest()
+def digest(*parts: object) -> str:
+    """Return the SHA-256 of what a run hangs on, all of it values of JSON, in hex."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def write_tables(out: Path, curve: Sequence[Mapping[str, float]], scores: Mapping[int, Mapping[str, float]]) -> None:

@@ -8,7 +8,6 @@ optimiser state, targets, step and half-filled averages are in it, and batches a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sagecc.common import versions
 from sagecc.common.arrays import Floats
 from sagecc.common.files import write_atomically
 from sagecc.common.locks import sole_writer
@@ -105,8 +105,11 @@ def train(
     if start is not None:
         start.check(config)
     scaling = start.scaling if start else compiled.moments.scaling(config.input_transform, config.input_limit)
-    fingerprint = _fingerprint(config, seed, compiled.identity, evaluation, start)
-    run_id = runs.run_id(fingerprint, __name__)
+    beside = [seed, compiled.identity]
+    beside += [evaluation.terms] if evaluation else []
+    beside += [start.identity] if start else []
+    fingerprint = runs.digest(config.record(), *beside)
+    run_id = runs.digest(config.trained_by(evaluation is not None), *beside, versions.CRR)
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None and strategy == "one":
         return finished_outcome(finished, out, logs, config.steps)
@@ -242,13 +245,3 @@ def finished_outcome(finished: artefact.PolicyArtefact, out: Path, logs: Path, s
         metrics=finished.card.get("metrics", {}),
         step=finished.card.get("kept", {}).get("step", steps),
     )
-
-
-def _fingerprint(
-    config: Config, seed: int, pool_identity: str, evaluation: Evaluation | None, start: Continuation | None
-) -> str:
-    """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
-    evaluations = [evaluation.terms] if evaluation else []
-    starts = [start.identity] if start else []
-    text = json.dumps([config.record(), seed, pool_identity, *evaluations, *starts], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc pool check` alone, which is no stage.
 """Checks a pool against its contract: every byte, row and episode, in memory that does not grow with it.
 
 Each fault names a file and says what is wrong with it:

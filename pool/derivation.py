@@ -2,8 +2,9 @@
 """The pool from raw trajectories: features, action and reward per tick, one partition per set and scheme.
 
 A partition is derived in batches of whole episodes, so memory does not grow with the pool, and appears under its name
-only when it is complete. Each of its files says what it was derived from, and a note by which code: a partition whose
-raw files, options and code are unchanged is left as it is. The manifest, with every file's hash, comes last.
+only when it is complete. Each of its files says what it was derived from, and a note by which version of this: a
+partition whose raw files, options and version are unchanged is left as it is. The manifest, with every file's hash,
+comes last.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from sagecc.collector.run.store import KERNEL, PLAYER, read_episodes, read_failed, reading
-from sagecc.common import code
+from sagecc.common import versions
 from sagecc.common.errors import SageccError
 from sagecc.common.files import remove_stale_temporaries, sha256_file, write_atomically
 from sagecc.common.locks import sole_writer
@@ -212,7 +213,7 @@ def _build(
 ) -> PoolResult:
     _clear_leftovers(out)
     stop = Event()
-    derivation, digests = code.identity(__name__), _known_files(out)
+    derivation, digests = str(versions.POOL), _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, settings, derivation), folders))
@@ -247,7 +248,7 @@ class _Partition:
         raw: the partition's folder of raw trajectories.
         out: the pool's folder.
         options: what may differ between pools.
-        derivation: identity of the code that derives.
+        derivation: version of what derives (common.versions).
 
     Raises:
         SageccError: The partition's list of episodes is missing or damaged.
@@ -284,7 +285,7 @@ class _Partition:
         """SHA-256 over the raw files and the options."""
 
     def is_done(self, known: Mapping[str, FileEntry]) -> bool:
-        """Tell whether the partition's files came from these very raw files, options and code, and all exist.
+        """Tell whether the partition's files came from these very raw files, options and version, and all exist.
 
         Args:
             known: files of an earlier manifest. Its hashes are believed even if the bytes have changed since:
@@ -519,7 +520,7 @@ def _write_episodes(
         out: the pool's folder.
         partitions: all of the pool's partitions, done or derived.
         options: what may differ between pools.
-        derivation: identity of the code that derives.
+        derivation: version of what derives (common.versions).
         pool: threads for reading the returns.
         known: files of an earlier manifest.
 

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: where episodes run changes none of them (a test holds it).
 """Options of the commands that run episodes on this machine or on a Ray cluster."""
 
 from __future__ import annotations

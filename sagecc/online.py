@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """What an online run learns, from its configuration: labs for a learner that knows none."""
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from sagecc.collector.kernel.identity import kernel_identity
-from sagecc.common import code
+from sagecc.common import versions
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.networks import candidates
 from sagecc.execution.environments.rollouts import Rollouts
@@ -39,15 +38,12 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
         SageccError: The task is none, names no networks or code that is not trusted, or there is no kernel.
     """
     task = LearningTask.of(config.task)
-    if task.networks is None:
-        raise SageccError("training configuration: task: name the networks to learn on")
     give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
-    networks = candidates(task.networks, trusted)
-    named = tuple(item for item in networks if isinstance(item, Environment)) if isinstance(networks, tuple) else ()
+    named = _named(task, trusted)
     competitors = {cross.scheme for environment in named for cross in environment.cross}
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *competitors})
-    labs_code = code.identity("sagecc.execution.environments.rollouts")
-    parts = [json.dumps(config.task, sort_keys=True), lab, labs_code, *([_digest(named)] if named else [])]
+    labs = f"labs-{versions.LABS}"
+    parts = [json.dumps(config.task, sort_keys=True), lab, labs, *([_digest(named)] if named else [])]
     return OnlineTask(
         identity=" ".join(parts),
         observations=task.observations,
@@ -57,6 +53,18 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
         # Beside the flow under test, the networks of a profile have flows of other schemes; drawn ones, of this policy.
         make_labs=partial(Rollouts, task, flows="own", kernel=kernel, give_up=give_up, trusted=trusted),
     )
+
+
+def networks_digest(config: OnlineConfig) -> str:
+    """Return what tells the networks of the profiles and sets that a configuration names from others so named."""
+    return _digest(_named(LearningTask.of(config.task), NO_CODE))
+
+
+def _named(task: LearningTask, trusted: TrustedCode) -> tuple[Environment, ...]:
+    if task.networks is None:
+        raise SageccError("training configuration: task: name the networks to learn on")
+    networks = candidates(task.networks, trusted)
+    return tuple(item for item in networks if isinstance(item, Environment)) if isinstance(networks, tuple) else ()
 
 
 def _digest(environments: tuple[Environment, ...]) -> str:

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: of sets of one's own alone, which no stage names.
 """What is said of files that lie among a set's traces and are none."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: of schemes in user space alone, whose partitions say by which code they were made.
 """What `collect` needs of schemes in user space."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: names; a new one needs nothing of the others made anew.
 """The congestion-control schemes by name: the kernel's, by the names the kernel gives them, and those in user space."""
 
 from __future__ import annotations

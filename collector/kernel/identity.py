@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: the kernel's stage writes it into files, on which the others depend.
 """Identity of the kernel that ran a scheme's trajectories: the lab's version and the source of the scheme's module.
 
 `sagecc kernel` writes it beside the kernel that it built, one file per scheme; every raw file states it. Kernels that

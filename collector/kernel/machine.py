@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what a machine lacks ends a run, and changes none.
 """What a guest requires of the host: x86-64, a folder for its memory that is mounted exec, and ptrace."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what is said of a guest that died is in no file of one that lived.
 """Find out why a guest ended too soon, from its console and its exit status."""
 
 from __future__ import annotations

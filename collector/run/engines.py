@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: where episodes run changes none of them (a test holds it).
 """Engines that run episodes: an engine takes tasks and yields their results as they arrive, in any order."""
 
 from __future__ import annotations

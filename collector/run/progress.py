@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what is shown meanwhile is in no file.
 """Progress of a collection: a bar on a terminal, one line per minute in a log."""
 
 from __future__ import annotations

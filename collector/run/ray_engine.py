@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: where episodes run changes none of them (a test holds it).
 """Engine of a Ray cluster, whose nodes have the same version of sagecc installed."""
 
 from __future__ import annotations

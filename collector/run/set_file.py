@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for --environments alone, which no stage gives.
 """Strict reader of set files: YAML or JSON that names a set of networks; docs/reference/formats.md has the fields."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from sagecc.collector.run.grid import PROFILES, profile_environments, profile_set
 from sagecc.collector.run.set_file import load_set
-from sagecc.common import code
+from sagecc.common import versions
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.learner.config import Config, load
@@ -25,13 +25,6 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LARGEST_SEED = 2**31 - 1
 _SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
 """Fields of what learns from a pool, or in labs."""
-
-JUDGE = "sagecc.leagues.candidate"
-CODE, ONLINE_CODE = ("sagecc.learner.train", JUDGE), ("sagecc.learner.online.train", JUDGE)
-GROWING_CODE = (*CODE, "sagecc.growth.training", "sagecc.growth.playing", "sagecc.growth.pooling")
-"""What trains a policy, from a pool, in labs or from a pool that grows, and what scores it: the code that decides a
-result (common.code)."""
-
 
 @dataclass(frozen=True)
 class KeepBest:
@@ -79,7 +72,7 @@ class Run:
     """None where the pool stays as it is."""
 
     def fingerprint(self, learned: str, kernel_identity: str, plan: Plan) -> str:
-        """Return what two runs share where the later one need not be done: policy, code, kernel and where it plays.
+        """Return what two runs share where the later one need not be done: policy, versions, kernel, where it plays.
 
         Args:
             learned: identity of the pool, or of the task in the labs.
@@ -93,8 +86,8 @@ class Run:
         if self.grow:
             chosen += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
         decides = [
-            code.identity(*self._code()),
-            asdict(self.config),
+            self._versions(),
+            self.config.record(),
             self.seed,
             learned,
             kernel_identity,
@@ -104,10 +97,12 @@ class Run:
         text = json.dumps(decides, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _code(self) -> tuple[str, ...]:
+    def _versions(self) -> list[int]:
+        """Return those of what trains it and of what judges it (common.versions)."""
+        judge = [versions.POLICY, versions.LEAGUE]
         if isinstance(self.config, OnlineConfig):
-            return ONLINE_CODE
-        return GROWING_CODE if self.grow else CODE
+            return [versions.DAGGER if self.config.algorithm == "dagger" else versions.TD3, *judge]
+        return [versions.CRR, *([versions.GROWTH, versions.POOL] if self.grow else []), *judge]
 
 
 @dataclass(frozen=True)

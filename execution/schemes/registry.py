@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: no stage plays a scheme in user space; who does keeps the digest of its code with its rows.
 """Schemes in user space by name, the project's and one's own, and what identifies the code that drives a flow."""
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import cast
 
-from sagecc.common.code import Code, Module
+from sagecc.common import code, versions
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import read_regular
-from sagecc.execution.schemes.agent import SchemeAgent
 from sagecc.execution.schemes.rivals import RIVALS
 from sagecc.execution.schemes.scheme import SchemeClass
 from sagecc.policy.artefact import policy_sha256
@@ -28,6 +26,10 @@ CLASSES: Mapping[str, SchemeClass] = MappingProxyType(
     {name: scheme for rival in RIVALS for name, scheme in rival.schemes.items()}
 )
 """By the names of schemas.schemes.USER_SPACE."""
+
+_VERSIONS: Mapping[str, int] = MappingProxyType(
+    {"vivace": versions.VIVACE, "sprout": versions.SPROUT, "sprout-ewma": versions.SPROUT}
+)
 
 
 def scheme_class(scheme: str) -> SchemeClass:
@@ -53,8 +55,8 @@ def scheme_class(scheme: str) -> SchemeClass:
 def driver_sha256(scheme: str) -> str:
     """Hash what drives a scheme's flows from the host, so that trajectories are not taken for those of other code.
 
-    Of a scheme in user space, that is the syntax of its module (comments and layout count nothing) and of all modules
-    of this package that it imports; files of one's own beside it are not followed.
+    The project's own schemes count by their versions (common.versions), one's own by the syntax of its file too
+    (common.code); other files beside it are not followed.
 
     Args:
         scheme: a policy (`policy:PATH`), or a scheme in user space.
@@ -67,35 +69,17 @@ def driver_sha256(scheme: str) -> str:
     """
     if scheme.startswith(POLICY_PREFIX):
         return policy_sha256(scheme)
-    own = "" if scheme in USER_SPACE else _syntax(scheme, _text(python_class(scheme)[0]))
-    return hashlib.sha256(f"{scheme.rpartition(':')[2]} {own} {_of_package(scheme)}".encode()).hexdigest()
-
-
-def _of_package(scheme: str) -> str:
-    """Return the digest of the package's code behind a scheme."""
     if scheme in USER_SPACE:
-        return _identity((SchemeAgent.__module__, CLASSES[scheme].__module__))
-    imports = Module.read(Path(python_class(scheme)[0])).imports
-    return _identity((SchemeAgent.__module__, *sorted(name for name in imports if name.startswith("sagecc."))))
-
-
-@cache
-def _identity(modules: tuple[str, ...]) -> str:
-    code, digests = Code(), dict[str, str]()
-    for name in modules:
+        text = f"{scheme} {versions.USER_SPACE} {_VERSIONS[scheme]}"
+    else:
+        path, name = python_class(scheme)
         try:
-            digests |= code.digests(name)
-        except KeyError:  # a member of a module, which is there itself
-            continue
-    return hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
-
-
-def _syntax(scheme: str, text: str) -> str:
-    try:
-        compile(text, scheme, "exec")
-    except SyntaxError as error:
-        raise SageccError(f"{scheme}: line {error.lineno}: {error.msg}") from None
-    return Module.read(Path(python_class(scheme)[0])).digest
+            own = code.digest(_text(path))
+        except SyntaxError as error:
+            raise SageccError(f"{scheme}: line {error.lineno}: {error.msg}") from None
+        # It may be made of the project's own.
+        text = f"{name} {own} {versions.USER_SPACE} {versions.VIVACE} {versions.SPROUT}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(path: str) -> str:

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: what is refused ends a run, and changes none.
 """Whether files that somebody else may have written hold what the page needs, before anything is made of them."""
 
 from __future__ import annotations

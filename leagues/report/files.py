@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: a league's stage leaves the report out, which has its own.
 """A league's page and pictures as files, each whole or not at all."""
 
 from __future__ import annotations

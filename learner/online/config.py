@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """The configuration of online training: a frozen value, read from YAML."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -208,6 +207,14 @@ class OnlineConfig:
         if self.hidden:
             return Mlp(observations, self.hidden, self.slope, self.activation)
         return Recurrent(observations, self.width, self.gru, self.residual_blocks, self.second_encoder)
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields as a card has them and a run is known by."""
+        return asdict(self)
+
+    def trained_by(self, evaluated: bool = False) -> dict[str, Any]:
+        """Return the fields that the training hangs on; one that plays on the way hangs on all."""
+        return {name: value for name, value in self.record().items() if evaluated or name != "final_window_bound"}
 
     @property
     def precision(self) -> str:

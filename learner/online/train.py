@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc train` of an online configuration, which has a stage of its own.
 """An online training run: from a task and a configuration to a policy artefact, whatever happens on the way.
 
 The run's folder is an offline run's (learner.train) and has, beside the rest, `replay/`: the replay rings and what the
@@ -9,11 +8,10 @@ weights, optimiser state and replay, and new episodes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from sagecc.common import versions
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
@@ -82,8 +80,10 @@ def train(
             f"a replay of {share:,} records in each actor is too small for rounds of {config.round_decisions:,} "
             "decisions: it takes eight times as many and more"
         )
-    fingerprint = _fingerprint(config, task, seed, actors, evaluation)
-    run_id = runs.run_id(fingerprint, __name__)
+    beside = [task.identity, seed, actors, *([evaluation.terms] if evaluation else [])]
+    fingerprint = runs.digest(asdict(config), *beside)
+    version = versions.DAGGER if config.algorithm == "dagger" else versions.TD3
+    run_id = runs.digest(config.trained_by(evaluation is not None), *beside, version)
     sizes, scaling = config.sizes(len(task.observations)), config.scaling(len(task.observations))
     finished = runs.finished(out, fingerprint, int8) if runs.recorded_run_id(logs) in (None, run_id) else None
     if finished is not None:
@@ -181,10 +181,3 @@ def actor_specs(config: OnlineConfig, task: OnlineTask, folder: Path, seed: int,
         )
         for i in range(actors)
     ]
-
-
-def _fingerprint(config: OnlineConfig, task: OnlineTask, seed: int, actors: int, evaluation: Evaluation | None) -> str:
-    """Return what two runs share if and only if the same code trains and keeps the same policy (on one machine)."""
-    evaluations = [evaluation.terms] if evaluation else []
-    text = json.dumps([asdict(config), task.identity, seed, actors, *evaluations], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

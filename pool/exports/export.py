@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Not followed as an import: for `sagecc pool export` alone, which is no stage.
 """Exports a pool, or a part of it, to another ecosystem's form."""
 
 from __future__ import annotations

@@ -261,29 +261,41 @@ import json, sys
 from pathlib import Path
 from sagecc.learner.config import from_dict
 from sagecc.learner.train import train
-from sagecc.common import code
+from sagecc.common import versions
 
 config, *places = json.loads(sys.argv[1])
-if len(sys.argv) > 2:
-    code.identity = lambda *modules: sys.argv[2]
+versions.CRR += len(sys.argv) - 2
 print(train(from_dict(config), *map(Path, places)).trained_steps)
 """
 
 
 @pytest.mark.slow
-def test_other_code_trains_anew_and_the_card_does_not_say_so(make_pool: PoolMaker, tmp_path: Path) -> None:
+def test_another_version_trains_anew_and_the_card_does_not_say_so(make_pool: PoolMaker, tmp_path: Path) -> None:
     places = (make_pool(), tmp_path / "a", tmp_path / "logs", tmp_path / "cache")
 
-    def trained_steps(*code: str) -> int:
+    def trained_steps(*version: str, **changes: float) -> int:
         """Train in a process of its own: TensorFlow is set up once per process."""
-        told = json.dumps([{**CONFIG, "steps": 3}, *map(str, places)])
-        done = run([sys.executable, "-c", TRAIN, told, *code])
+        told = json.dumps([{**CONFIG, "steps": 3, **changes}, *map(str, places)])
+        done = run([sys.executable, "-c", TRAIN, told, *version])
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 
     assert trained_steps() == 3
     before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     assert trained_steps() == 0
-    assert trained_steps("other code") == 3
+    assert trained_steps("raised") == 3
     assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
     assert len(list((tmp_path / "logs").glob("earlier-*/checkpoint.safetensors"))) == 1
+
+
+@pytest.mark.slow
+def test_what_holds_at_run_time_alone_trains_nothing_anew(make_pool: PoolMaker, tmp_path: Path) -> None:
+    pool = make_pool()
+    assert run(command(tmp_path, pool, steps=3)).returncode == 0
+    weights = (tmp_path / "models" / "a" / "policy.safetensors").read_bytes()
+    done = run(command(tmp_path, pool, steps=3, slow_start="acked", window_bound=2))
+    assert done.returncode == 0, done.stderr
+    card = json.loads((tmp_path / "models" / "a" / "card.json").read_text())
+    assert (card["control"]["slow_start"], card["control"]["window_bound"]) == ("acked", 2)
+    assert (tmp_path / "models" / "a" / "policy.safetensors").read_bytes() == weights
+    assert not list((tmp_path / "logs" / "a").glob("earlier-*"))

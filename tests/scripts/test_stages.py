@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes DVC run a stage: code that it can reach; for collecting, a scheme that is new or whose module changed."""
+"""What makes DVC run a stage: a version of what is behind it; for collecting, a scheme that is new or its module."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -15,11 +16,11 @@ import yaml
 from dvc.repo import Repo
 
 from sagecc.collector.kernel.identity import write_identities
-from sagecc.common.errors import SageccError
+from sagecc.common import versions
 from sagecc.leagues.study.catalogue import EXPERIMENTS
 from sagecc.schemas.schemes import SCHEMES
-from scripts import code
-from tests.conftest import ROOT, copy_project
+from scripts.specification import specifications, write
+from tests.conftest import PACKAGES, ROOT, copy_project
 
 pytestmark = pytest.mark.heavy
 
@@ -53,8 +54,12 @@ class Project:
             (folder / out).parent.mkdir(parents=True, exist_ok=True)
             (folder / out).write_text(out)
         write_identities(folder / "build" / "sagecc-linux")
-        code.write(folder)
+        self.specify()
         self.dvc("commit", "--force")
+
+    def specify(self, **configs: str) -> None:
+        """Do what the stage `specification` does, with this project's configurations."""
+        write(specifications(**{"pool": "small", "labs": "sagecc-10", **configs}), self.folder / "build/specification")
 
     def dvc(self, *command: str) -> str:
         environment = {**os.environ, "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")}
@@ -65,9 +70,9 @@ class Project:
         return done.stdout
 
     def changed(self, pipeline: str = "dvc.yaml") -> set[str]:
-        """The stages of a pipeline that are not up to date themselves, once `code` has run (it always does)."""
-        code.write(self.folder)
-        return {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))} - {"code"}
+        """The stages of a pipeline that are not up to date themselves."""
+        found = {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))}
+        return found - {"specification"}  # it always runs
 
 
 @pytest.fixture(scope="module")
@@ -82,50 +87,100 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     assert not project.changed("datasets/full/dvc.yaml")
     assert yaml.safe_load(before)["schemes"][-1] == "hybla"
     params.write_text(before.replace("hybla]", "hybla, mine]"))
-    for file in ("schemas/schemes.py", "collector/kernel/identity.py", "collector/kernel/modules/tcp_mine.c"):
-        with (project.folder / file).open("a") as text:
-            text.write("MINE = 1\n")
-    (project.folder / "build" / "kernel-identity" / "mine").write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
+    module, identity = (
+        project.folder / name for name in ("collector/kernel/modules/tcp_mine.c", "build/kernel-identity/mine")
+    )
+    module.write_text("int mine;\n")
+    identity.write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
     assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine"}
     assert project.changed("datasets/full/dvc.yaml") == {"collect@I-mine", "collect@II-mine"}
     params.write_text(before)
-    project.dvc("commit", "--force", "code")
-    project.dvc("commit", "--force", "kernel")
-
-
-def test_code_runs_the_stages_that_can_reach_it_and_comments_none(project: Project) -> None:
-    file = project.folder / "learner" / "crr.py"
-    before = file.read_text()
-    file.write_text(f"# Said otherwise.\n{before}")
+    module.unlink()
+    identity.unlink()
     assert not project.changed()
-    file.write_text(f"{before}MINE = 1\n")
-    assert project.changed() == {"train", "labs"}
+
+
+STAGES: dict[str, set[str]] = {
+    "RAW": {f"collect@{name}-{scheme}" for name in ("I", "II") for scheme in SCHEMES},
+    "POOL": {"pool"},
+    "COMPILED": {"compile"},
+    "LABS": {"labs"},
+    "CRR": {"train"},
+    "TD3": {"labs"},
+    "DAGGER": set(),
+    "POLICY": {"league"},
+    "USER_SPACE": set(),
+    "VIVACE": set(),
+    "SPROUT": set(),
+    "GROWTH": set(),
+    "LEAGUE": {"league"},
+    "DISTANCE": {"distance"},
+    "SIMILARITY": {"similarity"},
+    "TSNE": {"tsne"},
+    "REPORT": {"report"},
+    "STUDY": set(),
+}
+"""By version the stages of dvc.yaml that it stands for."""
+
+
+def test_every_version_makes_its_stages_anew_and_no_others(project: Project) -> None:
+    found: dict[str, set[str]] = {name: set() for name in STAGES}
+    for stage in Repo(str(project.folder)).index.stages:
+        for dep in stage.deps if stage.path_in_repo == "dvc.yaml" else []:
+            for name in dep.params if dep.def_path == "common/versions.py" else []:
+                found[name].add(stage.name)
+    assert found == STAGES
+    assert STAGES.keys() == {name for name in vars(versions) if name.isupper()}
+
+
+def test_a_raised_version_runs_what_it_stands_for(project: Project) -> None:
+    file = project.folder / "common" / "versions.py"
+    before = file.read_text()
+    file.write_text(before.replace("CRR = 1", "CRR = 2").replace("REPORT = 1", "REPORT = 2"))
+    assert project.changed() == {"train", "report"}
     assert not project.changed("datasets/full/dvc.yaml")
     file.write_text(before)
-
-
-@pytest.mark.parametrize("of_labs", ["learner/online/td3.py", "learner/online/configs/sagecc-10.yaml"])
-def test_what_learns_in_labs_is_a_stage_of_its_own(project: Project, of_labs: str) -> None:
-    file = project.folder / of_labs
-    before = file.read_text()
-    file.write_text(f"{before}MINE = 1\n" if of_labs.endswith("py") else f"{before}batch: 8\n")
-    assert project.changed() == {"labs"}
-    file.write_text(before)
     assert not project.changed()
 
 
-def test_bytes_that_are_known_to_be_the_same_can_be_accepted(project: Project) -> None:
-    file = project.folder / "collector" / "lab" / "boot.py"
-    file.write_text(f"{file.read_text()}MINE = 1\n")
-    collect = {f"collect@{name}-{scheme}" for name in ("I", "II") for scheme in SCHEMES}
-    assert project.changed() == {"pool", "labs", "league", "distance", "similarity", "tsne", "report", *collect}
-    assert project.changed("datasets/full/dvc.yaml") == {"pool", *collect}
-    assert code.accept(project.folder, "collect") == 2 * len(collect)
-    assert project.changed() == {"pool", "labs", "league", "distance", "similarity", "tsne", "report"}
-    assert project.changed("datasets/full/dvc.yaml") == {"pool"}
-    project.dvc("commit", "--force")
-    with pytest.raises(SageccError, match=r"'colect'.*kernel, collect"):
-        code.accept(project.folder, "colect")
+def test_code_that_raises_no_version_runs_nothing(project: Project) -> None:
+    """Every module rewritten, with a line more; what the kernel is made of is no Python."""
+    files = [path for name in PACKAGES for path in (project.folder / name).rglob("*.py")]
+    texts = {path: path.read_text() for path in files}
+    for path, text in texts.items():
+        path.write_text(f"{ast.unparse(ast.parse(text))}\nMORE = 1\n")
+    assert len(texts) > 100
+    assert not project.changed()
+    assert not project.changed("datasets/full/dvc.yaml")
+    assert not project.changed(STUDY)
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+def test_a_configuration_runs_the_training_that_it_is_of(project: Project) -> None:
+    project.specify(pool="bc")
+    assert project.changed() == {"train"}
+    project.specify(labs="labs-tiny")
+    assert project.changed() == {"labs"}
+    project.specify()
+    assert not project.changed()
+
+
+def test_what_is_trained_is_told_by_values_not_by_names(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("# The same.\nbase: small\nwidth: 64\n")
+    assert specifications(str(mine), "sagecc-10") == specifications("small", "sagecc-10")
+
+
+@pytest.mark.parametrize(
+    "file", ["collector/guest/init.c", "collector/kernel/config", "collector/kernel/modules/lab.c"]
+)
+def test_the_kernel_hangs_on_what_it_is_made_of(project: Project, file: str) -> None:
+    path = project.folder / file
+    before = path.read_text()
+    path.write_text(f"{before}\n")
+    assert project.changed() == {"kernel"}
+    path.write_text(before)
 
 
 @pytest.mark.parametrize(
@@ -162,25 +217,25 @@ def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
 def test_the_default_run_leaves_the_full_pool_alone(project: Project) -> None:
     hybla = project.folder / "datasets" / "full" / "raw" / "set=I" / "scheme=hybla" / "part-000.parquet"
     hybla.unlink()
-    assert running(project.dvc("repro", "--dry")) == ["code"]
-    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["code", "collect@I-hybla", "pool"]
+    assert running(project.dvc("repro", "--dry")) == ["specification"]
+    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["collect@I-hybla", "pool"]
     lock = yaml.safe_load((project.folder / "datasets/full/dvc.lock").read_text())
     assert len(lock["stages"]) == 2 * len(SCHEMES) + 1
 
 
-def test_the_study_s_code_runs_the_study_alone(project: Project) -> None:
-    file = project.folder / "leagues" / "study" / "measures.py"
+def test_the_study_s_version_runs_the_study_alone(project: Project) -> None:
+    file = project.folder / "common" / "versions.py"
     before = file.read_text()
     assert not project.changed(STUDY)
-    file.write_text(f"{before}MINE = 1\n")
+    file.write_text(before.replace("STUDY = 1", "STUDY = 2"))
     assert not project.changed()
     assert project.changed(STUDY) == {"page", *(f"study@{name}" for name in STUDIED)}
     file.write_text(before)
     assert not project.changed(STUDY)
     file = project.folder / "leagues" / "study-results" / "experiments" / "fairness" / "a"
     file.unlink()
-    assert running(project.dvc("repro", "--dry")) == ["code"]
-    assert running(project.dvc("repro", "--dry", STUDY)) == ["code", "study@fairness", "page"]
+    assert running(project.dvc("repro", "--dry")) == ["specification"]
+    assert running(project.dvc("repro", "--dry", STUDY)) == ["study@fairness", "page"]
     file.write_text("leagues/study-results/experiments/fairness/a")
 
 

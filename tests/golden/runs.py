@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden runs of every part, by name: the part's version, and what makes it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from sagecc.common import versions
+from tests.golden import playing, training
+from tests.golden.digests import Made
+
+FILE = Path(__file__).with_name("golden.json")
+NEAR = 1e-3
+"""How far a training's numbers may be off on a processor whose bytes are not pinned."""
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden run."""
+
+    part: str
+    """The name in common.versions of the version that stands for it."""
+    make: Callable[[Path], Made]
+    """Makes it in a folder, which others of them use too."""
+
+    @property
+    def version(self) -> int:
+        found: int = getattr(versions, self.part)
+        return found
+
+
+def _crr(name: str, **changes: Any) -> Golden:
+    return Golden("CRR", lambda folder: training.offline(folder, name, **changes))
+
+
+def _in_labs(part: str, name: str, **changes: Any) -> Golden:
+    return Golden(part, lambda folder: training.trained(folder, name, {**training.TD3, **changes}))
+
+
+RUNS: Mapping[str, Golden] = MappingProxyType(
+    {
+        "pool": Golden("POOL", training.pool),
+        "pool-medium": Golden("POOL", lambda folder: training.pool(folder, "--windows", "medium")),
+        "pool-public": Golden("POOL", lambda folder: training.pool(folder, "--reward-alignment", "public")),
+        "pool-effective": Golden("POOL", lambda folder: training.pool(folder, "--effective-windows", "true")),
+        "compiled": Golden("COMPILED", training.compiled),
+        "profiles": Golden("RAW", playing.profiles),
+        "collected": Golden("RAW", playing.collected),
+        "labs": Golden("LABS", playing.stepped),
+        "grown": Golden("GROWTH", playing.grown),
+        "policy": Golden("POLICY", lambda folder: playing.played(folder, f"policy:{playing.PLAYER}")),
+        "own-scheme": Golden("USER_SPACE", playing.own_scheme),
+        "vivace": Golden("VIVACE", lambda folder: playing.played(folder, "vivace")),
+        "sprout": Golden("SPROUT", lambda folder: playing.played(folder, "sprout")),
+        "sprout-ewma": Golden("SPROUT", lambda folder: playing.played(folder, "sprout-ewma")),
+        "league": Golden("LEAGUE", playing.ranked),
+        "distance": Golden("DISTANCE", playing.distances),
+        "similarity": Golden("SIMILARITY", playing.similarities),
+        "tsne": Golden("TSNE", playing.embedded),
+        "report": Golden("REPORT", playing.page),
+        "study": Golden("STUDY", playing.studied),
+        "crr": _crr("crr"),
+        "crr-bc": _crr("crr-bc", filter="identity", period_ms=50, start_share=0.2, data={"reward_weight": 8}),
+        "crr-no-gru": _crr("crr-no-gru", gru=0, mixture=1, filter="binary", n_step=3, final_rate=0.1, average=0.9),
+        "td3": _in_labs("TD3", "td3", hidden=[32, 16], average=0.9, final_rate=0.05, drop_every=40, drop_hold=10),
+        "td3-recurrent": _in_labs(
+            "TD3", "td3-recurrent", hidden=[], width=16, gru=16, action_layer=1, returns="step", burn_in=1
+        ),
+        "dagger": Golden("DAGGER", lambda folder: training.trained(folder, "dagger", training.DAGGER)),
+    }
+)
+
+
+SLOW = frozenset({"crr-bc", "crr-no-gru", "td3-recurrent", "grown"})
+"""Runs of parts that have another, or take longer."""
+
+
+def processor() -> str:
+    """Return who made the processor: what rounds alike, once told to do without AVX-512."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    found = [line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")]
+    return found[0] if found else platform.machine()
+
+
+def pinned() -> dict[str, Any]:
+    """Return the content of golden.json, by run."""
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def pins(golden: Golden, made: Made, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is pinned of a run: its digest, that on other processors where it was trained, and its numbers."""
+    if not made.numbers:
+        return {"version": golden.version, "sha256": made.sha256}
+    others = before["sha256"] if before.get("version") == golden.version else {}
+    digests = dict(sorted({**others, processor(): made.sha256}.items()))
+    return {"version": golden.version, "sha256": digests, "numbers": list(made.numbers)}
+
+
+def check(name: str, made: Made) -> str:
+    """Return what is wrong where a run came to something else than is pinned; "" where it did not.
+
+    A training's last bits are known by maker of the processor; on another maker's, its numbers are nearly the same.
+    """
+    golden, of = RUNS[name], pinned()[name]
+    digests = of["sha256"]
+    known = digests.get(processor()) if made.numbers else digests
+    if known == made.sha256 or (known is None and np.allclose(made.numbers, of["numbers"], rtol=NEAR, atol=NEAR)):
+        return ""
+    return (
+        f"the golden run '{name}' comes to other bytes: where that is meant, raise {golden.part} in "
+        "common/versions.py, then run: make golden"
+    )
+
+
+def main() -> None:
+    """Pin what every run comes to now; say what changed."""
+    before = pinned() if FILE.exists() else {}
+    with TemporaryDirectory() as folder:
+        after = {name: pins(of, of.make(Path(folder)), before.get(name, {})) for name, of in RUNS.items()}
+    FILE.write_text(json.dumps(after, indent=1) + "\n")
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    print(f"golden runs that changed: {', '.join(changed) or 'none'}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

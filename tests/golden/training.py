@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Golden runs of what derives, compiles and trains: commands as a user types them, on a small made-up pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from safetensors.numpy import load_file
+
+from sagecc.common.files import sha256_file
+from tests.golden.commands import sagecc
+from tests.golden.digests import Made, of_floats, of_table
+from tests.helpers.raw_episodes import write_partition
+
+OFFLINE: dict[str, Any] = {
+    "width": 16,
+    "gru": 16,
+    "batch": 16,
+    "window": 8,
+    "steps": 20,
+    "policy_rate": 1e-3,
+    "critic_rate": 1e-3,
+    "atoms": 21,
+    "target_period": 5,
+    "input_transform": "symlog",
+    "input_limit": 5,
+    "action_scale": 0.01,
+}
+LABS: dict[str, Any] = {"labs": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "steps": 20, "replay": 1000}
+TD3: dict[str, Any] = {
+    "base": "sagecc-10",
+    "task": {
+        "observation": "pool",
+        "control": {"like": "pool", "base": 1.0718, "limits": [-1, 1], "map": "spread", "period_ms": 50},
+        "reward": "power",
+        "networks": "smoke",
+    },
+    **LABS,
+}
+DAGGER: dict[str, Any] = {
+    "task": {"observation": "indigo", "control": "indigo", "reward": "power", "expert": True, "networks": "smoke"},
+    "algorithm": "dagger",
+    "hidden": [],
+    "gru": 16,
+    "input_limit": 5,
+    "window": 20,
+    "burn_in": 5,
+    "batch": 8,
+    "actor_rate": 1e-3,
+    "gradient_clip": 10,
+    "give_up_share": 0,
+    **LABS,
+}
+
+
+def derived(folder: Path, *options: str) -> Path:
+    """Derive the pool of five made-up episodes, unless `folder` has it; return where it lies."""
+    pool = folder / "-".join(("pool", *options))
+    if not pool.exists():
+        raw = folder / "raw"
+        if not raw.exists():
+            write_partition(raw, "I", "bbr2")
+            write_partition(raw, "II", "vegas", rows=(700, 300))
+        sagecc(folder, "pool", "--raw", str(raw), "--out", str(pool), *options)
+    return pool
+
+
+def pool(folder: Path, *options: str) -> Made:
+    """Return what a pool's tables hold."""
+    return Made("".join(of_table(path) for path in sorted(derived(folder, *options).rglob("*.parquet"))))
+
+
+def compiled(folder: Path) -> Made:
+    """Return what a compiled pool holds, and its summary."""
+    summary = folder / "compiled.json"
+    sagecc(
+        folder, "compile", "--pool", str(derived(folder)), "--cache", str(folder / "cache"), "--summary", str(summary)
+    )
+    files = sorted((folder / "cache").glob("*/rows.f32")) + sorted((folder / "cache").glob("*/sums.npy"))
+    return Made("".join(sha256_file(path) for path in (summary, *files)))
+
+
+def trained(folder: Path, name: str, values: dict[str, Any]) -> Made:
+    """Return the weights that a training by these fields ends with."""
+    config, out = folder / f"{name}.yaml", folder / "models" / name
+    config.write_text(yaml.safe_dump(values))
+    places = {"out": out, "logs": folder / "logs" / name, "cache": folder / "cache"}
+    source = {} if "task" in values else {"pool": derived(folder)}
+    options = [text for key, value in {**source, **places}.items() for text in (f"--{key}", str(value))]
+    sagecc(folder, "train", "--config", str(config), *options)
+    weights = load_file(out / "policy.safetensors")
+    return of_floats([np.asarray(weights[key]) for key in sorted(weights)])
+
+
+def offline(folder: Path, name: str, **changes: Any) -> Made:
+    """Return what a training from the pool ends with."""
+    return trained(folder, name, {**OFFLINE, **changes})
