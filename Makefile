@@ -200,8 +200,9 @@ pages: ## Fill README.md, docs/ and the pool's card with what was measured and w
 	@$(PAGES)
 
 .PHONY: golden
-golden: kernel ## Pin the bytes of the lab's episodes anew, after LAB_VERSION was raised
+golden: kernel ## Pin what golden runs come to anew, after a version was raised (common/versions.py, LAB_VERSION)
 	@python -m scripts.golden
+	@python -m tests.golden.runs
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in anew into the files with hashes

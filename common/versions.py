@@ -4,7 +4,7 @@
 A part's version stands for its code wherever something says what it was made by: a training run, a compiled pool, a
 kept league, the stages of every dvc.yaml. `tests/golden` pins what a short run of each part comes to. Where that
 changes, raise the part's version and run `make golden`; what changes no byte raises none. The lab's own is
-collector.kernel.identity.LAB_VERSION.
+collector.kernel.identity.LAB_VERSION, a rival's own lies in its folder (execution.schemes).
 """
 
 from __future__ import annotations
@@ -34,13 +34,7 @@ POLICY = 1
 """A policy in charge of a flow: from its weights and the flow's counters to windows."""
 
 USER_SPACE = 1
-"""Schemes in user space: what a scheme's class is told, and what becomes of its answers."""
-
-VIVACE = 1
-"""The scheme `vivace`."""
-
-SPROUT = 1
-"""The schemes `sprout` and `sprout-ewma`."""
+"""Schemes in user space: what a scheme's class is told, and what its actions become."""
 
 GROWTH = 1
 """`sagecc grow`: how a round's policy explores, and how its episodes join the pool."""

@@ -26,6 +26,7 @@ LARGEST_SEED = 2**31 - 1
 _SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
 """Fields of what learns from a pool, or in labs."""
 
+
 @dataclass(frozen=True)
 class KeepBest:
     """How a run's policy is chosen: by its mean winning rate in a league, played every so many steps."""

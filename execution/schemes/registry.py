@@ -27,9 +27,7 @@ CLASSES: Mapping[str, SchemeClass] = MappingProxyType(
 )
 """By the names of schemas.schemes.USER_SPACE."""
 
-_VERSIONS: Mapping[str, int] = MappingProxyType(
-    {"vivace": versions.VIVACE, "sprout": versions.SPROUT, "sprout-ewma": versions.SPROUT}
-)
+_VERSIONS: Mapping[str, int] = MappingProxyType({name: rival.version for rival in RIVALS for name in rival.schemes})
 
 
 def scheme_class(scheme: str) -> SchemeClass:
@@ -77,8 +75,7 @@ def driver_sha256(scheme: str) -> str:
             own = code.digest(_text(path))
         except SyntaxError as error:
             raise SageccError(f"{scheme}: line {error.lineno}: {error.msg}") from None
-        # It may be made of the project's own.
-        text = f"{name} {own} {versions.USER_SPACE} {versions.VIVACE} {versions.SPROUT}"
+        text = f"{name} {own} {versions.USER_SPACE} {sorted(_VERSIONS.items())}"  # it may be made of the project's own
     return hashlib.sha256(text.encode()).hexdigest()
 
 

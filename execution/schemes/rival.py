@@ -71,6 +71,8 @@ class Rival:
 
     name: str
     """By which tasks name its observation and its control."""
+    version: int = 1
+    """Of its classes in user space: raised where their golden run comes to something else (common.versions)."""
     observation: Observation | None = None
     """What its policy observes."""
     control: Control | None = None

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sagecc.common import versions
+from sagecc.execution.schemes.rivals import RIVALS
 from tests.golden import playing, training
 from tests.golden.digests import Made
 
@@ -24,23 +25,35 @@ NEAR = 1e-3
 """How far a training's numbers may be off on a processor whose bytes are not pinned."""
 
 
+_RIVALS = {rival.name: rival for rival in RIVALS}
+
+
 @dataclass(frozen=True)
 class Golden:
     """A golden run."""
 
     part: str
-    """The name in common.versions of the version that stands for it."""
+    """The version that stands for it: a name of common.versions, or a rival's."""
     make: Callable[[Path], Made]
     """Makes it in a folder, which others of them use too."""
 
     @property
     def version(self) -> int:
-        found: int = getattr(versions, self.part)
+        found: int = vars(versions)[self.part] if self.part.isupper() else _RIVALS[self.part].version
         return found
+
+    @property
+    def place(self) -> str:
+        """Where that version is raised."""
+        return f"{self.part} in common/versions.py" if self.part.isupper() else f"execution/schemes/{self.part}'s"
 
 
 def _crr(name: str, **changes: Any) -> Golden:
     return Golden("CRR", lambda folder: training.offline(folder, name, **changes))
+
+
+def _playing(part: str, scheme: str) -> Golden:
+    return Golden(part, lambda folder: playing.played(folder, scheme))
 
 
 def _in_labs(part: str, name: str, **changes: Any) -> Golden:
@@ -60,9 +73,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "grown": Golden("GROWTH", playing.grown),
         "policy": Golden("POLICY", lambda folder: playing.played(folder, f"policy:{playing.PLAYER}")),
         "own-scheme": Golden("USER_SPACE", playing.own_scheme),
-        "vivace": Golden("VIVACE", lambda folder: playing.played(folder, "vivace")),
-        "sprout": Golden("SPROUT", lambda folder: playing.played(folder, "sprout")),
-        "sprout-ewma": Golden("SPROUT", lambda folder: playing.played(folder, "sprout-ewma")),
+        **{name: _playing(rival.name, name) for rival in RIVALS for name in rival.schemes},
         "league": Golden("LEAGUE", playing.ranked),
         "distance": Golden("DISTANCE", playing.distances),
         "similarity": Golden("SIMILARITY", playing.similarities),
@@ -118,8 +129,8 @@ def check(name: str, made: Made) -> str:
     if known == made.sha256 or (known is None and np.allclose(made.numbers, of["numbers"], rtol=NEAR, atol=NEAR)):
         return ""
     return (
-        f"the golden run '{name}' comes to other bytes: where that is meant, raise {golden.part} in "
-        "common/versions.py, then run: make golden"
+        f"the golden run '{name}' comes to other bytes: where that is meant, raise {golden.place}, "
+        "then run: make golden"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagecc.common import versions
+from sagecc.execution.schemes.rivals import RIVALS
 from tests.golden.digests import Made
 from tests.golden.runs import RUNS, SLOW, Golden, check, pinned, pins, processor
 
@@ -21,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_version_has_a_golden_run_and_each_is_pinned_as_it_is() -> None:
     names = {name for name, value in vars(versions).items() if name.isupper() and isinstance(value, int)}
-    assert {golden.part for golden in RUNS.values()} == names
+    assert {golden.part for golden in RUNS.values()} == names | {rival.name for rival in RIVALS if rival.schemes}
     assert {name: golden.version for name, golden in RUNS.items()} == {
         name: of["version"] for name, of in pinned().items()
     }, "a version and what is pinned for it differ; run: make golden"

@@ -110,8 +110,6 @@ STAGES: dict[str, set[str]] = {
     "DAGGER": set(),
     "POLICY": {"league"},
     "USER_SPACE": set(),
-    "VIVACE": set(),
-    "SPROUT": set(),
     "GROWTH": set(),
     "LEAGUE": {"league"},
     "DISTANCE": {"distance"},
