@@ -7,7 +7,6 @@ writes the present one into a result: for a change that golden runs have shown t
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 
 import click
 
-from evidence.training.run import RESULTS, RUNS, read_result
+from evidence.training.run import RUNS
 from evidence.training.runs import Plan, Run, read_plan
+from evidence.training.table import RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
-from sagecc.common.files import write_atomically
 from sagecc.learner.online.config import OnlineConfig
 from sagecc.online import online_task
 from sagecc.options import kernel_option
@@ -28,19 +27,20 @@ from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 def present(run: Run, result: Mapping[str, Any], plan: Plan, kernel: Path) -> str:
     """Return the fingerprint that a run has now, if it learned from the pool that its result names."""
-    learned = online_task(run.config, kernel).identity if isinstance(run.config, OnlineConfig) else None
-    source = result["pool"]["identity"] if learned is None else learned
-    return run.fingerprint(source, kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX)), plan)
+    if isinstance(run.config, OnlineConfig):
+        learned = online_task(run.config, kernel).identity
+    else:
+        learned = str(result["pool"]["identity"])
+    return run.fingerprint(learned, kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX)), plan)
 
 
-def standing(plan: Plan, kernel: Path, folder: Path = RESULTS) -> dict[str, tuple[Path, str, str]]:
-    """Return by run its result, and its fingerprint there and now; "" of a run without a result, or one that failed."""
+def fingerprints(plan: Plan, results: Mapping[str, Mapping[str, Any]], kernel: Path) -> dict[str, tuple[str, str]]:
+    """Return by run the fingerprint of its result, and its own now; both are "" where it has none, or a failure."""
     found = {}
-    for run in plan.runs.values():
-        path = folder / f"{run.name}.json"
-        result = read_result(path)
-        kept = "" if result is None or "failure" in result else str(result["fingerprint"])
-        found[run.name] = (path, kept, present(run, result, plan, kernel) if result and kept else "")
+    for name, run in plan.runs.items():
+        result = results.get(name)
+        done = result is not None and "failure" not in result
+        found[name] = (str(result["fingerprint"]), present(run, result, plan, kernel)) if result and done else ("", "")
     return found
 
 
@@ -50,21 +50,19 @@ def standing(plan: Plan, kernel: Path, folder: Path = RESULTS) -> dict[str, tupl
 def command(accept: tuple[str, ...], kernel: Path) -> None:
     """Print the runs whose results are not theirs as they are now."""
     try:
-        plan = read_plan(RUNS)
-        plan.chosen(accept)
-        found = standing(plan, kernel)
+        plan, results = read_plan(RUNS), read_results(RESULTS)
+        if accept:
+            plan.chosen(accept)
+        found = fingerprints(plan, results, kernel)
         for name in accept:
-            path, _, now = found[name]
-            if not now:
+            if not found[name][1]:
                 raise SageccError(f"{name} has no result to accept: train it (make policies ONLY={name})")
-            result = json.loads(path.read_text()) | {"fingerprint": now}
-            with write_atomically(path) as beside:
-                beside.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
-            found[name] = path, now, now
+            keep_result(RESULTS, {**results[name], "fingerprint": found[name][1]})
+            found[name] = found[name][1], found[name][1]
     except SageccError as error:
         click.echo(f"evidence: {error}", err=True)
         sys.exit(2)
-    stale = [name for name, (_, kept, now) in found.items() if not kept or kept != now]
+    stale = [name for name, (kept, now) in found.items() if not kept or kept != now]
     for name in stale:
         click.echo(name)
     click.echo(f"{len(found) - len(stale)} of {len(found)} results are of their runs as they are now", err=True)

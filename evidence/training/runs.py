@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Run:
             kernel_identity: of the kernel that the leagues are played on.
             plan: where it plays.
         """
-        played = {name: [e.id for e in networks_of(name).environments] for name in (*plan.leagues, *plan.harm)}
+        played = {name: _ids(name) for name in (*plan.leagues, *plan.harm)}
         chosen: list[Any] = [self.keep_best.record()] if self.keep_best else []
         if isinstance(self.config, OnlineConfig):
             chosen.append(self.actors)
@@ -128,6 +129,11 @@ class Plan:
     def of_configuration(self, name: str) -> list[str]:
         """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
         return [each for each, run in self.runs.items() if run.base == name]
+
+
+@cache
+def _ids(name: str) -> list[str]:
+    return [each.id for each in networks_of(name).environments]
 
 
 def networks_of(name: str) -> EnvironmentSet:
