@@ -44,7 +44,7 @@ EVIDENCE = ("", "speed", "training", "paper", "rivals", "behaviour", "leagues")
 MAKEFILE = (ROOT / "Makefile").read_text()
 PIPELINES = ("dvc.yaml", "datasets/full/dvc.yaml")
 
-LIMIT_BYTES = 20 * 2**20
+LIMIT_BYTES = 16_000_000
 NAMING = {"", ".py", ".c", ".h", ".sh", ".md", ".j2", ".in", ".yaml", ".yml", ".ipynb", ".cfg"}
 SOURCES = re.compile(r".*\.(py|c|cc|h|sh)$|(^|.*/)Makefile$|^\.ci/run$|^scripts/[a-z]+$")
 
