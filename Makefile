@@ -58,7 +58,7 @@ test: kernel ## Run the tests, less those that take minutes, in a process for ea
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorFlow: half a minute
-	pytest -m "not kernel and not tensorflow and not heavy and not slow"
+	pytest -n $(TEST_PROCESSES) -m "not kernel and not tensorflow and not heavy and not slow"
 
 .PHONY: test-full
 test-full: kernel ## Run every test

@@ -122,8 +122,8 @@ def keep(path: Path, who: str, table: pl.DataFrame, metadata: Mapping[str, str] 
     others = [read_kept(path).filter(pl.col("scheme") != who)] if path.exists() else []
     whole = pl.concat([*(other.select(table.columns) for other in others), table]).sort("scheme", maintain_order=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(path) as beside:
-        whole.write_parquet(beside, compression="zstd", compression_level=19, metadata=dict(metadata or {}))
+    with write_atomically(path) as temporary:
+        whole.write_parquet(temporary, compression="zstd", compression_level=19, metadata=dict(metadata or {}))
 
 
 def deciding(networks: EnvironmentSet, scheme: str, kernel: Path) -> str:
@@ -140,8 +140,8 @@ def is_kept(name: str, networks: EnvironmentSet, who: str, kernel: Path) -> bool
 
 def _deciding(networks: EnvironmentSet, scheme: str, kernel: Path, driver: str) -> str:
     ids = hashlib.sha256(json.dumps([environment.id for environment in networks.environments]).encode()).hexdigest()
-    driven = f" driver={driver}" if driver else ""
-    return f"{_VERSION} {kernel_identity(kernel, [scheme])}{driven} alpha={RULES.alpha} networks={ids}"
+    suffix = f" driver={driver}" if driver else ""
+    return f"{_VERSION} {kernel_identity(kernel, [scheme])}{suffix} alpha={RULES.alpha} networks={ids}"
 
 
 def decided(path: Path) -> dict[str, str]:
@@ -153,10 +153,10 @@ def decided(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        found: dict[str, str] = json.loads((pq.read_metadata(path).metadata or {}).get(DECIDES.encode(), b"{}"))
+        digests: dict[str, str] = json.loads((pq.read_metadata(path).metadata or {}).get(DECIDES.encode(), b"{}"))
     except (*UNREADABLE, ValueError) as error:
         raise _unreadable(path, error) from error
-    return found
+    return digests
 
 
 def _played(networks: EnvironmentSet, scheme: str, place: Path, kernel: Path, jobs: int) -> Episodes:

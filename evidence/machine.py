@@ -79,14 +79,14 @@ def descendants_cpu_s() -> float:
 def read_json(path: Path) -> dict[str, Any]:
     """Return what a file holds; raises SageccError where it is damaged."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        content: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
         raise SageccError(f"{path}: not JSON ({error}); remove it and make it again") from None
-    return found
+    return content
 
 
 def save(name: str, result: Mapping[str, object], folder: Path = RESULTS) -> None:
     """Write <folder>/<name>.json with the machine beside the result."""
     folder.mkdir(exist_ok=True)
-    with write_atomically(folder / f"{name}.json") as beside:
-        beside.write_text(json.dumps({"machine": describe(), "result": result}, indent=1) + "\n")
+    with write_atomically(folder / f"{name}.json") as temporary:
+        temporary.write_text(json.dumps({"machine": describe(), "result": result}, indent=1) + "\n")

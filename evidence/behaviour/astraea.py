@@ -79,8 +79,8 @@ def rows(by_cell: dict[Cell, Numbers]) -> list[dict[str, Any]]:
 
 def over(values: Sequence[float]) -> dict[str, float | None]:
     """Return a mean over repeats with its 95 % interval, and the least value."""
-    found = interval(np.array(values))
-    return {"mean": found.mean, "low": found.low, "high": found.high, "least": min(values)}
+    mean_interval = interval(np.array(values))
+    return {"mean": mean_interval.mean, "low": mean_interval.low, "high": mean_interval.high, "least": min(values)}
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
     """Run one episode on the host's kernel, or return it as it was kept."""
     path = KEPT / f"{environment.id}.{scheme}.{repeat}.json"
     if path.exists():
-        kept: Run = json.loads(path.read_text())
-        return kept
+        earlier: Run = json.loads(path.read_text())
+        return earlier
     load = os.getloadavg()[0]
     run = run_on_host(environment, scheme, repeat)
     flow = run.episode.flows[0]
@@ -67,8 +67,8 @@ def in_real_time(environment: Environment, scheme: str, repeat: int) -> Run:
         "back": asdict(run.ack_error),
         "load": load,
     }
-    with write_atomically(path) as beside:
-        beside.write_text(json.dumps(result))
+    with write_atomically(path) as temporary:
+        temporary.write_text(json.dumps(result))
     return result
 
 

@@ -101,11 +101,11 @@ class Case:
 def cases() -> list[Case]:
     """Return every network and scheme, the undisturbed ones first."""
     sizes = {kind: GRAINS_MS if kind.endswith("grain") else JITTERS_MS for kind in KINDS}
-    found = [Case(scheme) for scheme in SCHEMES]
-    found += [Case(scheme, kind, size) for scheme in SCHEMES for kind, own in sizes.items() for size in own]
+    all_cases = [Case(scheme) for scheme in SCHEMES]
+    all_cases += [Case(scheme, kind, size) for scheme in SCHEMES for kind, own in sizes.items() for size in own]
     rtts = [rtt_ms for rtt_ms in RTTS_MS if rtt_ms != RTT_MS]
-    found += [Case("bbr", rtt_ms=rtt_ms) for rtt_ms in rtts]
-    return found + [Case("bbr", "return", 1, rtt_ms) for rtt_ms in rtts]
+    all_cases += [Case("bbr", rtt_ms=rtt_ms) for rtt_ms in rtts]
+    return all_cases + [Case("bbr", "return", 1, rtt_ms) for rtt_ms in rtts]
 
 
 def measure() -> Rows:
@@ -117,8 +117,8 @@ def measure() -> Rows:
 
 def select(rows: Rows, scheme: str, kind: str) -> Rows:
     """Return the rows of one scheme and kind on the path of 40 ms, the smallest disturbance first."""
-    wanted = (scheme, kind, RTT_MS)
-    return [row for row in rows if (row["scheme"], row["kind"], row["rtt_ms"]) == wanted]
+    key = (scheme, kind, RTT_MS)
+    return [row for row in rows if (row["scheme"], row["kind"], row["rtt_ms"]) == key]
 
 
 def picture(rows: Rows) -> None:

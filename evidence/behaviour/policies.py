@@ -114,13 +114,13 @@ def latency(scheme: str) -> Iterable[dict[str, Any]]:
 def company(scheme: str) -> Iterable[dict[str, Any]]:
     """Run a policy on LONG beside flows of its own and beside Cubics, all from the beginning."""
     cases = [(scheme, count) for count in OWN] + [("cubic", count) for count in CUBICS]
-    for beside, count in tqdm(cases, desc="company"):
-        network = replace(LONG, duration_s=COMPANY_S, cross=(CrossFlow(beside),) * count)
+    for competitor, count in tqdm(cases, desc="company"):
+        network = replace(LONG, duration_s=COMPANY_S, cross=(CrossFlow(competitor),) * count)
         episode = play_episode(KERNEL, network.environment(), scheme)
         own, *others = episode.flows
         rates = [flow.goodput_mbps for flow in episode.flows]
         yield {
-            "beside": "itself" if beside == scheme else beside,
+            "beside": "itself" if competitor == scheme else competitor,
             "flows": count,
             "jain": jain_index(rates),
             "own_mbps": own.goodput_mbps,

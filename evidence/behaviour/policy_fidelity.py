@@ -63,8 +63,8 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
     """Run one episode on the host's kernel under the agent, or return it as it was kept."""
     path = KEPT / f"{'-'.join(f'{x:g}' for x in case)}.{repeat}.json"
     if path.exists():
-        kept: Run = json.loads(path.read_text())
-        return kept
+        earlier: Run = json.loads(path.read_text())
+        return earlier
     load, fell_back = os.getloadavg()[0], shared.count("fell_back")
     supervisor.report()
     run = host.run_on_host(network(*case, DURATION_S), private_name(), repeat)
@@ -82,8 +82,8 @@ def in_real_time(supervisor: Supervisor, shared: Shared, case: Case, repeat: int
         "load": load,
         "curve": curve(run.episode),
     }
-    with write_atomically(path) as beside:
-        beside.write_text(json.dumps(result))
+    with write_atomically(path) as temporary:
+        temporary.write_text(json.dumps(result))
     return result
 
 

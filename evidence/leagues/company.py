@@ -56,10 +56,10 @@ def lines_of(name: str, cells: pl.DataFrame, share: float) -> list[Line]:
     """
     lines: list[Line] = []
     for experiment in EXPERIMENTS:
-        shown = cells.filter(pl.col("experiment") == experiment, pl.col("quantity") == STUDY[experiment].quantity).sort(
+        part = cells.filter(pl.col("experiment") == experiment, pl.col("quantity") == STUDY[experiment].quantity).sort(
             "queue_bdp", "rtt_ms", "cubics"
         )
-        for queue_bdp, rtt_ms, cubics, ratio in shown.select("queue_bdp", "rtt_ms", "cubics", "value").iter_rows():
+        for queue_bdp, rtt_ms, cubics, ratio in part.select("queue_bdp", "rtt_ms", "cubics", "value").iter_rows():
             lines.append((name, experiment, str(queue_bdp), str(rtt_ms), str(cubics or ""), str(round(ratio, 4))))
     return [*lines, (name, SHARE, "", "", "", str(round(share, 4)))]
 
@@ -124,7 +124,7 @@ def command(names: tuple[str, ...]) -> None:
         lines = measured(name, plan)
         with TABLE.open(newline="") as file:
             known = [tuple(line) for line in csv.reader(file)][1:]
-        with write_atomically(TABLE) as beside, beside.open("w", newline="") as file:
+        with write_atomically(TABLE) as temporary, temporary.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([COLUMNS, *written_anew(known, {name: lines})])
         click.echo(f"{name}: {len(lines)} lines in {TABLE}", err=True)
 

@@ -97,9 +97,9 @@ def numbers_of(name: str, scheme: str) -> Numbers:
         SageccError: The kept file cannot be read.
     """
     identity = lab_identity(KERNEL)
-    kept = read_kept(KEPT) if KEPT.exists() else KEPT_SCHEMA.to_frame()
+    numbers = read_kept(KEPT) if KEPT.exists() else KEPT_SCHEMA.to_frame()
     keys = keys_of(scheme, identity)
-    own = kept.filter(pl.col("scheme") == name, pl.col("run").is_in(list(keys.values())))
+    own = numbers.filter(pl.col("scheme") == name, pl.col("run").is_in(list(keys.values())))
     there = set(own.select("experiment", "run").iter_rows())
     left = [run for run, key in keys.items() if (run.experiment, key) not in there]
     collected = collect(left, lab_runner(KERNEL, usable_cores()), CACHE / "runs", identity)

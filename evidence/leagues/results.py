@@ -59,14 +59,14 @@ def company(path: Path) -> list[Values]:
     Returns:
         `policy`, and `ratios` in the order of experiments and queues.
     """
-    found: dict[str, dict[tuple[str, float], list[float]]] = {}
+    values: dict[str, dict[tuple[str, float], list[float]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            cells = found.setdefault(row["policy"], {})
+            cells = values.setdefault(row["policy"], {})
             cells.setdefault((row["experiment"], float(row["queue_bdp"] or 0)), []).append(float(row["ratio"]))
     return [
         {"policy": policy, "ratios": [geometric_mean(cells[cell]) for cell in sorted(cells)]}
-        for policy, cells in found.items()
+        for policy, cells in values.items()
     ]
 
 
@@ -115,9 +115,9 @@ def runs(results: Sequence[Values]) -> Values:
     a page of their own (evidence.paper).
     """
     elsewhere = variants.own_runs()
-    found = [result | {"changed": changed(result)} for result in results if result["name"] not in elsewhere]
-    played = sorted((r for r in found if "failure" not in r), key=_order)
-    failed = sorted((r for r in found if "failure" in r), key=lambda r: str(r["name"]))
+    rows = [result | {"changed": changed(result)} for result in results if result["name"] not in elsewhere]
+    played = sorted((r for r in rows if "failure" not in r), key=_order)
+    failed = sorted((r for r in rows if "failure" in r), key=lambda r: str(r["name"]))
     return {"played": played, "failed": failed, "recipes": recipes(played)}
 
 
@@ -129,8 +129,8 @@ def recipes(played: Sequence[Values]) -> list[Values]:
     """
     alike: dict[str, list[Values]] = {}
     for run in played:
-        kept = {key: run[key] for key in ("actors", "base", "changes", "grow", "keep_best", "pool") if key in run}
-        alike.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
+        settings = {key: run[key] for key in ("actors", "base", "changes", "grow", "keep_best", "pool") if key in run}
+        alike.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     return [
         {
             "first": min(of, key=lambda run: int(run["seed"])),

@@ -64,18 +64,18 @@ def players(profiles: Iterable[str]) -> dict[str, str | None]:
     networks = {profile: profile_set(profile) for profile in profiles}
     new = [name for name in CLONES if not all(is_kept(of, networks[of], name, KERNEL) for of in networks)]
     clones = policies_of(read_plan(RUNS), new, KERNEL) if new else {}
-    found: dict[str, str | None] = {}
+    policies: dict[str, str | None] = {}
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
         if name == PUBLISHED:
             if checkpoint := os.environ.get("SAGECC_ORCA"):
-                found[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
+                policies[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
         elif name in CLONES:
-            found[name] = f"{POLICY_PREFIX}{clones[name]}" if name in clones else None
+            policies[name] = f"{POLICY_PREFIX}{clones[name]}" if name in clones else None
         elif not name.startswith("models/"):
-            found[name] = name
+            policies[name] = name
         elif Path(name).is_dir():
-            found[name] = f"{POLICY_PREFIX}{name}"
-    return found
+            policies[name] = f"{POLICY_PREFIX}{name}"
+    return policies
 
 
 def standings(scores: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -87,10 +87,10 @@ def standings(scores: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """
     table = robustness(scores.filter(pl.col("scheme").is_in(names)), league_rule=LEAGUE_RULE)
     shown = {"I": (LEAGUE_RULE, ALPHA_RULE, MARGIN_RULE), "II": (LEAGUE_RULE, MARGIN_RULE)}
-    kept = pl.DataFrame(
+    rows = pl.DataFrame(
         [(name, *rule) for name, rules in shown.items() for rule in rules], ["set", "alpha", "margin"], orient="row"
     )
-    return table.join(kept, on=["set", "alpha", "margin"], how="semi", maintain_order="left").select(COLUMNS)
+    return table.join(rows, on=["set", "alpha", "margin"], how="semi", maintain_order="left").select(COLUMNS)
 
 
 def result(scores: pl.DataFrame) -> dict[str, Any]:
@@ -125,20 +125,20 @@ def told(profiles: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, A
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw a league by the paper's own rule; ours stand out."""
     table = pl.DataFrame(rows).filter(alpha=LEAGUE_RULE[0], margin=LEAGUE_RULE[1])
-    shown = {name: POLICY_PREFIX + name if name in OURS else name.removeprefix("models/") for name in table["scheme"]}
-    save_png(standings_figure(table.with_columns(pl.col("scheme").replace(shown))), path)
+    labels = {name: POLICY_PREFIX + name if name in OURS else name.removeprefix("models/") for name in table["scheme"]}
+    save_png(standings_figure(table.with_columns(pl.col("scheme").replace(labels))), path)
 
 
 def main() -> None:
     """Play and save, a profile at a time."""
     parser = argparse.ArgumentParser(description="Play the Sage paper's leagues of delay-based and learned schemes.")
     parser.add_argument("profiles", nargs="*", metavar="PROFILE", help=f"of {', '.join(RAW)}; by default all")
-    chosen = set(parser.parse_args().profiles)
-    if unknown := chosen - RAW.keys():
+    choice = set(parser.parse_args().profiles)
+    if unknown := choice - RAW.keys():
         parser.error(f"no profile {', '.join(sorted(unknown))} here: use {', '.join(RAW)}")
     saved = RESULTS / "rival_leagues.json"
     kept = json.loads(saved.read_text())["result"]["profiles"] if saved.exists() else {}
-    profiles = [profile for profile in RAW if not chosen or profile in chosen]
+    profiles = [profile for profile in RAW if not choice or profile in choice]
     here, jobs = players(profiles), usable_cores()
     for profile in profiles:
         kept[profile] = result(contest(profile, profile_set(profile), here, RAW[profile], KERNEL, jobs).scores)

@@ -52,27 +52,27 @@ def places(scores: pl.DataFrame, own: str) -> dict[str, dict[str, Any]]:
         own: its name.
     """
     table = standings(scores, [*RIVALS, own]).filter(alpha=LEAGUE_RULE[0], margin=LEAGUE_RULE[1])
-    found = {}
+    ranks = {}
     for name, rows in table.group_by("set", maintain_order=True):
         best, *_ = rows.filter(pl.col("scheme") != own).sort("rank", "scheme").to_dicts()
-        found[str(name[0])] = {
+        ranks[str(name[0])] = {
             **rows.filter(scheme=own).select("rank", "winning_rate", "low", "high").to_dicts()[0],
             "players": len(rows),
             "best": {"scheme": best["scheme"], "winning_rate": best["winning_rate"]},
         }
-    return found
+    return ranks
 
 
 def played(run: str, plan: Plan, beside: Mapping[str, Contest]) -> dict[str, Any]:
     """Let a run's policy play, and return its places by profile and set."""
     scheme = f"{POLICY_PREFIX}{policies_of(plan, [run], KERNEL)[run]}"
-    found: dict[str, Any] = {"name": run, "profiles": {}}
+    result: dict[str, Any] = {"name": run, "profiles": {}}
     for profile, known in beside.items():
         place = ARTEFACTS / run / profile
         episodes = gather(profile_set(profile), (scheme,), place / "raw", place, lab_runner(KERNEL, usable_cores()))
-        found["policy_sha256"] = episodes.policies[scheme]
-        found["profiles"][profile] = places(known.joined_by(scheme, episodes.episodes).scores, scheme)
-    return found
+        result["policy_sha256"] = episodes.policies[scheme]
+        result["profiles"][profile] = places(known.joined_by(scheme, episodes.episodes).scores, scheme)
+    return result
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -86,10 +86,10 @@ def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Play and save."""
-    plan, beside = read_plan(RUNS), {profile: rivals(profile) for profile in RAW}
+    plan, rivals_of = read_plan(RUNS), {profile: rivals(profile) for profile in RAW}
     recipes = []
     for recipe in RECIPES:
-        runs = [played(name, plan, beside) for name in plan.of_configuration(recipe)]
+        runs = [played(name, plan, rivals_of) for name in plan.of_configuration(recipe)]
         recipes.append({"recipe": recipe, "runs": runs, "over_seeds": together(runs)})
     save("rival_seeds", {"recipes": recipes})
 

@@ -278,8 +278,8 @@ def order_of_the_paper(name: str) -> Measure:
 def _alike(who: str, one: Mapping[str, float], other: Mapping[str, float]) -> Measurement:
     """Return the share of pairs of those that both have whose order is the same; equal rates reverse no pair."""
     pairs = list(combinations([name for name in one if name in other], 2))
-    kept = sum((one[a] - one[b]) * (other[a] - other[b]) >= 0 for a, b in pairs)
-    return Measurement(exact(kept / len(pairs) if pairs else 1.0), f"{kept} of {len(pairs)} pairs", who)
+    agreement = sum((one[a] - one[b]) * (other[a] - other[b]) >= 0 for a, b in pairs)
+    return Measurement(exact(agreement / len(pairs) if pairs else 1.0), f"{agreement} of {len(pairs)} pairs", who)
 
 
 def _percent(rate: float) -> str:

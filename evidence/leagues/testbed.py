@@ -130,14 +130,14 @@ def played(runs: Sequence[StudyRun], runner: Runner) -> Mapping[StudyRun, Path]:
 
 def measured(runs: Mapping[str, Sequence[StudyRun]], ways: Sequence[Switched], runner: Runner) -> Ratios:
     """Play each scheme's runs in each way; return the ratios."""
-    found: Ratios = {}
+    ratios: Ratios = {}
     files = played([way.run(run) for way in ways for some in runs.values() for run in some], runner)
     for way in ways:
         for name, some in runs.items():
             for run in some:
                 if path := files.get(way.run(run)):
-                    found.setdefault((way.name, name, run.cell), []).append(way.ratio(run, read_series(path)))
-    return found
+                    ratios.setdefault((way.name, name, run.cell), []).append(way.ratio(run, read_series(path)))
+    return ratios
 
 
 def agreement(ratios: Ratios, published: Published, way: Switched, scheme: str) -> dict[str, Any]:

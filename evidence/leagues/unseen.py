@@ -60,14 +60,14 @@ def drawn(seed: int) -> EnvironmentSet:
         return round(quantity.draw(random), 2)
 
     alone: list[Environment] = []
-    beside: list[Environment] = []
+    environments: list[Environment] = []
     while len(alone) < NETWORKS["I"]:
         rate_mbps, step = of(RATE_MBPS), of(STEP) if len(alone) % 2 else 1.0
         if rate_mbps * step <= SET_I_MAX_MBPS:
             alone.append(set_one(rate_mbps, step, of(RTT_MS), of(QUEUE_BDP)))
-    while len(beside) < NETWORKS["II"]:
-        beside.append(set_two(of(RATE_MBPS), of(RTT_MS), of(DEEP_BDP)))
-    return EnvironmentSet(f"unseen-{seed}", f"python -m evidence.leagues.unseen --seed {seed}", (*alone, *beside))
+    while len(environments) < NETWORKS["II"]:
+        environments.append(set_two(of(RATE_MBPS), of(RTT_MS), of(DEEP_BDP)))
+    return EnvironmentSet(f"unseen-{seed}", f"python -m evidence.leagues.unseen --seed {seed}", (*alone, *environments))
 
 
 def identity_of(networks: EnvironmentSet, kernel: str) -> str:
@@ -89,11 +89,11 @@ def played(
 ) -> dict[str, Any]:
     """Let a run's policy play, which is trained first where it is not yet, and return how it stands."""
     scheme, out = f"{POLICY_PREFIX}{policies_of(plan, [name], KERNEL)[name]}", folder / name
-    found = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
-    league = heuristics.joined_by(scheme, found.episodes)
+    material = gather(networks, (scheme,), out, out, lab_runner(KERNEL, jobs))
+    league = heuristics.joined_by(scheme, material.episodes)
     return {
         "name": name,
-        "policy_sha256": found.policies[scheme],
+        "policy_sha256": material.policies[scheme],
         "sets": standing(league.standings(), league.environments, scheme),
         "harm": harm_of(league.episodes, scheme),
     }
@@ -108,10 +108,10 @@ def main() -> None:
     identity = identity_of(networks, kernel_identity(KERNEL, (*SCHEMES, POLICY_PREFIX)))
     earlier, folder = known(RESULTS / "unseen.json", identity), CACHE / networks.name
     heuristics = contest(networks.name, networks, {name: name for name in SCHEMES}, folder / "raw", KERNEL, jobs)
-    recipes, done = [], read_results(TRAININGS)
+    recipes, results = [], read_results(TRAININGS)
     for recipe in RECIPES:
         names = plan.of_configuration(recipe)
-        trainings = [done.get(name, {}) for name in names]
+        trainings = [results.get(name, {}) for name in names]
         runs = [
             earlier.get(training.get("policy_sha256", "")) or played(name, plan, networks, heuristics, folder, jobs)
             for name, training in zip(names, trainings, strict=True)

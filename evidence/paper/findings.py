@@ -56,14 +56,14 @@ def _sentence(sentence: str, told: str, *values: Interval, bounds: Bounds = POSI
 
 def learning(result: Values) -> list[Judgement]:
     """Section 5.3, Fig. 7."""
-    found = []
+    claims = []
     for recipe, runs in by_recipe(result["runs"]).items():
         last = [run["points"][-1]["rates"] for run in runs]
         friendly = interval(np.array([of["II"]["policy"] - of["II"]["reno"] for of in last]))
         ahead = interval(np.array([_lead(of["I"]) for of in last]))
         then = [run["points"][math.ceil(PAPERS_TIME * len(run["points"])) - 1]["rates"] for run in runs]
         gain = interval(np.array([_lead(a["I"]) - _lead(b["I"]) for a, b in zip(last, then, strict=True)]))
-        found += [
+        claims += [
             _sentence(
                 "“After 5 days, Sage enters the TCP-friendliness region”: Set II at or above NewReno",
                 f"`{recipe}`: {_points(friendly)} from NewReno at the end; {_since(runs, _friendliness)}",
@@ -82,7 +82,7 @@ def learning(result: Values) -> list[Judgement]:
                 gain,
             ),
         ]
-    return found
+    return claims
 
 
 def by_recipe(runs: Iterable[Values]) -> dict[str, list[Values]]:
@@ -171,13 +171,13 @@ def cosine(distance: float) -> str:
 
 def likeness(result: Values) -> list[Judgement]:
     """Section 7.2, Fig. 13."""
-    found = []
+    claims = []
     for policy, rows in result["policies"].items():
         best = nearest(rows)
         counts = Counter(row["other"] for row in best)
         largest = [row["index"] for row in best]
         often = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        found += [
+        claims += [
             _sentence(
                 "“Sage's model is not biased toward one or even a certain few schemes”: none is the most alike in more"
                 " than half of the networks",
@@ -192,7 +192,7 @@ def likeness(result: Values) -> list[Judgement]:
                 bounds=TRUE,
             ),
         ]
-    return found
+    return claims
 
 
 def nearest(rows: Iterable[Values]) -> list[Values]:
@@ -207,7 +207,7 @@ def nearest(rows: Iterable[Values]) -> list[Values]:
 def ablations(result: Values) -> list[Judgement]:
     """Section 7.3, Fig. 12."""
     rows = _by_title(result)
-    found = [
+    claims = [
         _sentence(
             "“removing different parts of the input signal degrades the performance”, “each of these components helps”",
             f"{title}: {_points(gap := _over(rows, 'all of it', title))} in both sets together, with what it lacks",
@@ -217,24 +217,24 @@ def ablations(result: Values) -> list[Judgement]:
         if {title, "all of it"} <= rows.keys()
     ]
     key = ("no rttVar", "no Loss/Inf")
-    found += _claim(
+    claims += _claim(
         rows,
         "“loss and RTT variance-related information are key in multi-flow scenarios”",
         [("all of it", title) for title in key],
         ("II",),
     )
-    found += _claim(
+    claims += _claim(
         rows,
         "“In particular, GRU block plays a crucial role”: more than the encoder and the mixture",
         [("no Encoder", "no GRU"), ("no GMM", "no GRU")],
     )
-    return found
+    return claims
 
 
 def windows(result: Values) -> list[Judgement]:
     """Section 7.4, Fig. 14."""
     rows, own = _by_title(result), list(VARIANTS["fig-14"].values())
-    found = _claim(
+    claim = _claim(
         rows,
         "“the winning rate in Set II for Sage-l is much better than Sage-m and Sage-s”",
         [("Sage-l", "Sage-m"), ("Sage-l", "Sage-s")],
@@ -242,7 +242,7 @@ def windows(result: Values) -> list[Judgement]:
     )
     if set(own) <= rows.keys():
         rates = {title: rows[title]["leagues"][LEAGUE]["I"]["winning_rate"] for title in own}
-        found.append(
+        claim.append(
             _sentence(
                 "each granularity wins somewhere in Set I; “even Sage-s can still be a winner in about 20% of cases”",
                 ", ".join(f"{title} {100 * rate:.1f} %" for title, rate in rates.items()),
@@ -251,13 +251,13 @@ def windows(result: Values) -> list[Judgement]:
             )
         )
     for name in ("I", "II"):
-        found += _claim(
+        claim += _claim(
             rows,
             f"all windows together are better than any alone, Set {name}",
             [("all of it", t) for t in own],
             (name,),
         )
-    return found
+    return claim
 
 
 def pools(result: Values) -> list[Judgement]:
@@ -278,12 +278,12 @@ def maps(result: Values) -> list[Judgement]:
     """Section 7.4, Fig. 16."""
     apart = {recipe: [row["apart"] for row in rows] for recipe, rows in by_recipe(result["rows"]).items()}
     gaps = {name: difference(apart["window-l"], shares) for name, shares in apart.items() if name != "window-l"}
-    told = "; ".join(f"window-l over {name}: {_points(gap)}" for name, gap in gaps.items())
+    text = "; ".join(f"window-l over {name}: {_points(gap)}" for name, gap in gaps.items())
     return [
         _sentence(
             "“Sage-s and Sage-m have a hard time distinguishing multi-flow environments, while Sage-l's hidden"
             " representations can effectively separate them”",
-            f"neighbours in the layer that are of the same network: {told}",
+            f"neighbours in the layer that are of the same network: {text}",
             *gaps.values(),
         )
     ]
@@ -301,8 +301,8 @@ def _claim(
         return []
     gaps = [(more, less, _over(rows, more, less, sets)) for more, less in pairs]
     where = "in both sets together" if len(sets) > 1 else f"in Set {sets[0]}"
-    told = "; ".join(f"{more} over {less}: {_points(gap)}" for more, less, gap in gaps)
-    return [_sentence(claim, f"{told} {where}", *(gap for _, _, gap in gaps))]
+    text = "; ".join(f"{more} over {less}: {_points(gap)}" for more, less, gap in gaps)
+    return [_sentence(claim, f"{text} {where}", *(gap for _, _, gap in gaps))]
 
 
 def _over(rows: Mapping[str, Values], more: str, less: str, sets: Sequence[str] = ("I", "II")) -> Interval:

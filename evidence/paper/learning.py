@@ -92,19 +92,19 @@ def make(plan: Plan, kernel: Path, jobs: int) -> None:
 
 def own_curves(plan: Plan) -> dict[str, Any]:
     """Return by name the runs that are done and have a curve of the league themselves, as they stand in the figure."""
-    found, done = {}, table.read_results(table.RESULTS)
+    curves, results = {}, table.read_results(table.RESULTS)
     for name, run in plan.runs.items():
         if run.keep_best and run.keep_best.curve == LEAGUE:
-            result = done.get(name, {})
+            result = results.get(name, {})
             if "curve" in result:
                 of_result = {field: result[field] for field in ("name", "seed", "fingerprint", "steps")}
-                found[name] = {**of_result, "recipe": name, "points": result["curve"]["points"]}
-    return found
+                curves[name] = {**of_result, "recipe": name, "points": result["curve"]["points"]}
+    return curves
 
 
 def _save(there: Mapping[str, Any], own: Iterable[str]) -> None:
-    wanted = [name for _, _, name in trainings()] + list(own)
-    save(NAME, {"league": LEAGUE, "runs": [there[name] for name in wanted if name in there]}, RESULTS)
+    names = [name for _, _, name in trainings()] + list(own)
+    save(NAME, {"league": LEAGUE, "runs": [there[name] for name in names if name in there]}, RESULTS)
 
 
 def kept(path: Path) -> dict[str, Any]:

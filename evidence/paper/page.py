@@ -26,16 +26,16 @@ def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Pa
         runs: the runs' results (evidence/runs.jsonl).
         root: of the pictures' paths.
     """
-    figures, done = {}, table.read_results(runs)
+    figures, results_of_runs = {}, table.read_results(runs)
     for figure in ORDER:
-        found = _variants(figure, done) if figure in VARIANTS else _result(results / f"{figure}.json")
-        if found is not None:
-            told = findings.of_figure(figure, found["result"])
-            found |= {
-                "findings": [asdict(finding) for finding in told],
+        content = _variants(figure, results_of_runs) if figure in VARIANTS else _result(results / f"{figure}.json")
+        if content is not None:
+            claims = findings.of_figure(figure, content["result"])
+            content |= {
+                "findings": [asdict(finding) for finding in claims],
                 "picture": picture(figure).name if (root / picture(figure)).exists() else None,
             }
-        figures[figure.replace("-", "_")] = found
+        figures[figure.replace("-", "_")] = content
     if figures["fig_7"]:
         figures["fig_7"]["missing"] = missing_curves(figures["fig_7"]["result"])
     if figures["fig_13"]:
@@ -52,8 +52,8 @@ def missing_curves(result: Mapping[str, Any]) -> list[str]:
 
 def _variants(figure: str, runs: Mapping[str, Values]) -> Values | None:
     """Return a figure of variants; None where no variant has a result."""
-    found = variants.compared(figure, runs)
-    return {"result": found} if {row["recipe"] for row in found["rows"]} & VARIANTS[figure].keys() else None
+    comparison = variants.compared(figure, runs)
+    return {"result": comparison} if {row["recipe"] for row in comparison["rows"]} & VARIANTS[figure].keys() else None
 
 
 def _result(path: Path) -> Values | None:

@@ -37,10 +37,10 @@ def distances(plan: Plan, kernel: Path, jobs: int) -> None:
     """Make Fig. 11: how far the shipped policies, BC and Vegas are from the pool, where the rate goes from 24 to 96."""
     folder = FOLDER / "fig-11"
     policies = {name: f"models/{name}" for name in SHIPPED} | named(policies_of(plan, (CLONE,), kernel))
-    asked = [word for path in policies.values() for word in ("--policy", path)]
-    _run(distance.command, folder, plan, kernel, jobs, *asked, "--schemes", REFERENCE, "--search", "pool",
+    options = [word for path in policies.values() for word in ("--policy", path)]
+    _run(distance.command, folder, plan, kernel, jobs, *options, "--schemes", REFERENCE, "--search", "pool",
          "--every", str(EVERY), "--pool", str(plan.runs[CLONE].pool))  # fmt: skip
-    found = json.loads((folder / "distance.json").read_text())
+    summary = json.loads((folder / "distance.json").read_text())
     environment = step_up(profile_environments(PROFILE))[0]
     schemes = {f"{POLICY_PREFIX}{path}": name for name, path in policies.items()} | {REFERENCE: REFERENCE}
     episodes = find_episodes([plan.leagues[PROFILE], folder / "raw"], [environment], list(schemes))
@@ -51,10 +51,10 @@ def distances(plan: Plan, kernel: Path, jobs: int) -> None:
             "quantiles": row["quantiles"],
             **means(read_rows(episodes[environment.id, row["scheme"]])),
         }
-        for row in found["trajectories"]
+        for row in summary["trajectories"]
     ]
-    about = {name: found[name] for name in ("pool_transitions", "search", "scaling", "every")}
-    network = {"title": found["environments"][environment.id], "duration_s": environment.duration_s}
+    about = {name: summary[name] for name in ("pool_transitions", "search", "scaling", "every")}
+    network = {"title": summary["environments"][environment.id], "duration_s": environment.duration_s}
     save("fig-11", {**about, **network, "rows": rows})
     _keep(folder / "distance.png", "fig-11")
 
@@ -74,18 +74,18 @@ def means(rows: Any) -> dict[str, float]:
 def likenesses(plan: Plan, kernel: Path, jobs: int) -> None:
     """Make Fig. 13: how much the shipped policies resemble the pool's schemes in eight networks, four of each set."""
     of, environments = {}, profile_environments(PROFILE)
-    drawn = [e.id for name in ("I", "II") for e in choose(environments, (), NETWORKS_13, SEED, name)]
-    asked = [word for network in drawn for word in ("--environment", network)]
+    networks = [e.id for name in ("I", "II") for e in choose(environments, (), NETWORKS_13, SEED, name)]
+    options = [word for network in networks for word in ("--environment", network)]
     for name in SHIPPED:
         folder = FOLDER / "fig-13" / name
         _run(similarity.command, folder, plan, kernel, jobs, "--scheme", f"{POLICY_PREFIX}models/{name}",
-             *asked, "--pool", str(plan.runs[CLONE].pool))  # fmt: skip
-        found = json.loads((folder / "similarity.json").read_text())
+             *options, "--pool", str(plan.runs[CLONE].pool))  # fmt: skip
+        summary = json.loads((folder / "similarity.json").read_text())
         of[name] = [
             {"network": row["environment_id"], **{key: row[key] for key in ("other", "index", "nearest")}}
-            for row in found["similarities"]
+            for row in summary["similarities"]
         ]
-    save("fig-13", {"networks": found["environments"], "policies": of})
+    save("fig-13", {"networks": summary["environments"], "policies": of})
     _keep(FOLDER / "fig-13" / SHIPPED[0] / "similarity.png", "fig-13")
 
 
@@ -95,28 +95,28 @@ def maps(plan: Plan, kernel: Path, jobs: int) -> None:
     for seed in SEEDS:
         folder, runs = FOLDER / "fig-16" / f"seed-{seed}", {seed_name(recipe, seed): recipe for recipe in WINDOWS}
         policies = named(policies_of(plan, tuple(runs), kernel))
-        asked = [word for path in policies.values() for word in ("--policy", path)]
-        _run(tsne.command, folder, plan, kernel, jobs, *asked, "--count", str(NETWORKS_16))
-        found = json.loads((folder / "tsne.json").read_text())
+        options = [word for path in policies.values() for word in ("--policy", path)]
+        _run(tsne.command, folder, plan, kernel, jobs, *options, "--count", str(NETWORKS_16))
+        summary = json.loads((folder / "tsne.json").read_text())
         by_path = {f"{POLICY_PREFIX}{path}": runs[name] for name, path in policies.items()}
-        for row in found["maps"]:
+        for row in summary["maps"]:
             shares = {key: row[key] for key in ("points", "apart", "by_chance")}
             rows.append({"recipe": by_path[row["policy"]], "seed": seed, **shares})
     rows.sort(key=lambda row: (WINDOWS.index(row["recipe"]), row["seed"]))
-    save("fig-16", {"networks": found["environments"], "rows": rows})
+    save("fig-16", {"networks": summary["environments"], "rows": rows})
     _keep(FOLDER / "fig-16" / f"seed-{SEEDS[0]}" / "tsne.png", "fig-16")
 
 
 def named(policies: dict[str, Path]) -> dict[str, str]:
     """Return links to policies that end in their runs' names, by which pictures call them."""
-    found = {}
+    names = {}
     for name, path in policies.items():
         link = FOLDER / "policies" / name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(path.resolve(), target_is_directory=True)
-        found[name] = str(link)
-    return found
+        names[name] = str(link)
+    return names
 
 
 def _run(command: click.Command, out: Path, plan: Plan, kernel: Path, jobs: int, *words: str) -> None:
@@ -135,5 +135,5 @@ def _run(command: click.Command, out: Path, plan: Plan, kernel: Path, jobs: int,
 
 
 def _keep(source: Path, figure: str) -> None:
-    with write_atomically(picture(figure)) as beside:
-        shutil.copyfile(source, beside)
+    with write_atomically(picture(figure)) as temporary:
+        shutil.copyfile(source, temporary)

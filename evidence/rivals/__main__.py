@@ -53,14 +53,14 @@ def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("schemes", nargs="*", help="whose checks to measure; by default all")
-    chosen = set(parser.parse_args().schemes)
+    choice = set(parser.parse_args().schemes)
     every = checks()
-    if unknown := chosen - {check.scheme for check in every}:
+    if unknown := choice - {check.scheme for check in every}:
         parser.error(f"no checks of {', '.join(sorted(unknown))}")
     saved = RESULTS / "rivals.json"
     rows = json.loads(saved.read_text())["result"]["checks"] if saved.exists() else []
     rows = [found for found in rows if found["scheme"] in {check.scheme for check in every}]
-    wanted = [check for check in every if not chosen or check.scheme in chosen]
+    wanted = [check for check in every if not choice or check.scheme in choice]
     for scheme, some in groupby(tqdm(wanted), key=lambda check: check.scheme):
         rows = [found for found in rows if found["scheme"] != scheme] + [row(check) for check in some]
         save("rivals", {"checks": sorted(rows, key=lambda found: str(found["scheme"]))})

@@ -75,12 +75,12 @@ def beside_reno(kernel: Path) -> float:
 @cache
 def of_study(kernel: Path, name: str, cell: Cell, jitter_ms: float) -> Mapping[str, float | None]:
     """Return what the study measures of one cell of an experiment, in its first repeat, with jitter of the ACKs."""
-    chosen = experiment(name)
-    run = chosen.run(cell, SCHEME)
+    study_experiment = experiment(name)
+    run = study_experiment.run(cell, SCHEME)
     back = tuple(replace(link, jitter_ms=jitter_ms) for link in run.environment.return_links)
     environment = replace(run.environment, return_links=back)
     played = run_episode(kernel, environment, SCHEME, run.seed, every_flow=True)
-    return chosen.measure(flow_series(played.every_flow, run.interval_s), environment, run.interval_s)
+    return study_experiment.measure(flow_series(played.every_flow, run.interval_s), environment, run.interval_s)
 
 
 def in_study(name: str, quantity: str, *cells: Cell, jitter_ms: float = 0) -> Callable[[Path], float]:

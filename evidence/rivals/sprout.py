@@ -106,15 +106,15 @@ WHY = {
 
 
 def _checks() -> list[RivalCheck]:
-    found = []
+    rows = []
     for (scheme, name), point in FIG_7.items():
         source = f"Sprout (NSDI 2013), Fig. 7: {_WHERE[name]} downlink"
         rate, delay = point.throughput_kbps, point.delay_ms
         measured = partial(throughput_kbps, scheme, name)
-        found.append(
+        rows.append(
             RivalCheck(scheme, source, "Throughput on the whole trace", "kbps", rate, 0.7 * rate, 1.4 * rate, measured)
         )
-        found.append(
+        rows.append(
             RivalCheck(
                 scheme,
                 source,
@@ -127,7 +127,7 @@ def _checks() -> list[RivalCheck]:
                 why=WHY.get(name, ""),
             )
         )
-    return found
+    return rows
 
 
 CHECKS = (

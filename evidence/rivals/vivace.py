@@ -30,18 +30,18 @@ def alone(kernel: Path, queue_bdp: float, loss: float = 0.0) -> FlowSummary:
 @cache
 def come_and_go(kernel: Path) -> dict[str, float]:
     """Return the measures of Astraea's three flows that come and go, the mean of some runs."""
-    wanted = experiment("astraea-6")
-    found = []
-    for run in wanted.runs((SCHEME,), REPEATS):
+    plan = experiment("astraea-6")
+    rows = []
+    for run in plan.runs((SCHEME,), REPEATS):
         episode = play_episode(kernel, run.environment, SCHEME, run.seed, every_flow=True)
-        found.append(wanted.measure(flow_series(episode.every_flow, run.interval_s), run.environment, run.interval_s))
-    return {name: sum(one[name] or 0.0 for one in found) / len(found) for name in found[0]}
+        rows.append(plan.measure(flow_series(episode.every_flow, run.interval_s), run.environment, run.interval_s))
+    return {name: sum(one[name] or 0.0 for one in rows) / len(rows) for name in rows[0]}
 
 
 def tolerated_percent(kernel: Path) -> float:
     """Return the highest random loss at which a flow alone still has half of the link (%)."""
-    held = [percent for percent in LOSSES_PERCENT if alone(kernel, 1, percent / 100).goodput_mbps > HALF * RATE_MBPS]
-    return float(max(held, default=0))
+    losses = [percent for percent in LOSSES_PERCENT if alone(kernel, 1, percent / 100).goodput_mbps > HALF * RATE_MBPS]
+    return float(max(losses, default=0))
 
 
 def inflation(kernel: Path) -> float:

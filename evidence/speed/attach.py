@@ -130,23 +130,23 @@ def measure(flows: int, agents: int, fifo: bool) -> dict[str, Any]:
     names = [f"sagecc_b{number}" for number in range(agents)]
     with ExitStack() as stack:
         sender = stack.enter_context(traffic([name for name in names for _ in range(each)]))
-        driven = [
+        loads = [
             stack.enter_context(driving(MODEL, RUNTIME, each, name))
             for name in tqdm(names, desc="agents", leave=False, disable=agents == 1)
         ]
         if fifo:
-            for supervisor, _, _ in driven:
+            for supervisor, _, _ in loads:
                 os.sched_setscheduler(supervisor.pid, os.SCHED_FIFO, os.sched_param(host.PRIORITY))
         sender.send_line("go")
         time.sleep(SETTLE_S)
-        for supervisor, _, _ in driven:
+        for supervisor, _, _ in loads:
             supervisor.report()
         load = os.getloadavg()[0]
         time.sleep(MEASURE_S)
-        timings = [supervisor.report() for supervisor, _, _ in driven]
-        rows = [shared.rows[shared.rows["tick"] + 2 > shared.agent["tick"][0]] for _, _, shared in driven]
+        timings = [supervisor.report() for supervisor, _, _ in loads]
+        rows = [shared.rows[shared.rows["tick"] + 2 > shared.agent["tick"][0]] for _, _, shared in loads]
         under_policy = sum(int((row["mode"] == MODES.index("policy")).sum()) for row in rows)
-        fell_back = sum(shared.count("fell_back") for _, _, shared in driven)
+        fell_back = sum(shared.count("fell_back") for _, _, shared in loads)
     return {
         "flows": flows,
         "agents": agents,
@@ -195,8 +195,8 @@ def ways_to_look(count: int = 1000) -> dict[str, float]:
 def _cost_us(way: Callable[[], int]) -> float:
     """Return the processor time of one look, for 1,000 of the sockets it saw."""
     begun = time.process_time_ns()
-    seen = way()
-    return (time.process_time_ns() - begun) / seen
+    flows = way()
+    return (time.process_time_ns() - begun) / flows
 
 
 def _dump(diagnostics: socket.socket) -> int:
@@ -204,14 +204,14 @@ def _dump(diagnostics: socket.socket) -> int:
     request = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, INET_DIAG_INFO, 1 << ESTABLISHED)
     header = struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 0, 0)
     diagnostics.send(header + request)
-    seen = 0
+    count = 0
     while True:
         data, at = diagnostics.recv(1 << 17), 0
         while at < len(data):
             size, kind = struct.unpack_from("=IH", data, at)
             if kind != SOCK_DIAG_BY_FAMILY:
-                return seen
-            seen += 1
+                return count
+            count += 1
             at += (size + 3) & ~3
 
 

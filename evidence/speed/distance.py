@@ -44,20 +44,20 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="19 GB for the full pool.")
     parser.add_argument("--kernel", type=Path, default=Path("build/sagecc-linux"))
     parser.add_argument("--thin", type=int, default=THIN)
-    given = parser.parse_args()
-    pool = PoolTransitions.load(given.pool, given.cache / "pool")
-    queries = trajectories(pool, given.raw, given.kernel, given.thin)
-    place = given.cache / "bench-distance"
+    options = parser.parse_args()
+    pool = PoolTransitions.load(options.pool, options.cache / "pool")
+    queries = trajectories(pool, options.raw, options.kernel, options.thin)
+    place = options.cache / "bench-distance"
     shutil.rmtree(place, ignore_errors=True)
     try:
         truth, row = measured(pool, queries, exact_in_pool(pool))
         rows = [{"search": "pool", "searched": pool.count, **row}]
         for count in SAMPLES:
-            found, row = measured(pool, queries, exact_in_sample(pool, count, seed=0))
-            rows.append({"search": "sample", "searched": count, **row, "beyond": beyond(found, truth, queries)})
+            neighbours, row = measured(pool, queries, exact_in_sample(pool, count, seed=0))
+            rows.append({"search": "sample", "searched": count, **row, "beyond": beyond(neighbours, truth, queries)})
         folder, building = timed(lambda: prepare(pool, place))
-        found, row = measured(pool, queries, in_index(pool, folder))
-        rows.append({"search": "index", "searched": pool.count, **row, "beyond": beyond(found, truth, queries)})
+        neighbours, row = measured(pool, queries, in_index(pool, folder))
+        rows.append({"search": "index", "searched": pool.count, **row, "beyond": beyond(neighbours, truth, queries)})
         size = sum(path.stat().st_size for path in folder.iterdir())
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -68,7 +68,7 @@ def main() -> None:
             "queries": sum(len(query.vectors) for query in queries),
             "schemes": [query.scheme for query in queries],
             "medians": {query.scheme: part for query, part in zip(queries, medians(truth, queries), strict=True)},
-            "thin": given.thin,
+            "thin": options.thin,
             "index": {"bytes": size, **building},
             "rows": rows,
         },
@@ -81,10 +81,10 @@ def trajectories(pool: PoolTransitions, raw: Path, kernel: Path, thin: int) -> l
     run = play_episode(kernel, environment, POLICY).rows
     vectors = pool.space.sequence_vectors(pool_rows(run, pool.windows))[::thin]
     t_s = run["t_s"].to_numpy()[: run.num_rows - 2 : thin]
-    found = find_episodes([raw], [environment], SCHEMES)
+    episodes = find_episodes([raw], [environment], SCHEMES)
     return [
         Query(environment.set, environment.id, POLICY, t_s, np.ascontiguousarray(vectors)),
-        *(query(pool, found[environment.id, scheme], thin) for scheme in SCHEMES),
+        *(query(pool, episodes[environment.id, scheme], thin) for scheme in SCHEMES),
     ]
 
 

@@ -94,8 +94,8 @@ def measure(flows: int) -> dict[str, object]:
 def timed(make: Callable[[], Made]) -> tuple[float, Made]:
     """Return the CPU seconds of this process that making something took, and the thing."""
     begin = CpuTime.now()
-    made = make()
-    return CpuTime.now().own_s - begin.own_s, made
+    result = make()
+    return CpuTime.now().own_s - begin.own_s, result
 
 
 if __name__ == "__main__":

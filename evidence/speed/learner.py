@@ -172,7 +172,7 @@ def measure(gru: int, core: int, bar: tqdm[Any]) -> dict[str, Any]:
             worker.stop()
     gflop = flop(configuration(gru)) / 1e9
     rate = median(r["gflop_per_s"] for r in rounds["ours"])
-    cpu_s = {kind: median(r["cpu_s"] for r in found) for kind, found in rounds.items()}
+    cpu_s = {kind: median(r["cpu_s"] for r in results) for kind, results in rounds.items()}
     return {
         "gru": gru,
         "parameters": workers["ours"].parameters,
@@ -187,12 +187,12 @@ def measure(gru: int, core: int, bar: tqdm[Any]) -> dict[str, Any]:
         **{
             kind: {
                 "steps_per_cpu_s": 1 / cpu_s[kind],
-                "steps_per_wall_s": 1 / median(r["wall_s"] for r in found),
+                "steps_per_wall_s": 1 / median(r["wall_s"] for r in results),
                 "first_step_s": workers[kind].first_step_s,
                 "first_step_cpu_s": workers[kind].first_step_cpu_s,
                 "peak_mb": peaks[kind],
             }
-            for kind, found in rounds.items()
+            for kind, results in rounds.items()
         },
         "waiting_share": median(r["waiting_share"] for r in rounds["ours"]),
     }

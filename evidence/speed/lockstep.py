@@ -103,9 +103,9 @@ def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environments", type=int, default=ENVIRONMENTS, help="how many of the profile 'small'")
-    wanted = parser.parse_args().environments
+    count = parser.parse_args().environments
     profile = profile_environments("small")
-    environments = [profile[index * len(profile) // wanted] for index in range(wanted)]
+    environments = [profile[index * len(profile) // count] for index in range(count)]
     policies = []
     with tempfile.TemporaryDirectory() as folder:
         sizes = config.load("paper").sizes(len(FEATURE_NAMES))
@@ -128,7 +128,7 @@ def main() -> None:
                 }
             )
     load = os.getloadavg()[0]
-    save("lockstep", {"environments": wanted, "policies": policies, "load_average": round(load, 1)})
+    save("lockstep", {"environments": count, "policies": policies, "load_average": round(load, 1)})
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Ns3Run:
 def missing() -> str | None:
     """Return what keeps ns-3 from being measured, or None."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["g++", "-std=c++17", "-E", "-x", "c++", "-", "-o", "/dev/null"],
             input=HEADER,
             capture_output=True,
@@ -39,22 +39,22 @@ def missing() -> str | None:
         )
     except FileNotFoundError:
         return "g++ is not installed"
-    return "ns-3's headers are not installed (Debian: libns3-dev)" if done.returncode else None
+    return "ns-3's headers are not installed (Debian: libns3-dev)" if process.returncode else None
 
 
 def version() -> str:
     """Return the installed ns-3's version, as the package manager knows it."""
-    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libns3-dev"], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else "unknown version"
+    process = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libns3-dev"], capture_output=True, text=True)
+    return process.stdout.strip() if process.returncode == 0 else "unknown version"
 
 
 def build() -> None:
     """Compile the program; raises SageccError with the compiler's first complaint."""
     PROGRAM.parent.mkdir(exist_ok=True)
     command = ["g++", "-std=c++17", "-O2", str(SOURCE), "-o", str(PROGRAM), *(f"-lns3-{name}" for name in LIBRARIES)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        complaint = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        complaint = next((line for line in process.stderr.splitlines() if "error" in line), "no message")
         raise SageccError(f"{SOURCE.name} does not compile against this ns-3: {complaint}")
 
 
@@ -62,7 +62,7 @@ def run(environment: Environment) -> Ns3Run:
     """Run one Cubic flow over the environment's bottleneck, in this process's CPU affinity."""
     seconds = environment.duration_s
     start = CpuTime.now()
-    done = subprocess.run(
+    process = subprocess.run(
         [
             str(PROGRAM.resolve()),
             f"--mbps={environment.bandwidth_mbps:g}",
@@ -74,7 +74,7 @@ def run(environment: Environment) -> Ns3Run:
         text=True,
     )
     cpu_s = CpuTime.now().since(start)
-    if done.returncode:
-        raise SageccError(f"{PROGRAM.name} failed: {(done.stderr or 'no message').strip().splitlines()[-1]}")
-    out = json.loads(done.stdout)
+    if process.returncode:
+        raise SageccError(f"{PROGRAM.name} failed: {(process.stderr or 'no message').strip().splitlines()[-1]}")
+    out = json.loads(process.stdout)
     return Ns3Run(cpu_s, out["received_bytes"] * 8 / 1e6 / seconds, out["sent_packets"], out["dropped_packets"])

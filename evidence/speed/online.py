@@ -107,10 +107,10 @@ def updates(name: str) -> dict[str, Any]:
 
     config = load(name)
     task = LearningTask.of(config.task)
-    seen, states = len(task.observations), 12 if task.global_state else 0
-    td3, random = Td3(config, seen, states, 0), np.random.default_rng(0)
+    width, states = len(task.observations), 12 if task.global_state else 0
+    td3, random = Td3(config, width, states, 0), np.random.default_rng(0)
     shape = (config.round_steps, config.window, config.batch)
-    sizes = (*shape, seen), (*shape, states), shape, shape
+    sizes = (*shape, width), (*shape, states), shape, shape
     observations, global_states, actions, rewards = (tf.constant(random.normal(size=s), tf.float32) for s in sizes)
     batch = ReplayBatch(observations, global_states, actions, rewards)
     td3.learn(batch)

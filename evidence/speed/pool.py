@@ -79,19 +79,19 @@ def apart(work: Callable[..., Figures], *arguments: object) -> Figures:
     process.start()
     theirs.close()
     try:
-        found: Figures = ours.recv()
+        figures: Figures = ours.recv()
     except EOFError:
         raise SageccError(f"{work.__name__} failed (its own words are above)") from None
     process.join()
-    return found
+    return figures
 
 
 def _report(to: Any, work: Callable[..., Figures], arguments: tuple[object, ...]) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     cpu, begun = CpuTime.now(), time.perf_counter()
-    found = work(*arguments)
+    figures = work(*arguments)
     spent = {"wall_s": time.perf_counter() - begun, "cpu_s": CpuTime.now().since(cpu)}
-    to.send(found | spent | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6})
+    to.send(figures | spent | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6})
 
 
 def derive(folder: Path, count: int) -> Figures:
@@ -146,19 +146,19 @@ def scan(pool: Path) -> Figures:
     warm = [_seconds_anew(pool, SCAN) for _ in range(REPEATS)]
     with open_pool(pool) as connection:
         again = [_seconds(connection, SCAN) for _ in range(REPEATS + 1)][1:]
-    found = {"cold, new connection": cold, "warm, new connection": warm, "warm, open connection": again}
-    return {"left_gb": left_gb, "times": {name: _summary(times) for name, times in found.items()}}
+    figures = {"cold, new connection": cold, "warm, new connection": warm, "warm, open connection": again}
+    return {"left_gb": left_gb, "times": {name: _summary(times) for name, times in figures.items()}}
 
 
 def look_up(pool: Path) -> Figures:
     """Look up episodes, three columns and all of them: cold on a new connection and on an open one, and warm."""
     with open_pool(pool) as connection:
         names = [row[0] for row in connection.execute("SELECT episode_id FROM episodes ORDER BY ALL").fetchall()]
-        chosen = random.Random(0).sample(names, LOOK_UPS)
-        found: Figures = {}
+        sample = random.Random(0).sample(names, LOOK_UPS)
+        figures: Figures = {}
         for label, columns in (("three columns", "t_s, srtt, action"), ("every column", "*")):
             new, cold, warm = [], [], []
-            for episode in chosen:
+            for episode in sample:
                 query = LOOK_UP.format(columns=columns, episode=episode)
                 _drop(pool)
                 new.append(_seconds_anew(pool, query))
@@ -166,8 +166,8 @@ def look_up(pool: Path) -> Figures:
                 cold.append(_seconds(connection, query))
                 warm.append(_seconds(connection, query))
             cases = {"cold, new connection": new, "cold, open connection": cold, "warm, open connection": warm}
-            found |= {f"{label}, {name}": _summary(times) for name, times in cases.items()}
-    return {"episodes": LOOK_UPS, "times": found}
+            figures |= {f"{label}, {name}": _summary(times) for name, times in cases.items()}
+    return {"episodes": LOOK_UPS, "times": figures}
 
 
 def queries(pool: Path) -> Figures:

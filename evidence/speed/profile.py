@@ -86,10 +86,10 @@ def profile(kernel: Path, arguments: Sequence[str]) -> dict[str, float]:
 def symbols(data: Path, comm: str) -> Iterator[tuple[float, str, str]]:
     """Yield (percent, file, symbol) of what perf saw in processes called `comm`."""
     fields = ["-F", "overhead,dso,symbol", "-t", "|", "--stdio", "-g", "none"]
-    done = subprocess.run(
+    process = subprocess.run(
         ["perf", "report", "-i", str(data), "--comm", comm, *fields], capture_output=True, text=True, check=True
     )
-    for line in done.stdout.splitlines():
+    for line in process.stdout.splitlines():
         if "|" in line and not line.startswith("#"):
             percent, dso, symbol = (part.strip() for part in line.split("|")[:3])
             yield float(percent.rstrip("%")), dso, re.sub(r"^\[.\] ", "", symbol)

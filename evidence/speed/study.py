@@ -97,11 +97,11 @@ class Rates:
 
 def totals(runs: Iterable[StudyRun], rates: Rates) -> dict[str, float]:
     """Return how many runs these are, their virtual hours, and their CPU hours."""
-    chosen = list(runs)
+    sample = list(runs)
     return {
-        "runs": len(chosen),
-        "virtual_h": virtual_s(chosen) / 3600,
-        "cpu_h": sum(map(rates.cpu_s, chosen)) / 3600,
+        "runs": len(sample),
+        "virtual_h": virtual_s(sample) / 3600,
+        "cpu_h": sum(map(rates.cpu_s, sample)) / 3600,
     }
 
 
@@ -138,8 +138,8 @@ def timed(together: Sequence[Sequence[StudyRun]], until: float) -> Costs:
     costs: dict[StudyRun, float] = {}
     (CACHE / "runs").mkdir(parents=True, exist_ok=True)
     for runs in tqdm(together, desc="study", disable=None):
-        kept = {run: CACHE / "runs" / f"{run_key(run, identity(run))}.json" for run in runs}
-        if not all(path.exists() for path in kept.values()):
+        files = {run: CACHE / "runs" / f"{run_key(run, identity(run))}.json" for run in runs}
+        if not all(path.exists() for path in files.values()):
             if time.monotonic() > until:
                 continue
             begin = CpuTime.now()
@@ -148,9 +148,9 @@ def timed(together: Sequence[Sequence[StudyRun]], until: float) -> Costs:
             for run, outcome in played.items():
                 if isinstance(outcome, SageccError):
                     raise outcome
-                with write_atomically(kept[run]) as beside:
-                    beside.write_text(json.dumps({"cpu_s": rate * run.environment.duration_s}))
-        costs |= {run: float(json.loads(path.read_text())["cpu_s"]) for run, path in kept.items()}
+                with write_atomically(files[run]) as temporary:
+                    temporary.write_text(json.dumps({"cpu_s": rate * run.environment.duration_s}))
+        costs |= {run: float(json.loads(path.read_text())["cpu_s"]) for run, path in files.items()}
     return costs
 
 

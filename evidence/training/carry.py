@@ -47,15 +47,15 @@ def take_up(kept: Path, folder: Path) -> bool:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a training; a killed call leaves the target without one, or with one that is whole."""
-    logs, beside = target / LOGS, target / f".{LOGS}"
-    for old in (beside, logs):
+    logs, temporary = target / LOGS, target / f".{LOGS}"
+    for old in (temporary, logs):
         if old.exists():
             shutil.rmtree(old)
     target.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(source / LOGS, beside, ignore=shutil.ignore_patterns(*_BESIDE))
+    shutil.copytree(source / LOGS, temporary, ignore=shutil.ignore_patterns(*_BESIDE))
     if (source / METER).exists():
         shutil.copyfile(source / METER, target / METER)
-    beside.rename(logs)
+    temporary.rename(logs)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -72,11 +72,11 @@ class Judge:
         known = contest(league, networks, {each: each for each in SCHEMES}, raw, self.kernel, self.jobs)
         runner = lab_runner(self.kernel, self.jobs, options=OPTIONS)
         played = gather(networks, (scheme,), raw, self.out / league, runner, options=OPTIONS)
-        found: dict[str, dict[str, float]] = {}
+        rates: dict[str, dict[str, float]] = {}
         for row in known.joined_by(scheme, played.episodes).standings().to_dicts():
             who = POLICY if row["scheme"] == scheme else row["scheme"]
-            found.setdefault(row["set"], {})[who] = row["winning_rate"]
-        return found
+            rates.setdefault(row["set"], {})[who] = row["winning_rate"]
+        return rates
 
 
 def read_points(path: Path) -> list[dict[str, Any]]:

@@ -71,8 +71,8 @@ class Meter:
         self.cpu_s, self.wall_s = self.cpu_s + cpu_s - self._cpu_s, self.wall_s + wall - self._wall
         self._cpu_s, self._wall = cpu_s, wall
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with write_atomically(self._path) as beside:
-            beside.write_text(json.dumps({"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s}) + "\n")
+        with write_atomically(self._path) as temporary:
+            temporary.write_text(json.dumps({"owner": self._owner, "cpu_s": self.cpu_s, "wall_s": self.wall_s}) + "\n")
 
 
 def _spent_s() -> float:

@@ -108,8 +108,8 @@ def carry_out(
         say(f"{run.name}: playing {name}")
         of_league = name in plan.leagues
         networks, options = networks_of(name), PlayOptions() if of_league else PATIENCE
-        beside = tuple(SCHEMES) if of_league else (REFERENCE,)
-        known = contest(name, networks, {each: each for each in beside}, raw, kernel, jobs)
+        rivals = tuple(SCHEMES) if of_league else (REFERENCE,)
+        known = contest(name, networks, {each: each for each in rivals}, raw, kernel, jobs)
         runner = lab_runner(kernel, jobs, options=options)
         played = gather(networks, (scheme,), raw, folder / name, runner, options=options)
         harm[name] = harm_of({**known.episodes, **played.episodes}, scheme)
@@ -180,19 +180,19 @@ def standing(standings: pl.DataFrame, environments: Sequence[Environment], schem
         scheme: the policy.
     """
     columns = ["scheme", "rank", "winning_rate", "low", "high"]
-    found = {}
+    ranks = {}
     for name in sets(standings):
         table = standings.filter(pl.col("set") == name).sort("rank", "scheme").select(columns)
         others = table.filter(~pl.col("scheme").str.starts_with(POLICY_PREFIX))
         by_scheme = {row["scheme"]: row for row in table.to_dicts()}
-        found[name] = {
+        ranks[name] = {
             "schemes": len(table),
             "environments": sum(e.set == name for e in environments),
             "policy": {key: value for key, value in by_scheme[scheme].items() if key != "scheme"},
             "best_heuristic": others.row(0, named=True),
             BASELINE: by_scheme[BASELINE],
         }
-    return found
+    return ranks
 
 
 def is_done(result: Mapping[str, Any] | None, fingerprint: str) -> bool:
@@ -208,7 +208,7 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
     """
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     pools: dict[Path, CompiledPool] = {}
-    found = {}
+    folders = {}
     for run in plan.chosen(tuple(names)):
         source, folder = source_of(run, kernel, pools), ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -220,8 +220,8 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
             _take_up(run, folder)
             holding.enter_context(Meter(folder / METER, run.fingerprint(source.identity, identity, plan)))
             trained(run, source, folder, None, kernel, jobs=1)
-        found[run.name] = policy_folder(run, folder)
-    return found
+        folders[run.name] = policy_folder(run, folder)
+    return folders
 
 
 def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:

@@ -82,11 +82,11 @@ class Run:
             plan: where it plays.
         """
         played = {name: _ids(name) for name in (*plan.leagues, *plan.harm)}
-        chosen: list[Any] = [self.keep_best.record()] if self.keep_best else []
+        choice: list[Any] = [self.keep_best.record()] if self.keep_best else []
         if isinstance(self.config, OnlineConfig):
-            chosen.append(self.actors)
+            choice.append(self.actors)
         if self.grow:
-            chosen += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
+            choice += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
         decides = [
             self._versions(),
             self.config.record(),
@@ -94,7 +94,7 @@ class Run:
             learned,
             kernel_identity,
             played,
-            *chosen,
+            *choice,
         ]
         text = json.dumps(decides, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -259,10 +259,10 @@ def _fields(values: object, where: str, kinds: Mapping[str, type]) -> dict[str, 
 
 def _differing(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     """Return the values that are not the other's; of those that have fields themselves, only such fields."""
-    found = {}
+    differences = {}
     for name, value in values.items():
         if name not in others:
-            found[name] = value
+            differences[name] = value
         elif value != others[name]:
-            found[name] = _differing(value, others[name]) if name == "data" else value
-    return found
+            differences[name] = _differing(value, others[name]) if name == "data" else value
+    return differences

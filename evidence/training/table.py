@@ -26,7 +26,7 @@ Values = dict[str, Any]
 
 def read_results(path: Path) -> dict[str, Values]:
     """Return the runs' results by name, none where there is no file; raises SageccError for a line that is none."""
-    found: dict[str, Values] = {}
+    results: dict[str, Values] = {}
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), 1):
         try:
             result = json.loads(line)
@@ -34,8 +34,8 @@ def read_results(path: Path) -> dict[str, Values]:
             raise SageccError(f"{path}:{number}: not JSON ({error}); take the line of an earlier commit") from None
         if not isinstance(result, dict) or result.get("version") != RESULT_VERSION or "name" not in result:
             raise SageccError(f"{path}:{number}: no result of version {RESULT_VERSION}; remove the line")
-        found[result["name"]] = result
-    return found
+        results[result["name"]] = result
+    return results
 
 
 def keep_result(path: Path, result: Mapping[str, Any]) -> None:
@@ -44,5 +44,5 @@ def keep_result(path: Path, result: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(ARTEFACTS / ".lock-results", wait_s=WAIT_S):
         results = read_results(path) | {result["name"]: result}
-        with write_atomically(path) as beside:
-            beside.write_text("".join(f"{json.dumps(results[name], sort_keys=True)}\n" for name in sorted(results)))
+        with write_atomically(path) as temporary:
+            temporary.write_text("".join(f"{json.dumps(results[name], sort_keys=True)}\n" for name in sorted(results)))

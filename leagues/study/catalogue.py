@@ -32,9 +32,9 @@ def chosen(names: Iterable[str], traces: Path | None = None) -> list[Experiment]
     Raises:
         SageccError: There is no such experiment, or no such folder of traces.
     """
-    wanted = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
-    found = [experiment(name) for name in wanted]
-    return [with_traces(each, traces) if each.traced and traces else each for each in found]
+    unique = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
+    experiments = [experiment(name) for name in unique]
+    return [with_traces(each, traces) if each.traced and traces else each for each in experiments]
 
 
 def plan(

@@ -149,8 +149,8 @@ def _keep(run: StudyRun, series: pa.Table, path: Path, identity: str) -> None:
         "identity": identity,
     }
     table = series.select(SERIES_SCHEMA.names).cast(SERIES_SCHEMA).replace_schema_metadata(about)
-    with write_atomically(path) as beside:
-        pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
+    with write_atomically(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool) -> tqdm[NoReturn]:

@@ -97,13 +97,13 @@ class Experiment:
             quick: A fifth of the grid.
         """
         own = 1 if quick else self.repeats
-        wanted = own if repeats is None or self.repeats == 1 else repeats
+        count = own if repeats is None or self.repeats == 1 else repeats
         against = [RELATIVE[self.quantity].scheme] if self.quantity in RELATIVE else []
         return [
             self.run(cell, scheme, repeat)
             for cell in self.cells(quick)
             for scheme in dict.fromkeys([*schemes, *against])
-            for repeat in range(wanted)
+            for repeat in range(count)
         ]
 
 

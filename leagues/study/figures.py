@@ -80,8 +80,8 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
                 reference(axes, at, name if axes is panels[-1] else "")
             for number, scheme in enumerate(schemes):
                 own = part.filter((pl.col(experiment.panel) == value) & (pl.col("scheme") == scheme))
-                beside = aside(number, len(schemes), part[experiment.axis])
-                draw_cells(axes, own.sort(experiment.axis), experiment.axis, look, scheme, beside)
+                offsets = aside(number, len(schemes), part[experiment.axis])
+                draw_cells(axes, own.sort(experiment.axis), experiment.axis, look, scheme, offsets)
             axes.set_title(PANEL_TITLES[experiment.panel].format(value))
             axes.set_xlabel(AXIS_LABELS[experiment.axis])
             axes.set_xticks(thinned(part[experiment.axis].unique().sort().to_list()))
@@ -159,7 +159,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
     own = values.filter(pl.col("experiment").is_in(list(titles))).drop_nulls("value")
     experiments = [name for name in titles if name in own["experiment"].unique()]
     schemes = look.among(own["scheme"])
-    drawn = False
+    has_values = False
     with style():
         figure, panels = panels_of(len(experiments), width=4.6, height=3.6)
         for axes, name in zip(panels, experiments, strict=True):
@@ -173,7 +173,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
                     if (published.experiment, published.scheme) == (name, names.get(scheme)):
                         unfilled: dict[str, Any] = {"color": look.colour(scheme), "fillstyle": "none", "markersize": 8}
                         axes.plot(published.values, (0.1, 0.5, 0.9), look.mark(scheme), **unfilled)
-                        drawn = True
+                        has_values = True
             axes.set_title(titles[name])
             axes.set_xlabel("mean goodput (Mbps)")
             axes.set_xlim(0, 1.03 * axes.get_xlim()[1])
@@ -181,7 +181,7 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
         panels[0].set_ylabel("share of schedules")
         lines = [Line2D([], [], color=INK, linewidth=1.6, label="optimal")]
         lines += [Line2D([], [], label=label(scheme), **look.line(scheme)) for scheme in schemes]
-        if drawn:
+        if has_values:
             lines.append(hollow("o"))
         legend(figure, lines)
     return figure

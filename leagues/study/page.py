@@ -107,8 +107,8 @@ def write(contents: StudyContents, page: Path, pictures: Path | None = None) -> 
     drawn = list(study_figures(contents))
     text = render(contents, drawn)  # first: drawing a figure again moves its axes a little
     page.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(page) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with write_atomically(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
         for each in drawn:

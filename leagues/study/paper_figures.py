@@ -197,15 +197,15 @@ def numbers_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> F
     with style():
         figure = Figure(figsize=(0.6 + 3.7 * len(NUMBERS), 3.3), layout="constrained")
         for axes, name in zip(figure.subplots(1, len(NUMBERS)), NUMBERS, strict=True):
-            shown = part.filter(pl.col("quantity") == name)
+            rows = part.filter(pl.col("quantity") == name)
             for scheme in schemes:
-                own = shown.filter(pl.col("scheme") == scheme).sort(experiment.axis)
+                own = rows.filter(pl.col("scheme") == scheme).sort(experiment.axis)
                 draw_cells(axes, own, experiment.axis, look, scheme, 0.0)
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(FixedLocator(values[::2]))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.set_ylim(0, top(shown) if name in SHARES else max(1.0, top(shown)))
+            axes.set_ylim(0, top(rows) if name in SHARES else max(1.0, top(rows)))
             axes.set_xlabel(AXIS_LABELS[experiment.axis])
             axes.set_ylabel(QUANTITY_LABELS[name])
         legend(figure, scheme_handles(schemes, look, published=False))

@@ -124,7 +124,7 @@ def study_names(renamed: Sequence[str], schemes: Collection[str]) -> dict[str, s
         SageccError: One is no SCHEME=NAME, or its scheme does not take part, or nothing is published of its name, or
             two schemes have one name.
     """
-    found = {scheme: name for scheme, name in STUDY_NAMES.items() if scheme in schemes}
+    names = {scheme: name for scheme, name in STUDY_NAMES.items() if scheme in schemes}
     for text in renamed:
         scheme, equals, name = text.rpartition("=")
         if not (scheme and equals and name):
@@ -135,8 +135,8 @@ def study_names(renamed: Sequence[str], schemes: Collection[str]) -> dict[str, s
             raise SageccError(
                 f"--as {text}: nothing is published of '{name}'; there are {', '.join(PUBLISHED_SCHEMES)}"
             )
-        others = [other for other, held in found.items() if held == name and other != scheme]
+        others = [other for other, held in names.items() if held == name and other != scheme]
         if others:
             raise SageccError(f"--as {text}: {others[0]} stands for {name} already")
-        found[scheme] = name
-    return found
+        names[scheme] = name
+    return names

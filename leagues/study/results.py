@@ -86,8 +86,8 @@ def _with_relatives(values: pl.DataFrame) -> pl.DataFrame:
     keys = ["experiment", *CELL_COLUMNS, "repeat"]
     tables = [values]
     for name, relative in RELATIVE.items():
-        asked = [each.name for each in EXPERIMENTS.values() if each.quantity == name]
-        own = values.filter(pl.col("experiment").is_in(asked), pl.col("quantity") == relative.quantity)
+        experiments = [each.name for each in EXPERIMENTS.values() if each.quantity == name]
+        own = values.filter(pl.col("experiment").is_in(experiments), pl.col("quantity") == relative.quantity)
         base = own.filter(pl.col("scheme") == relative.scheme).select(*keys, base="value")
         ratio = pl.when(pl.col("base") > 0).then(pl.col("value") / pl.col("base"))
         joined = own.join(base, on=keys, how="left", nulls_equal=True, maintain_order="left")
@@ -184,8 +184,8 @@ def write_tables(values: pl.DataFrame, folder: Path, names: Mapping[str, str] = 
     tables = {"values": values, "cells": cells_table(values, names), "verdicts": verdicts_table(values, names)}
     with STUDY_MARK.filling(folder):
         for name, table in tables.items():
-            with write_atomically(folder / f"{name}.parquet") as beside:
-                table.write_parquet(beside, metadata={_VERSION_KEY.decode(): STUDY_VERSION})
+            with write_atomically(folder / f"{name}.parquet") as temporary:
+                table.write_parquet(temporary, metadata={_VERSION_KEY.decode(): STUDY_VERSION})
     return tables
 
 
@@ -241,9 +241,9 @@ def _side(own: pl.DataFrame, scheme: str | None, cells: Sequence[Cell]) -> pl.Da
 
     A cell with fewer units than others is left out: a mean over other cells would tell of them, not of the repeat.
     """
-    wanted = pl.DataFrame([asdict(cell) for cell in cells], schema={name: VALUES_SCHEMA[name] for name in CELL_COLUMNS})
+    keys = pl.DataFrame([asdict(cell) for cell in cells], schema={name: VALUES_SCHEMA[name] for name in CELL_COLUMNS})
     part = own.filter(pl.col("scheme") == pl.lit(scheme, pl.String))
-    part = part.join(wanted, on=CELL_COLUMNS, how="semi", nulls_equal=True)
+    part = part.join(keys, on=CELL_COLUMNS, how="semi", nulls_equal=True)
     part = part.with_columns(unit=pl.coalesce("schedule", "repeat"))
     part = part.with_columns(units=pl.col("unit").n_unique().over(CELL_COLUMNS[:-1]))
     return part.filter(pl.col("units") == pl.col("units").max())

@@ -72,7 +72,8 @@ def command(
     """
     if (query is None) != shell:
         raise click.UsageError("give either a QUERY or --shell")
-    missing_views, tables = {}, dict(map(_table, given))
+    missing_views: dict[str, str] = {}
+    tables = dict(map(_table, given))
     if pool is None:
         pool = POOL
         if tables and not has_pool(pool):

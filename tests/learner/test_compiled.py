@@ -27,6 +27,8 @@ from sagecc.learner.selection import Selection
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.learner.conftest import PoolMaker, episode, write_part
 
+pytestmark = pytest.mark.heavy
+
 
 def rows_of(pool: CompiledPool) -> np.ndarray:
     return np.fromfile(pool.rows_file, "<f4").reshape(-1, 71)

@@ -32,6 +32,8 @@ from tests.helpers import league_episodes
 from tests.helpers.files import hashes
 from tests.helpers.raw_episodes import network, write_partition
 
+pytestmark = pytest.mark.heavy
+
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"  # nothing is to be fetched
 
 

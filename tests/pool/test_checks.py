@@ -27,6 +27,8 @@ from sagecc.pool.features import Windows
 from sagecc.schemas.pool import INPUT_KEY, VERSION_KEY
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.heavy
+
 CUBIC = "set=I/scheme=cubic/part-000.parquet"
 SECOND = "set=I/scheme=cubic/part-001.parquet"
 VEGAS = "set=II/scheme=vegas/part-000.parquet"

@@ -27,6 +27,8 @@ from sagecc.schemas.raw import RAW_SCHEMA
 from tests.helpers import files
 from tests.helpers.raw_episodes import META, write_partition
 
+pytestmark = pytest.mark.heavy
+
 hashes = partial(files.hashes, aside=NOTES)
 
 

@@ -31,6 +31,8 @@ from tests.conftest import ROOT
 from tests.helpers.messages import facts
 from tests.helpers.raw_episodes import write_partition
 
+pytestmark = pytest.mark.heavy
+
 Capture = pytest.CaptureFixture[str]
 
 
