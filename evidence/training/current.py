@@ -7,6 +7,7 @@ writes the present one into a result: for a change that golden runs have shown t
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import click
 
 from evidence.training.run import RUNS
-from evidence.training.runs import Plan, Run, read_plan
+from evidence.training.runs import Plan, read_plan
 from evidence.training.table import RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
@@ -25,22 +26,24 @@ from sagecc.options import kernel_option
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 
-def present(run: Run, result: Mapping[str, Any], plan: Plan, kernel: Path) -> str:
-    """Return the fingerprint that a run has now, if it learned from the pool that its result names."""
-    if isinstance(run.config, OnlineConfig):
-        learned = online_task(run.config, kernel).identity
-    else:
-        learned = str(result["pool"]["identity"])
-    return run.fingerprint(learned, kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX)), plan)
-
-
 def fingerprints(plan: Plan, results: Mapping[str, Mapping[str, Any]], kernel: Path) -> dict[str, tuple[str, str]]:
-    """Return by run the fingerprint of its result, and its own now; both are "" where it has none, or a failure."""
+    """Return by run the fingerprint of its result, and its own now; both are "" where it has none, or a failure.
+
+    A run's own is told for the pool that its result names.
+    """
+    identity, tasks = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX)), dict[str, str]()
     found = {}
     for name, run in plan.runs.items():
-        result = results.get(name)
-        done = result is not None and "failure" not in result
-        found[name] = (str(result["fingerprint"]), present(run, result, plan, kernel)) if result and done else ("", "")
+        result = results.get(name, {"failure": ""})
+        if "failure" in result:
+            found[name] = "", ""
+            continue
+        if isinstance(run.config, OnlineConfig):
+            task = json.dumps(run.config.task)
+            learned = tasks[task] = tasks.get(task) or online_task(run.config, kernel).identity
+        else:
+            learned = result["pool"]["identity"]
+        found[name] = result["fingerprint"], run.fingerprint(learned, identity, plan)
     return found
 
 
