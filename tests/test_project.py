@@ -238,6 +238,44 @@ def test_no_two_classes_have_one_name() -> None:
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
+PROPER = {
+    "Python",
+    "Linux",
+    "Mahimahi",
+    "Mbps",
+    "TensorFlow",
+    "Keras",
+    "Adam",
+    "Orca",
+    "Sage",
+    "Acme",
+    "Huber",
+    "Slurm",
+}
+"""Names with which an argument's description may start."""
+
+
+@pytest.mark.parametrize("folder", [*LAYERS, "evidence", "scripts"])
+def test_what_is_said_of_an_argument_starts_with_a_small_letter(folder: str) -> None:
+    capital = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in modules(folder)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for name, word in arguments(ast.get_docstring(node) or "")
+        if word not in PROPER
+    }
+    assert not capital
+
+
+def arguments(docstring: str) -> list[tuple[str, str]]:
+    """Return the arguments that a docstring explains with a capital letter first, each with that word."""
+    section = re.search(r"^Args:\n((?:(?: {4}.*)?\n?)*)", docstring, re.MULTILINE)
+    return re.findall(
+        r"^ {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*): ([A-Z][a-z]*)\b", section[1] if section else "", re.MULTILINE
+    )
+
+
 def test_a_stage_for_each_set_and_scheme() -> None:
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     assert params["sets"] == ["I", "II"]

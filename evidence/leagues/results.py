@@ -52,7 +52,7 @@ def company(path: Path) -> list[Values]:
     """Return how policies share, by policy: the geometric means over RTTs and numbers of Cubics.
 
     Args:
-        path: A line for each policy and cell of `sagecc study --quick`: of `fairness` the smaller over the larger of
+        path: a line for each policy and cell of `sagecc study --quick`: of `fairness` the smaller over the larger of
             two flows' goodputs, of `friendliness` and `many-cubics` the policy's over one Cubic's; and a line `share`,
             its mean goodput over its fair share in Set II.
 

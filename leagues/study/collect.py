@@ -58,11 +58,11 @@ def collect(
     A run that fails is told in a line at once and left out; the next call tries it again.
 
     Args:
-        runs: Wanted; several may be the same network.
-        runner: Runs those that are not there.
-        folder: Where the files lie.
-        identity: Of each run (`lab_identity`).
-        progress: Whether to show a bar, where somebody watches.
+        runs: wanted; several may be the same network.
+        runner: runs those that are not there.
+        folder: where the files lie.
+        identity: of each run (`lab_identity`).
+        progress: whether to show a bar, where somebody watches.
 
     Raises:
         SageccError: The runner yields a run that it was not given, or a table that is no series.

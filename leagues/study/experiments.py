@@ -90,11 +90,11 @@ class Experiment:
         """Return every run of the experiment.
 
         Args:
-            schemes: Those under test: kernel schemes, or `policy:PATH`. The one that the quantity is held against
+            schemes: those under test: kernel schemes, or `policy:PATH`. The one that the quantity is held against
                 (measures.RELATIVE) takes part beside them.
-            repeats: Of each cell, and one at most where cells are repeats; where None the study's own number, or one if
+            repeats: of each cell, and one at most where cells are repeats; where None the study's own number, or one if
                 quick.
-            quick: A fifth of the grid.
+            quick: a fifth of the grid.
         """
         own = 1 if quick else self.repeats
         count = own if repeats is None or self.repeats == 1 else repeats

@@ -66,9 +66,9 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     """Draw an experiment's number over its axis, in its panels; bars are 95 % intervals (Fig. 1, 3 to 6, 8).
 
     Args:
-        experiment: Whose quantity, axis and panels are drawn.
+        experiment: whose quantity, axis and panels are drawn.
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     part = cells.filter((pl.col("experiment") == experiment.name) & (pl.col("quantity") == experiment.quantity))
     values = part[experiment.panel].unique().sort().to_list()
@@ -101,9 +101,9 @@ def efficiency_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], cells: pl.D
     Triangles are the shortest base RTT, stars the longest, as in the study; hollow ones are the authors' own table.
 
     Args:
-        runs: Of `efficiency`, with their series.
+        runs: of `efficiency`, with their series.
         cells: results.cells_table, for what was published.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     points = [
         efficiency_points(series, run.environment, run.interval_s).with_columns(
@@ -152,8 +152,8 @@ def distribution_figure(values: pl.DataFrame, look: Look, names: Mapping[str, st
 
     Args:
         values: results.values_table.
-        look: How schemes are drawn.
-        names: From a scheme of ours to the study's name for it; the predecessor's quantiles are drawn hollow.
+        look: how schemes are drawn.
+        names: from a scheme of ours to the study's name for it; the predecessor's quantiles are drawn hollow.
     """
     titles = {"responsiveness": "bandwidth and RTT change", "responsiveness-loss": "bandwidth and loss change"}
     own = values.filter(pl.col("experiment").is_in(list(titles))).drop_nulls("value")
@@ -195,10 +195,10 @@ def evolution_figure(
     A line is the mean of the repeats, its shade one standard deviation.
 
     Args:
-        runs: Of one experiment, alike but for scheme, panel and repeat, with their series.
-        look: How schemes are drawn; orders the rows.
-        panel: What the columns differ by.
-        windows: The congestion window (the pacing rate of PACED) instead of the goodput, while both flows run.
+        runs: of one experiment, alike but for scheme, panel and repeat, with their series.
+        look: how schemes are drawn; orders the rows.
+        panel: what the columns differ by.
+        windows: the congestion window (the pacing rate of PACED) instead of the goodput, while both flows run.
     """
     values = sorted({getattr(run.cell, panel) for run, _ in runs})
     schemes = look.among(run.scheme for run, _ in runs)
@@ -235,8 +235,8 @@ def rates_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look) -> F
     """Draw the sending rates of one schedule's runs over 100 to 200 s with the link's capacity (Fig. 11).
 
     Args:
-        runs: Of one responsiveness experiment and schedule, one per scheme, with their series.
-        look: How schemes are drawn.
+        runs: of one responsiveness experiment and schedule, one per scheme, with their series.
+        look: how schemes are drawn.
     """
     start_s, end_s = RATES_S
     with style():
@@ -269,9 +269,9 @@ def flows_figure(
 
     Args:
         series: flow_metrics.SERIES_SCHEMA.
-        title: Above the panels.
-        names: Of the flows by number; by number and scheme without.
-        interval_s: The series' interval (s); of a long episode several are drawn as one.
+        title: above the panels.
+        names: of the flows by number; by number and scheme without.
+        interval_s: the series' interval (s); of a long episode several are drawn as one.
 
     Raises:
         SageccError: There is nothing to draw.

@@ -127,8 +127,8 @@ def render(contents: StudyContents, drawn: Sequence[StudyFigure] | None = None) 
     """Return the page.
 
     Args:
-        contents: What it shows.
-        drawn: Those of `study_figures` where they are drawn already.
+        contents: what it shows.
+        drawn: those of `study_figures` where they are drawn already.
     """
     all_figures = list(study_figures(contents)) if drawn is None else drawn
     there = set(contents.values["experiment"].unique())

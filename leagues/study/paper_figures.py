@@ -41,8 +41,8 @@ def behaviour_figure(runs: Runs, look: Look) -> Figure:
     """Draw rate, RTT and window of the tested flow over time, a column per case (Sage, Fig. 17; Orca, Fig. 1 and 9).
 
     Args:
-        runs: Of one experiment, one repeat, with their series.
-        look: How schemes are drawn.
+        runs: of one experiment, one repeat, with their series.
+        look: how schemes are drawn.
     """
     cases = list(dict.fromkeys(run.cell.case or "" for run, _ in runs))
     schemes = look.among(run.scheme for run, _ in runs)
@@ -82,9 +82,9 @@ def plane_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     """Draw goodput over RTT, a point per scheme and a panel per case; bars are 95 % intervals (Sage, Fig. 23).
 
     Args:
-        experiment: Whose panels are drawn.
+        experiment: whose panels are drawn.
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
     values = part[experiment.panel].unique(maintain_order=True).to_list()
@@ -113,8 +113,8 @@ def slots_figure(runs: Runs, look: Look) -> Figure:
     """Draw the distribution of Jain's index over all slots of all repeats, a line per scheme (Astraea, Fig. 7).
 
     Args:
-        runs: Of one experiment, with their series.
-        look: How schemes are drawn.
+        runs: of one experiment, with their series.
+        look: how schemes are drawn.
     """
     schemes = look.among(run.scheme for run, _ in runs)
     with style():
@@ -133,9 +133,9 @@ def paths_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
     """Draw the mean goodput of flows with unlike base RTTs on one link, with their even share (Astraea, Fig. 8).
 
     Args:
-        experiment: Of five flows (measures.goodput_by_rtt).
+        experiment: of five flows (measures.goodput_by_rtt).
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     names = {f"mbps_at_{rtt_ms:g}_ms": rtt_ms for rtt_ms in PATH_RTTS_MS}
     part = cells.filter((pl.col("experiment") == experiment.name) & pl.col("quantity").is_in(list(names)))
@@ -158,9 +158,9 @@ def sets_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Figu
     """Draw two sets of flows' mean goodput over the flows of the first, with max-min shares (Astraea, Fig. 11).
 
     Args:
-        experiment: Of two bottlenecks (measures.flow_sets).
+        experiment: of two bottlenecks (measures.flow_sets).
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
     schemes = look.among(part["scheme"])
@@ -187,9 +187,9 @@ def numbers_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> F
     """Draw NUMBERS over a logarithmic axis, a panel each (Astraea, Fig. 19).
 
     Args:
-        experiment: Whose axis is drawn.
+        experiment: whose axis is drawn.
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     part = cells.filter(pl.col("experiment") == experiment.name)
     schemes = look.among(part["scheme"])
@@ -216,9 +216,9 @@ def schemes_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> F
     """Draw an experiment's number, a point per scheme; bars are 95 % intervals (Astraea, Fig. 18).
 
     Args:
-        experiment: Whose quantity is drawn.
+        experiment: whose quantity is drawn.
         cells: results.cells_table.
-        look: How schemes are drawn.
+        look: how schemes are drawn.
     """
     part = cells.filter((pl.col("experiment") == experiment.name) & (pl.col("quantity") == experiment.quantity))
     schemes = look.among(part["scheme"])

@@ -118,7 +118,7 @@ def study_names(renamed: Sequence[str], schemes: Collection[str]) -> dict[str, s
 
     Args:
         renamed: SCHEME=NAME each, beside STUDY_NAMES.
-        schemes: Those that take part.
+        schemes: those that take part.
 
     Raises:
         SageccError: One is no SCHEME=NAME, or its scheme does not take part, or nothing is published of its name, or

@@ -68,7 +68,7 @@ def values_table(runs: Iterable[tuple[StudyRun, pl.DataFrame]]) -> pl.DataFrame:
     """Measure runs.
 
     Args:
-        runs: Each with its series (flow_metrics.SERIES_SCHEMA, at the run's interval).
+        runs: each with its series (flow_metrics.SERIES_SCHEMA, at the run's interval).
 
     Returns:
         A table of VALUES_SCHEMA; a number that a run does not have is null.
@@ -99,8 +99,8 @@ def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) ->
     """Summarise repeats and put what was published beside them.
 
     Args:
-        values: Of VALUES_SCHEMA.
-        names: From a scheme of ours to the study's name for it.
+        values: of VALUES_SCHEMA.
+        names: from a scheme of ours to the study's name for it.
 
     Returns:
         One row per cell, scheme and number: KEY_COLUMNS, study_name (null for a scheme that the study has not), count,
@@ -162,9 +162,9 @@ def verdicts_table(
     is) lies wholly on one side of 0.
 
     Args:
-        values: Of VALUES_SCHEMA.
-        names: From a scheme of ours to the study's name for it.
-        conclusions: Statements of the study.
+        values: of VALUES_SCHEMA.
+        names: from a scheme of ours to the study's name for it.
+        conclusions: statements of the study.
 
     Returns:
         One row per statement: experiment, source, statement, quantity, left and right (means), difference with low and
