@@ -14,6 +14,7 @@ from sagecc.common import core_yaml
 from sagecc.common.core_yaml import MAX_DEPTH
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import DOCUMENT_BYTES, read_regular
+from sagecc.common.terminals import one_line
 
 
 class DocumentError(SageccError):
@@ -62,7 +63,7 @@ def parse(data: bytes, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        problem = ": ".join(part for part in (error.context, error.problem) if part)
+        problem = one_line(": ".join(part for part in (error.context, error.problem) if part))
         raise DocumentError(f"{name}{line}: no YAML: {problem}") from None
     except json.JSONDecodeError as error:
         raise DocumentError(f"{name}, line {error.lineno}: no JSON: {error.msg}") from None

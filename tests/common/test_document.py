@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sagecc.common.core_yaml import MAX_BYTES, MAX_DEPTH, MAX_VALUES
@@ -241,6 +241,7 @@ LIVELY = st.lists(
 
 
 @settings(max_examples=300)
+@example(b"!!int\n.\n\n!")
 @given(st.binary(max_size=60) | LIVELY | st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace")))
 def test_any_bytes_are_a_document_or_one_line(data: bytes) -> None:
     for name in ("a.yaml", "a.json"):
