@@ -20,6 +20,8 @@ from sagecc.leagues.study.experiments import STUDY, StudyRun
 from scripts.templates import ROOT, texts
 from tests.helpers.study_runs import MadeUpRunner
 
+pytestmark = pytest.mark.heavy
+
 FEW = tuple(STUDY[name] for name in ("fairness", "efficiency", "convergence", "dynamics", "responsiveness"))
 
 

@@ -25,6 +25,8 @@ from sagecc.leagues.scores import SCORE_SCHEMA
 from sagecc.schemas.schemes import POLICY_PREFIX
 from scripts.templates import ROOT, texts
 
+pytestmark = pytest.mark.heavy
+
 TEMPLATE = ROOT / "evidence" / "leagues" / "rival_leagues.md.j2"
 
 PAPERS_LEARNED = {name: PAPER[LEARNED][PLACES[name]] for name in LEAGUES[LEARNED] if name in PLACES}

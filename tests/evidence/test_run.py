@@ -42,6 +42,8 @@ from tests.helpers.judging import without_a_lab
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
 
+pytestmark = pytest.mark.heavy
+
 ENVIRONMENTS = (set_one(12), set_one(24, step=2), set_two(12))
 SCHEMES = {"vegas": "", "reno": ""}
 RATES = {scheme: ([5.0, 5.0], [40.0, 40.0]) for scheme in SCHEMES} | {"vegas": ([7.0, 7.0], [12.0, 12.0])}

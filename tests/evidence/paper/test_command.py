@@ -17,6 +17,8 @@ from tests.conftest import ROOT
 from tests.evidence.paper.made_up import FIG_7, keep, keep_runs
 from tests.helpers.league_episodes import rows, set_one
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
