@@ -296,6 +296,6 @@ def test_what_holds_at_run_time_alone_trains_nothing_anew(make_pool: PoolMaker, 
     done = run(command(tmp_path, pool, steps=3, slow_start="acked", window_bound=2))
     assert done.returncode == 0, done.stderr
     card = json.loads((tmp_path / "models" / "a" / "card.json").read_text())
-    assert (card["control"]["slow_start"], card["control"]["window_bound"]) == ("acked", 2)
+    assert (card["action"]["slow_start"], card["action"]["window_bound"]) == ("acked", 2)
     assert (tmp_path / "models" / "a" / "policy.safetensors").read_bytes() == weights
     assert not list((tmp_path / "logs" / "a").glob("earlier-*"))
