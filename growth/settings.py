@@ -8,10 +8,10 @@ the pool as the scheme `policy:NAME@K`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.config import Config
+from sagecc.learner.specification import RunSpecification
 from sagecc.schemas.schemes import grown_scheme
 
 LEAST_REST = 0.2
@@ -26,8 +26,8 @@ class Growth:
 
     name: str
     """Of the policy, in its rounds' schemes."""
-    config: Config
-    """Of the first round's training."""
+    specification: RunSpecification
+    """Of the first round's training, from a pool."""
     round_steps: int
     """Optimiser steps of every later round."""
     seed: int = 0
@@ -51,8 +51,10 @@ class Growth:
             raise SageccError(
                 f"growing: an older round's share beside the next is above 0 and at most 1, not {self.decay:g}"
             )
-        if self.config.data.shares:
-            raise SageccError("growing: data.shares of the configuration are the rounds' own: leave them out")
+        if self.specification.data is None:
+            raise SageccError("growing: the configuration learns in labs: take one with data, of a pool")
+        if self.specification.data.selection.shares:
+            raise SageccError("growing: the configuration's data.selection.shares are the rounds' own: leave them out")
 
     def scheme(self, number: int) -> str:
         """Return the scheme of a round's episodes."""
@@ -63,7 +65,7 @@ class Growth:
         relative = {self.scheme(earlier): self.decay ** (number - 1 - earlier) for earlier in range(number)}
         return {scheme: self.own_share * part / sum(relative.values()) for scheme, part in relative.items()}
 
-    def round_config(self, number: int) -> Config:
-        """Return the configuration that a round trains with; its steps are those of all rounds up to it."""
-        data = replace(self.config.data, shares=self.shares(number))
-        return replace(self.config, steps=self.config.steps + number * self.round_steps, data=data)
+    def specification_of(self, number: int) -> RunSpecification:
+        """Return what a round trains with; its steps are those of all rounds up to it."""
+        steps = self.specification.steps + number * self.round_steps
+        return self.specification.changed(steps=steps, data={"selection": {"shares": self.shares(number)}})

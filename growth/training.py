@@ -9,6 +9,7 @@ from sagecc.common.errors import SageccError
 from sagecc.growth.places import Places
 from sagecc.growth.settings import Growth
 from sagecc.learner.continuation import CHECKPOINT, Continuation, keep_state
+from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.train import Outcome, train
 
 
@@ -33,15 +34,15 @@ def train_round(
     """
     before = number - 1
     start = Continuation.load(places.policy(before), places.state(before)) if number else None
+    specification, pool = growth.specification_of(number), places.pool_before(number, first_pool)
+    experience = PoolExperience(specification, pool, cache, growth.seed, start)
     outcome = train(
-        growth.round_config(number),
-        places.pool_before(number, first_pool),
+        specification,
+        experience,
         places.policy(number),
         places.logs(number),
-        cache,
         growth.seed,
         checkpoint_s=checkpoint_s,
-        start=start,
     )
     if outcome is None:
         raise SageccError("growing trains in one process")

@@ -164,7 +164,7 @@ class CompiledPool:
         """Return how often a window of each episode is drawn, relative to the others [E].
 
         Args:
-            possible: Number of windows in each episode [E].
+            possible: number of windows in each episode [E].
 
         Raises:
             SageccError: A source that has a share has no window.
@@ -196,8 +196,8 @@ class CompiledPool:
         """Return the range of the discounted returns from each row to its episode's end.
 
         Args:
-            discount: Discount from one period to the next.
-            period: Rows per decision; rewards are means over them.
+            discount: discount from one period to the next.
+            period: rows per decision; rewards are means over them.
 
         Returns:
             The return that LOWEST_RETURNS of the rows are below, and the highest.
@@ -280,8 +280,8 @@ def compile_pool(pool: Path, cache: Path) -> CompiledPool:
     """Return the compiled form of a pool; compile it if that has not been done (shows progress on stderr).
 
     Args:
-        pool: The pool's folder.
-        cache: Folder of the compiled pools.
+        pool: the pool's folder.
+        cache: folder of the compiled pools.
 
     Raises:
         SageccError: The pool is empty, damaged, of another version, changes meanwhile or holds values that are not
@@ -454,11 +454,11 @@ class _Episodes:
         """Add a block of rows.
 
         Args:
-            file: The file that the block is from.
-            rows: The block [n, 71].
-            ids: Episode of each row [n].
-            is_first: Marks episodes' first rows [n].
-            is_last: Marks episodes' last rows [n].
+            file: the file that the block is from.
+            rows: the block [n, 71].
+            ids: episode of each row [n].
+            is_first: marks episodes' first rows [n].
+            is_last: marks episodes' last rows [n].
 
         Raises:
             SageccError: First and last rows do not alternate.

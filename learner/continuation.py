@@ -21,7 +21,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.inputs import read_regular
 from sagecc.common.tables import reading_error
-from sagecc.learner.config import Config
+from sagecc.learner.specification import RunSpecification
 from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.bounds import NETWORK_BYTES
@@ -49,8 +49,8 @@ class Continuation:
         """Read where a run ended.
 
         Args:
-            policy: Folder of its policy.
-            state: The file that `keep_state` wrote.
+            policy: folder of its policy.
+            state: the file that `keep_state` wrote.
 
         Raises:
             SageccError: One of them is missing or damaged.
@@ -73,10 +73,10 @@ class Continuation:
         return digest.hexdigest()
 
     @property
-    def value_range(self) -> tuple[float, float]:
-        """Lowest and highest return that the critic can represent."""
-        low, high = self.policy.card["value_range"]
-        return float(low), float(high)
+    def value_range(self) -> tuple[float, float] | None:
+        """Lowest and highest return that the critic can represent; None where it has no such range."""
+        low, high = self.policy.card.get("value_range") or (None, None)
+        return None if low is None or high is None else (float(low), float(high))
 
     @property
     def scaling(self) -> Scaling:
@@ -86,15 +86,18 @@ class Continuation:
         shift[columns], scale[columns] = scaling.shift, scaling.scale
         return Scaling(scaling.transform, shift, scale, scaling.limit)
 
-    def check(self, config: Config) -> None:
-        """Raise SageccError where a configuration has other networks or inputs, or no steps beyond those taken."""
-        ours = (config.observations, config.sizes(len(config.observations)), config.input_transform, config.input_limit)
+    def check(self, specification: RunSpecification) -> None:
+        """Raise SageccError where a run has other networks or inputs, or no steps beyond those taken."""
+        network, observations = specification.network, specification.data.observations if specification.data else ()
+        ours = (observations, network.sizes(len(observations)), network.input_transform, network.input_limit)
         policy = self.policy
         theirs = (policy.observations, policy.sizes, policy.scaling.transform, policy.scaling.limit)
         if ours != theirs:
             raise SageccError(f"{policy.path} has other networks or inputs: train on with its own configuration")
-        if config.steps <= self.steps:
-            raise SageccError(f"{policy.path} has been trained for {self.steps} steps: {config.steps} are no more")
+        if specification.steps <= self.steps:
+            raise SageccError(
+                f"{policy.path} has been trained for {self.steps} steps: {specification.steps} are no more"
+            )
 
 
 CHECKPOINT_BYTES = 12 * NETWORK_BYTES
@@ -105,8 +108,8 @@ def keep_state(logs: Path, out: Path) -> None:
     """Write the state with which a run ended, without what says which code ran it: the same state, the same bytes.
 
     Args:
-        logs: The run's folder, with its last checkpoint.
-        out: The file to write; left alone where it holds this state already.
+        logs: the run's folder, with its last checkpoint.
+        out: the file to write; left alone where it holds this state already.
 
     Raises:
         SageccError: There is no checkpoint, or it is damaged.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.rows import RowFile
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
+
+T = TypeVar("T")
 
 THREADS = 4
 """Threads that copy and scale; the disk is asked for a whole batch before, so more threads do not read more at once."""
@@ -42,14 +45,14 @@ class WindowSampler:
     of threads, so a run continues from any step as if it had never stopped.
 
     Args:
-        pool: The pool, or a selection of it.
-        scaling: Scaling of the observations.
-        batch: Windows per batch.
-        window: Decisions per window.
-        seed: Seed of the windows that are drawn.
-        threads: Threads that read and scale.
-        period: Rows from one decision to the next.
-        start_share: Share of windows that begin with their episode.
+        pool: the pool, or a selection of it.
+        scaling: scaling of the observations.
+        batch: windows per batch.
+        window: decisions per window.
+        seed: seed of the windows that are drawn.
+        threads: threads that read and scale.
+        period: rows from one decision to the next.
+        start_share: share of windows that begin with their episode.
 
     Raises:
         SageccError: No episode is as long as a window.
@@ -115,8 +118,8 @@ class WindowSampler:
         and the mean reward.
 
         Args:
-            step: The step.
-            part: The windows to read and return, B in number; all by default.
+            step: the step.
+            part: the windows to read and return, B in number; all by default.
 
         Returns:
             Scaled observations [T, B, 69], log2 actions [T, B] and rewards [T, B].
@@ -145,26 +148,24 @@ class WindowSampler:
         return observation, action, reward
 
 
-class Prefetch:
+class Prefetch(Generic[T]):
     """Makes the batches of a range of steps ahead of their use, several at a time; use it as a context manager.
 
     Args:
-        make: Makes the batch of a step.
-        steps: The steps.
-        ahead: Batches that are made or being made at any time.
-        makers: Batches being made at a time.
+        make: makes the batch of a step.
+        steps: the steps.
+        ahead: batches that are made or being made at any time.
+        makers: batches being made at a time.
     """
 
-    def __init__(
-        self, make: Callable[[int], tuple[Floats, ...]], steps: range, ahead: int = 4, makers: int = MAKERS
-    ) -> None:
+    def __init__(self, make: Callable[[int], T], steps: range, ahead: int = 4, makers: int = MAKERS) -> None:
         self.waited_s = 0.0
         """Time that `next` has waited so far."""
         self._make, self._steps, self._ahead = make, iter(steps), ahead
-        self._pending: deque[Future[tuple[Floats, ...]]] = deque()
+        self._pending: deque[Future[T]] = deque()
         self._makers = ThreadPoolExecutor(makers, "batch")
 
-    def __enter__(self) -> Prefetch:
+    def __enter__(self) -> Prefetch[T]:
         for _ in range(self._ahead):
             self._submit()
         return self
@@ -174,7 +175,7 @@ class Prefetch:
     ) -> None:
         self._makers.shutdown(cancel_futures=True)
 
-    def next(self) -> tuple[Floats, ...]:
+    def next(self) -> T:
         """Return the next step's batch, or raise what making it raised."""
         begun = time.perf_counter()
         batch = self._pending.popleft().result()

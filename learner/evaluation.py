@@ -45,9 +45,9 @@ class Evaluation:
         """What decides which policies are evaluated, how, and which is kept."""
         return [self.identity, self.every, self.best_by]
 
-    def due(self, step: int, last: int) -> bool:
-        """Tell whether the policy of this step is evaluated, in a run of `last` steps."""
-        return step > 0 and (step % self.every == 0 or step == last)
+    def due(self, step: int, last: int, round_steps: int = 1) -> bool:
+        """Tell whether the policy of this step is evaluated, in a run of `last` steps and rounds of so many."""
+        return step > 0 and (step % self.every < round_steps or step == last)
 
     def best(self, scores: Scores) -> int:
         """Return the step of the policy with the best score; of equal ones the last."""
@@ -58,9 +58,9 @@ class Candidates:
     """The artefacts that a run evaluates, in `folder`/step-N; only the best so far is kept, if `best_by` asks for it.
 
     Args:
-        evaluation: When and how policies are evaluated.
-        folder: Where the artefacts are written.
-        write: Writes the artefact of weights at a step into a folder.
+        evaluation: when and how policies are evaluated.
+        folder: where the artefacts are written.
+        write: writes the artefact of weights at a step into a folder.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Candidates:
         Its artefact stays until `tidy`, so that every recorded score has its artefact.
 
         Args:
-            step: Step of the policy.
-            weights: Its weights by name.
+            step: step of the policy.
+            weights: its weights by name.
 
         Returns:
             Its scores by name.

@@ -18,9 +18,9 @@ class Gru(snt.Module):  # type: ignore[misc]
     z, r = sigmoid(x W_i + h W_h + b); a = tanh(x W_ia + (r h) W_ha + b_a); h' = (1 - z) h + z a.
 
     Args:
-        input_size: Number of inputs E.
-        size: Size H of the state.
-        precision: Precision of the matrix products; gates, states and weights are float32.
+        input_size: number of inputs E.
+        size: size H of the state.
+        precision: precision of the matrix products; gates, states and weights are float32.
     """
 
     def __init__(self, input_size: int, size: int, precision: str = "float32") -> None:
@@ -33,8 +33,8 @@ class Gru(snt.Module):  # type: ignore[misc]
         """Run the recurrence.
 
         Args:
-            inputs: Inputs [T, B, E].
-            state: State before the first input [B, H].
+            inputs: inputs [T, B, E].
+            state: state before the first input [B, H].
 
         Returns:
             The state after each input [T, B, H].
@@ -47,8 +47,8 @@ class Gru(snt.Module):  # type: ignore[misc]
         """Take one step with M alternative inputs from each state.
 
         Args:
-            inputs: Inputs [M, N, E].
-            state: State before them [N, H].
+            inputs: inputs [M, N, E].
+            state: state before them [N, H].
 
         Returns:
             The state after each input [M, N, H].
@@ -96,10 +96,10 @@ def _unroll(gates: Any, state: Any, weights: Any, precision: str) -> Any:
     """Run the recurrence, for tf.custom_gradient.
 
     Args:
-        gates: The inputs' share of the gates [T, B, 3H].
-        state: State before the first input [B, H].
-        weights: Recurrent weights [H, 3H].
-        precision: Precision of the matrix products.
+        gates: the inputs' share of the gates [T, B, 3H].
+        state: state before the first input [B, H].
+        weights: recurrent weights [H, 3H].
+        precision: precision of the matrix products.
 
     Returns:
         The states [T, B, H], and the function from their gradient to those of gates, state and weights.

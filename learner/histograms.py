@@ -6,6 +6,7 @@ TensorFlow's own histogram takes thirty milliseconds, so buckets are counted her
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.crr import Transitions
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT
 
 SAMPLES = 200
@@ -40,8 +40,8 @@ def buckets(values: npt.ArrayLike, edges: npt.ArrayLike | int = BUCKETS) -> Buck
     """Count values in buckets.
 
     Args:
-        values: The values, of any shape.
-        edges: Edges of the buckets, beyond which values count in the first or last one; or the number K of buckets,
+        values: the values, of any shape.
+        edges: edges of the buckets, beyond which values count in the first or last one; or the number K of buckets,
             which are then equally wide.
 
     Returns:
@@ -54,20 +54,20 @@ def buckets(values: npt.ArrayLike, edges: npt.ArrayLike | int = BUCKETS) -> Buck
     return np.stack([bounds[:-1], bounds[1:], counts], axis=1)
 
 
-def of_step(schemes: npt.NDArray[np.str_], action: Floats, transitions: Transitions) -> dict[str, Buckets]:
+def of_step(schemes: npt.NDArray[np.str_], actions: Floats, transitions: Mapping[str, Any]) -> dict[str, Buckets]:
     """Return the histograms of one step.
 
     Args:
-        schemes: Scheme of each of the batch's windows [B].
-        action: The pool's log2 actions [T, B].
-        transitions: What the step computed for their transitions.
+        schemes: scheme of each of the batch's windows [B].
+        actions: the pool's log2 actions [T, B].
+        transitions: what the step says of its transitions (core.Update).
 
     Returns:
         Buckets by the histogram's name.
     """
-    advantage, weight, drawn = (np.asarray(x) for x in transitions)
-    pool = action[-len(drawn) - 1 : -1]  # a window's last row has no transition, nor have those of the burn-in
-    histograms = {"advantage": buckets(advantage), "filter_weight": buckets(weight)}
+    drawn = np.asarray(transitions["action"])
+    pool = actions[-len(drawn) - 1 : -1]  # a window's last row has no transition, nor have those of the burn-in
+    histograms = {name: buckets(np.asarray(x)) for name, x in transitions.items() if name != "action"}
     for scheme in np.unique(schemes):
         windows = schemes == scheme
         histograms[f"action/{scheme}/pool"] = buckets(pool[:, windows], ACTION_EDGES)

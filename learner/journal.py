@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from sagecc.common.tables import reading_error
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
 from sagecc.learner.continuation import CHECKPOINT, CHECKPOINT_BYTES, OWN, Continuation
-from sagecc.learner.crr import METRICS
+from sagecc.learner.core import Learner
 from sagecc.learner.tensors import DAMAGED, not_finite, pack, unpack
 
 METRICS_BYTES = 2**30
@@ -38,23 +38,16 @@ SPEED = ("steps_per_s", "waiting_share")
 """What a line of metrics says of the machine."""
 
 
-class Learner(Protocol):
-    """What learns."""
-
-    def state(self) -> dict[str, Any]:
-        """Return every TensorFlow variable that a continued run needs, by name; `steps` is among them."""
-
-
 class TrainingJournal:
     """What a run writes while it trains, and from which a killed one continues.
 
     Args:
-        learner: Its state is the checkpoint's.
-        folder: The run's folder.
-        fingerprint: What only this run has; a checkpoint of another is refused.
-        every: Steps over which metrics are averaged.
-        metrics: Names of the metrics of a step.
-        start: Where another run ended, if this one goes on from there.
+        learner: its state is the checkpoint's.
+        folder: the run's folder.
+        fingerprint: what only this run has; a checkpoint of another is refused.
+        every: steps over which metrics are averaged.
+        metrics: names of the metrics of a step.
+        start: where another run ended, if this one goes on from there.
     """
 
     def __init__(
@@ -63,7 +56,7 @@ class TrainingJournal:
         folder: Path,
         fingerprint: str,
         every: int,
-        metrics: tuple[str, ...] = METRICS,
+        metrics: tuple[str, ...],
         start: Continuation | None = None,
     ) -> None:
         self.folder, self.every = folder, every
@@ -89,11 +82,11 @@ class TrainingJournal:
         """Add the metrics of some steps; every `every` steps write their averages.
 
         Args:
-            step: The last of the steps; every `every`-th is the last of some.
-            values: The metrics, averaged over the steps.
-            waited_s: Time that the run has waited for data so far.
-            steps: Number of the steps.
-            latest: What is written as it is, and not averaged.
+            step: the last of the steps; every `every`-th is the last of some.
+            values: the metrics, averaged over the steps.
+            waited_s: time that the run has waited for data so far.
+            steps: number of the steps.
+            latest: what is written as it is, and not averaged.
         """
         self._sums += values * steps
         if step % self.every:
@@ -133,7 +126,7 @@ class TrainingJournal:
         """Write the checkpoint: after a kill the run continues from here.
 
         Args:
-            extra: What it is to hold beside the learner's state, by names that no variable has.
+            extra: what it is to hold beside the learner's state, by names that no variable has.
 
         Raises:
             SageccError: The state is no longer finite; the checkpoint before it stays.

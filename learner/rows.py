@@ -33,7 +33,7 @@ class RowWriter:
     """Writes the rows and their checksums; use it as a context manager.
 
     Args:
-        folder: Where to write them.
+        folder: where to write them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,7 @@ class RowFile:
         """Open the file.
 
         Args:
-            folder: Where it and its checksums are.
+            folder: where it and its checksums are.
 
         Raises:
             OSError: One of them cannot be opened.
@@ -85,8 +85,8 @@ class RowFile:
         """Ask the disk for windows all at once, without waiting, so that `read` finds them in memory or being read.
 
         Args:
-            first: First row of each window.
-            rows: Rows per window.
+            first: first row of each window.
+            rows: rows per window.
         """
         for offset in (first * ROW_BYTES).tolist():
             os.posix_fadvise(self._handle, offset, rows * ROW_BYTES, os.POSIX_FADV_WILLNEED)
@@ -95,8 +95,8 @@ class RowFile:
         """Read windows.
 
         Args:
-            first: First row of each window.
-            rows: Rows per window.
+            first: first row of each window.
+            rows: rows per window.
 
         Returns:
             The windows, float32 [len(first), rows, 71].

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -43,52 +42,16 @@ class Selection:
     drawn, and the more of them there are the less the others may lose."""
 
     def __post_init__(self) -> None:
-        for name in ("schemes", "sets"):
-            value = getattr(self, name)
-            if not isinstance(value, tuple) or not all(isinstance(x, str) for x in value):
-                raise SageccError(f"data.{name} must be a list of names, not {value!r}")
-        if not isinstance(self.winners_of, str):
-            raise SageccError(f"data.winners_of must be a path, not {self.winners_of!r}")
         for name in ("scheme_weights", "set_weights"):
-            value = getattr(self, name)
-            if not isinstance(value, Mapping) or not all(
-                isinstance(key, str) and _number(x) and x > 0 for key, x in value.items()
-            ):
+            if not all(x > 0 for x in getattr(self, name).values()):
                 raise SageccError(
-                    f"data.{name} must be 'name: weight' with weights above 0, not {value!r}; to leave one out, name "
-                    f"the others in data.{name.removesuffix('_weights')}s"
+                    f"data.selection.{name} must be above 0, not {getattr(self, name)!r}; to leave one out, name the "
+                    f"others in data.selection.{name.removesuffix('_weights')}s"
                 )
-        if (
-            not isinstance(self.shares, Mapping)
-            or not all(isinstance(key, str) and _number(x) and x > 0 for key, x in self.shares.items())
-            or sum(self.shares.values()) >= 1
-        ):
-            raise SageccError(
-                f"data.shares must be 'scheme: share' with shares above 0 whose sum is below 1, not {self.shares!r}"
-            )
-        if not _number(self.reward_weight) or abs(self.reward_weight) > 100:
-            raise SageccError(f"data.reward_weight must be a number within +-100, not {self.reward_weight!r}")
-
-    @classmethod
-    def of(cls, values: object) -> Selection:
-        """Build a selection from the fields that YAML gives.
-
-        Raises:
-            SageccError: A field is unknown, of another type or out of range.
-        """
-        if isinstance(values, Selection):
-            return values
-        if not isinstance(values, Mapping):
-            raise SageccError(f"data must be 'field: value' lines, not {values!r}")
-        known = [f.name for f in fields(cls)]
-        if unknown := sorted(str(name) for name in values if name not in known):
-            raise SageccError(f"data: unknown field {', '.join(unknown)}; known are {', '.join(known)}")
-        arguments: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
-        return cls(**arguments)
-
-
-def _number(x: Any) -> bool:
-    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+        if not all(x > 0 for x in self.shares.values()) or sum(self.shares.values()) >= 1:
+            raise SageccError(f"data.selection.shares must be above 0 with a sum below 1, not {self.shares!r}")
+        if abs(self.reward_weight) > 100:
+            raise SageccError(f"data.selection.reward_weight must be within +-100, not {self.reward_weight!r}")
 
 
 EVERYTHING = Selection()
@@ -134,7 +97,7 @@ def sources(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.
             _refuse_unknown("scheme", [pattern], trajectories.schemes)
         chosen = np.isin(trajectories.schemes, matching)
         if (result[chosen] != REST).any():
-            raise SageccError(f"data.shares: '{pattern}' names schemes that another pattern names too")
+            raise SageccError(f"data.selection.shares: '{pattern}' names schemes that another pattern names too")
         result[chosen] = number
     return result
 
@@ -197,7 +160,7 @@ def _winners(league: Path, trajectories: Trajectories) -> npt.NDArray[np.bool_]:
             counts[name] = counts.get(name, 0) + bool(win)
     except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
         raise SageccError(
-            f"data.winners_of: {path} is no league's scores ({first_line(error)}); play one with 'sagecc league'"
+            f"data.selection.winners_of: {path} is no league's scores ({first_line(error)}); play one: 'sagecc league'"
         ) from error
     pool_ids = set(trajectories.ids.tolist())
     best = []
@@ -205,5 +168,5 @@ def _winners(league: Path, trajectories: Trajectories) -> npt.NDArray[np.bool_]:
         pool_wins = {name: count for name, count in counts.items() if name in pool_ids and count}
         best += [name for name, count in pool_wins.items() if count == max(pool_wins.values())]
     if not best:
-        raise SageccError(f"data.winners_of: no trajectory of the pool won a window in {path}")
+        raise SageccError(f"data.selection.winners_of: no trajectory of the pool won a window in {path}")
     return np.isin(trajectories.ids, best)

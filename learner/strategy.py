@@ -26,7 +26,8 @@ import numpy.typing as npt
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.tensorflow_runtime import configure, tf
-from sagecc.learner.crr import Crr, Transitions
+from sagecc.learner.core import Batch, Learner, Update
+from sagecc.learner.optimisers import compiled
 
 Kind = Literal["one", "mirrored", "workers"]
 Device = Literal["auto", "cpu", "gpu"]
@@ -41,14 +42,14 @@ class StepResult(NamedTuple):
     """The result of a step."""
 
     metrics: Floats
-    """The values of METRICS."""
-    transitions: Transitions
-    """What the step computed for the windows of this process's first replica."""
+    """The values of Learner.metrics."""
+    transitions: dict[str, Any]
+    """What the step says of the transitions of this process's first replica."""
     stop: bool
     """Whether any worker asked to stop."""
 
 
-Step = Callable[[tuple[Floats, ...], Callable[[], bool]], StepResult]
+Step = Callable[[Batch, Callable[[], bool]], StepResult]
 """Takes a step, from this process's share of a batch and a function that tells whether this worker asks to stop."""
 
 
@@ -66,24 +67,24 @@ class Strategy(Protocol):
         """Return which windows of a batch this process reads.
 
         Args:
-            batch: Number of windows in a batch.
+            batch: number of windows in a batch.
 
         Raises:
             SageccError: They cannot be shared equally.
         """
 
-    def build(self, make: Callable[[], Crr]) -> Crr:
+    def build(self, make: Callable[[], Learner]) -> Learner:
         """Make the learner, the same on every replica."""
 
-    def stepper(self, crr: Crr) -> Step:
-        """Return the function that takes a step on this process's windows, and asks all workers whether to stop."""
+    def stepper(self, update: Callable[[Batch], Update]) -> Step:
+        """Return the function that takes an update on this process's windows, and asks all workers whether to stop."""
 
     def agree(self, fingerprint: str, finished: bool) -> bool:
         """Check that all workers run the same training.
 
         Args:
-            fingerprint: What only workers of this training have.
-            finished: Whether this worker holds the finished policy.
+            fingerprint: what only workers of this training have.
+            finished: whether this worker holds the finished policy.
 
         Returns:
             The chief's `finished`.
@@ -92,7 +93,7 @@ class Strategy(Protocol):
             SageccError: A worker has another fingerprint.
         """
 
-    def broadcast(self, crr: Crr) -> None:
+    def broadcast(self, learner: Learner) -> None:
         """Give every worker the chief's state."""
 
     def barrier(self) -> None:
@@ -109,15 +110,16 @@ class SingleDevice:
         """All of the batch."""
         return slice(0, batch)
 
-    def build(self, make: Callable[[], Crr]) -> Crr:
+    def build(self, make: Callable[[], Learner]) -> Learner:
         """Make the learner."""
         return make()
 
-    def stepper(self, crr: Crr) -> Step:
-        """Return the learner's own step."""
+    def stepper(self, update: Callable[[Batch], Update]) -> Step:
+        """Return the update as a graph."""
+        graph = compiled(update)
 
-        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> StepResult:
-            metrics, transitions = crr.learn(*batch)
+        def step(batch: Batch, stop: Callable[[], bool]) -> StepResult:
+            metrics, transitions = graph(Batch(*map(tf.convert_to_tensor, batch)))
             return StepResult(metrics.numpy(), transitions, stop())
 
         return step
@@ -126,7 +128,7 @@ class SingleDevice:
         """One process agrees with itself."""
         return finished
 
-    def broadcast(self, crr: Crr) -> None:
+    def broadcast(self, learner: Learner) -> None:
         """Nobody else needs the state."""
 
     def barrier(self) -> None:
@@ -137,9 +139,9 @@ class Replicated:
     """Replicas of the learner under a tf.distribute strategy, in this process and in those of other workers.
 
     Args:
-        strategy: The tf.distribute strategy.
-        workers: Number of workers.
-        index: This worker's number.
+        strategy: the tf.distribute strategy.
+        workers: number of workers.
+        index: this worker's number.
     """
 
     def __init__(self, strategy: Any, workers: int = 1, index: int = 0) -> None:
@@ -156,23 +158,24 @@ class Replicated:
         share = batch // self.workers
         return slice(self.index * share, (self.index + 1) * share)
 
-    def build(self, make: Callable[[], Crr]) -> Crr:
+    def build(self, make: Callable[[], Learner]) -> Learner:
         """Make the learner with a copy of every variable on every replica, each written to by its replica alone."""
         with _naming_lost_workers(), self._strategy.scope(), tf.variable_creator_scope(_own_copy):
             return make()
 
-    def stepper(self, crr: Crr) -> Step:
+    def stepper(self, update: Callable[[Batch], Update]) -> Step:
         """Return a step on all replicas; those of other workers take it at the same time."""
 
         @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]
         def on_all_replicas(batch: Any, stop: Any) -> Any:
             return self._strategy.run(on_one_replica, (*batch, stop))
 
-        def on_one_replica(observation: Any, action: Any, reward: Any, stop: Any) -> Any:
-            metrics, transitions = crr.update(observation, action, reward)
+        def on_one_replica(*batch: Any) -> Any:
+            *windows, stop = batch
+            metrics, transitions = update(Batch(*windows))
             return metrics, transitions, tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(stop))
 
-        def step(batch: tuple[Floats, ...], stop: Callable[[], bool]) -> StepResult:
+        def step(batch: Batch, stop: Callable[[], bool]) -> StepResult:
             with _naming_lost_workers():
                 shares = self._per_replica(lambda i, n: tuple(np.array_split(x, n, axis=1)[i] for x in batch))
                 results = on_all_replicas(shares, self._per_replica(lambda i, n: np.float32(stop())))
@@ -194,9 +197,9 @@ class Replicated:
             )
         return bool(reports[0, -1])
 
-    def broadcast(self, crr: Crr) -> None:
+    def broadcast(self, learner: Learner) -> None:
         """Send the chief's variables to all replicas, as a sum with the others' zeros."""
-        for variable in crr.state().values():
+        for variable in learner.state().values():
             value = variable.numpy()
             variable.assign(self._sum(value if self.index == 0 else np.zeros_like(value)))
 
@@ -328,7 +331,7 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
         kind: `one` device; `mirrored`, every GPU of this machine or, without one, every core; `workers`, those of
             TF_CONFIG or of Slurm's step, each with all its GPUs.
         device: `auto` takes GPUs if there are any.
-        seed: Seed of TensorFlow's random numbers.
+        seed: seed of TensorFlow's random numbers.
 
     Raises:
         SageccError: There is no such kind or device, or the workers are not described or do not connect.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an online run learns, from its configuration: labs for a learner that knows none."""
+"""What a run learns in labs, from its specification: labs for a learner that knows none."""
 
 from __future__ import annotations
 
@@ -15,35 +15,39 @@ from sagecc.execution.environments.networks import candidates
 from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.giving_up import GiveUp
-from sagecc.learner.online.config import OnlineConfig
 from sagecc.learner.online.labs import OnlineTask
+from sagecc.learner.specification import RunSpecification
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, TrustedCode
 
 
-def observed(config: OnlineConfig) -> tuple[str, ...]:
-    """Return the names of what a configuration's policy observes; raises SageccError where its task is none."""
-    return LearningTask.of(config.task).observations
+def observed(specification: RunSpecification) -> tuple[str, ...]:
+    """Return the names of what a policy observes; raises SageccError where the task that says so is none."""
+    if specification.data:
+        return specification.data.observations
+    return LearningTask.of(specification.task or {}).observations
 
 
-def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CODE) -> OnlineTask:
-    """Return what a configuration says is to be learned.
+def online_task(specification: RunSpecification, kernel: Path, trusted: TrustedCode = NO_CODE) -> OnlineTask:
+    """Return what a specification says is to be learned in labs.
 
     Args:
-        config: the configuration.
+        specification: the run's.
         kernel: the lab's kernel.
         trusted: the code that its networks may name.
 
     Raises:
         SageccError: The task is none, names no networks or code that is not trusted, or there is no kernel.
     """
-    task = LearningTask.of(config.task)
-    give_up = GiveUp(config.give_up_share, config.give_up_time_s) if config.give_up_share else None
+    if specification.task is None or specification.labs is None:
+        raise SageccError("training configuration: there is no task to learn in labs")
+    labs, task = specification.labs, LearningTask.of(specification.task)
+    give_up = GiveUp(labs.give_up_share, labs.give_up_time_s) if labs.give_up_share else None
     named = _named(task, trusted)
     competitors = {cross.scheme for environment in named for cross in environment.cross}
     lab = kernel_identity(kernel, {POLICY_PREFIX, task.control.underlying_scheme, *competitors})
-    labs = f"labs-{versions.LABS}"
-    parts = [json.dumps(config.task, sort_keys=True), lab, labs, *([_digest(named)] if named else [])]
+    version = f"labs-{versions.LABS}"
+    parts = [json.dumps(specification.task, sort_keys=True), lab, version, *([_digest(named)] if named else [])]
     return OnlineTask(
         identity=" ".join(parts),
         observations=task.observations,
@@ -55,9 +59,9 @@ def online_task(config: OnlineConfig, kernel: Path, trusted: TrustedCode = NO_CO
     )
 
 
-def networks_digest(config: OnlineConfig) -> str:
-    """Return what tells the networks of the profiles and sets that a configuration names from others so named."""
-    return _digest(_named(LearningTask.of(config.task), NO_CODE))
+def networks_digest(specification: RunSpecification) -> str:
+    """Return what tells the networks of the profiles and sets that a specification names from others so named."""
+    return _digest(_named(LearningTask.of(specification.task or {}), NO_CODE))
 
 
 def _named(task: LearningTask, trusted: TrustedCode) -> tuple[Environment, ...]:

@@ -11,15 +11,14 @@ from typing import Any
 import click
 
 from sagecc.common.files import write_atomically
-from sagecc.learner.config import load
-from sagecc.learner.online import config as online_config
+from sagecc.learner.specification import load
 from sagecc.online import networks_digest
 
 
 def specifications(pool: str, labs: str) -> dict[str, dict[str, Any]]:
     """Return the fields of the configuration that learns from a pool, and of that in labs, with its networks."""
-    online = online_config.load(labs)
-    return {"pool": load(pool).record(), "labs": {**online.record(), "networks": networks_digest(online)}}
+    learned = load(labs)
+    return {"pool": load(pool).record(), "labs": {**learned.record(), "networks": networks_digest(learned)}}
 
 
 def write(found: Mapping[str, Mapping[str, Any]], out: Path) -> None:

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from sagecc.cli import cli
-from sagecc.learner.config import Config
 from sagecc.learner.selection import Selection
+from sagecc.learner.specification import Data, LabSettings, RunSpecification, algorithm_of, algorithms
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from scripts import configuration_page, pages, site_links
 from tests.conftest import ROOT
@@ -201,7 +201,8 @@ def test_a_policy_on_a_stock_kernel_needs_no_lab(folder: str) -> None:
 def test_a_policy_at_work_knows_nothing_of_how_it_was_trained(module: str) -> None:
     reached = {str(file.relative_to(ROOT)) for file in code_behind(ROOT / module, set())}
     assert "policy/artefact.py" in reached
-    assert not reached & {f"learner/{name}.py" for name in ("compiled", "config", "crr", "data", "selection", "train")}
+    trained = ("compiled", "data", "loop", "selection", "specification", "train")
+    assert not reached & {f"learner/{name}.py" for name in trained}
 
 
 def test_no_module_is_behind_itself() -> None:
@@ -385,7 +386,7 @@ def test_every_text_of_a_template_is_shown() -> None:
 
 def test_every_field_of_the_learner_is_documented() -> None:
     text = configuration_page.page()
-    for kind in (Config, Selection):
+    for kind in (RunSpecification, Data, Selection, LabSettings, *map(algorithm_of, algorithms())):
         assert all(f"| `{field.name}` |" in text for field in fields(kind))
 
 

@@ -15,7 +15,7 @@ from evidence.paper import RESULTS, learning, variants
 from evidence.training.run import BASELINE
 from evidence.training.table import read_results
 from sagecc.leagues import table
-from sagecc.learner.online import config as online_config
+from sagecc.learner.specification import load
 
 FOLDER = Path(__file__).parents[1] / "training"
 RUNS = FOLDER.parent / "runs.jsonl"
@@ -77,7 +77,7 @@ def looser(path: Path) -> list[Values]:
     return [
         {
             "recipe": (recipe := row.pop("recipe")),
-            "final_bound": online_config.load(recipe).final_window_bound,
+            "final_bound": load(recipe).control.window_bound,
             **{name: float(value) for name, value in row.items()},
         }
         for row in rows

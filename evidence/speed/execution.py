@@ -21,7 +21,7 @@ from tqdm import tqdm
 from evidence.machine import save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Floats
-from sagecc.learner import config
+from sagecc.learner.specification import load
 from sagecc.policy import artefact, runtime
 from sagecc.policy.export import export
 from sagecc.policy.scaling import Scaling
@@ -36,7 +36,7 @@ LEAST_STEPS, MOST_STEPS, BUDGET_S = 5, 2000, 1.0
 def policy_of(name: str, folder: Path) -> artefact.PolicyArtefact:
     """Write and load a policy of a configuration's size, with random weights, in every format."""
     random = np.random.default_rng(0)
-    sizes = config.load(name).sizes(len(FEATURE_NAMES))
+    sizes = load(name).network.sizes(len(FEATURE_NAMES))
     weights = {
         key: random.normal(0, 1 / np.sqrt(shape[0]), shape).astype(np.float32) for key, shape in sizes.shapes().items()
     }

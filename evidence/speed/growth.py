@@ -25,7 +25,7 @@ from sagecc.growth.playing import play_round
 from sagecc.growth.pooling import pool_round
 from sagecc.growth.settings import Growth
 from sagecc.growth.training import train_round
-from sagecc.learner.config import load
+from sagecc.learner.specification import load
 from sagecc.policy.artefact import write
 from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling

@@ -29,8 +29,11 @@ from evidence.machine import save
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
-from sagecc.learner.config import Config
-from sagecc.learner.data import Prefetch, WindowSampler
+from sagecc.learner.core import Setting
+from sagecc.learner.data import ALL, WindowSampler
+from sagecc.learner.pool_source import PoolWindows
+from sagecc.learner.specification import Data, RunSpecification, from_dict
+from sagecc.schemas.pool import FEATURE_NAMES
 
 POOL, CACHE = Path("datasets/pool"), Path(".cache/pool")
 SIZES = (64, 256, 1024)
@@ -45,38 +48,32 @@ SQUARE = 1024
 """Rows and columns of the matrices whose product gives the core's rate."""
 
 
-def configuration(gru: int) -> Config:
+def configuration(gru: int) -> RunSpecification:
     """Return the paper's network with another GRU, in batches of 16 windows of 20 rows."""
-    return Config(
-        width=256,
-        gru=gru,
-        batch=16,
-        window=20,
-        steps=1_000_000,
-        policy_rate=1e-4,
-        critic_rate=1e-4,
-        input_transform="symlog",
-        input_limit=5,
-        value_range=(0.0, 500.0),
-    )
+    network = {"kind": "sage", "width": 256, "gru": gru, "input_transform": "symlog", "input_limit": 5}
+    algorithm = {"name": "crr", "policy_rate": 1e-4, "critic_rate": 1e-4, "value_range": [0, 500]}
+    shape = {"steps": 1_000_000, "batch": 16, "window": 20}
+    return from_dict({**shape, "data": {}, "network": network, "algorithm": algorithm})
 
 
-def flop(config: Config) -> float:
+def flop(config: RunSpecification) -> float:
     """Return the floating-point operations of a step's matrix products, two for each product of two numbers.
 
     Forward and twice that backward for both networks (less the gradient of the inputs), forward for their targets,
     and for each other action all but the state's share of the gates z and r, which the row's own action needs too.
     """
-    width, gru, features = config.width, config.gru, len(config.observations)
+    network: Any = config.network
+    algorithm: Any = config.algorithm
+    width, gru, features = network.width, network.gru, len(FEATURE_NAMES)
     rows = (config.window - 1) * config.batch
     core = width * 3 * gru + gru * 3 * gru
-    after = gru * width + width * width * (1 + 2 * config.residual_blocks)
-    policy = features * width + core + after + width * 3 * config.mixture
-    critic = (features + 1) * width + core + after + width * config.atoms
+    after = gru * width + width * width * (1 + 2 * network.residual_blocks)
+    policy = features * width + core + after + width * 3 * network.mixture
+    critic = (features + 1) * width + core + after + width * algorithm.atoms
     states = (features + 1) * width + core
     other = critic - gru * 2 * gru
     trained = 3 * policy - features * width + 3 * critic - (features + 1) * width
-    return 2.0 * rows * (trained + policy + states + (config.value_samples + config.td_samples) * other)
+    return float(2 * rows * (trained + policy + states + (algorithm.value_samples + algorithm.td_samples) * other))
 
 
 class Worker:
@@ -204,19 +201,19 @@ def steps_in(worker: Worker) -> int:
     return max(2, round(ROUND_S / cpu_s))
 
 
-def serve(kind: str, config: Config) -> None:
+def serve(kind: str, config: RunSpecification) -> None:
     """Be a learner: a line of JSON after the first step and after each order, a number of steps or `end`."""
     pool = compile_pool(POOL, CACHE)
-    scaling = pool.moments.scaling(config.input_transform, config.input_limit)
-    with WindowSampler(pool, scaling, config.batch, config.window, 0) as sampler:
+    scaling = pool.moments.scaling(config.network.input_transform, config.network.input_limit)
+    sampler = WindowSampler(pool, scaling, config.batch, config.window, 0)
+    with PoolWindows(sampler, Data(), ALL, range(config.steps)) as source:
         if kind == "ours":
-            with Prefetch(sampler.batch, range(config.steps)) as batches:
-                answer_orders(*ours(config, batches), batches)
+            answer_orders(*ours(config, source), source)
         else:
             answer_orders(*acme(config, [sampler.batch(step) for step in range(KEPT_BATCHES)]), None)
 
 
-def answer_orders(step: Callable[[], object], parameters: int, batches: Prefetch | None) -> None:
+def answer_orders(step: Callable[[], object], parameters: int, batches: PoolWindows | None) -> None:
     """Take the first step, then orders from standard input."""
     step()
     print(json.dumps({"parameters": parameters, "cpu_s": time.process_time()}), flush=True)
@@ -236,19 +233,21 @@ def answer_orders(step: Callable[[], object], parameters: int, batches: Prefetch
         print(json.dumps(answer), flush=True)
 
 
-def ours(config: Config, batches: Prefetch) -> tuple[Callable[[], object], int]:
+def ours(config: RunSpecification, batches: PoolWindows) -> tuple[Callable[[], object], int]:
     """Return our step, fed as in training, and the policy's number of parameters."""
     from sagecc.common.tensorflow_runtime import configure
 
     configure(0)
-    from sagecc.learner.crr import Crr
+    from sagecc.learner.strategy import SingleDevice
 
-    crr = Crr(config, len(config.observations), (0.0, 500.0), 0)
-    count = sum(int(np.prod(v.shape)) for v in crr.policy.weights().values())
-    return lambda: crr.step(*batches.next()).numpy(), count
+    setting = Setting(config.network, len(FEATURE_NAMES), 0, 0, config.window, config.steps, 0, (0.0, 500.0))
+    crr = config.algorithm.learner(setting)
+    count = sum(int(np.prod(v.shape)) for v in crr.exported().values())
+    step = SingleDevice().stepper(crr.update)
+    return lambda: step(batches.next(dict), lambda: False), count
 
 
-def acme(config: Config, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], object], int]:
+def acme(config: RunSpecification, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], object], int]:
     """Return the step of Acme's RCRRLearner on the same networks, made of Acme's and Sonnet's modules."""
     from sagecc.common.tensorflow_runtime import configure
 
@@ -257,23 +256,25 @@ def acme(config: Config, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], o
     from sagecc.learner import acme_compat
 
     networks, continuous = acme_compat.networks, acme_compat.continuous
-    width, features = config.width, len(config.observations)
+    sizes: Any = config.network
+    algorithm: Any = config.algorithm
+    width, features = sizes.width, len(FEATURE_NAMES)
 
     def after() -> list[Any]:
         blocks = [
-            continuous.ResidualLayernormWrapper(snt.nets.MLP([width, width])) for _ in range(config.residual_blocks)
+            continuous.ResidualLayernormWrapper(snt.nets.MLP([width, width])) for _ in range(sizes.residual_blocks)
         ]
-        return [snt.GRU(config.gru), continuous.LayerNormMLP([width]), snt.Linear(width), *blocks]
+        return [snt.GRU(sizes.gru), continuous.LayerNormMLP([width]), snt.Linear(width), *blocks]
 
     def policy() -> Any:
-        head = networks.MultivariateGaussianMixture(num_dimensions=1, num_components=config.mixture)
+        head = networks.MultivariateGaussianMixture(num_dimensions=1, num_components=sizes.mixture)
         network = snt.DeepRNN([continuous.LayerNormMLP([width]), *after(), head])
         acme_compat.utils.create_variables(network, [tf.TensorSpec([features], tf.float32)])
         return network
 
     def critic() -> Any:
         first = networks.CriticMultiplexer(critic_network=continuous.LayerNormMLP([width]))
-        head = networks.DiscreteValuedHead(vmin=0.0, vmax=500.0, num_atoms=config.atoms)
+        head = networks.DiscreteValuedHead(vmin=0.0, vmax=500.0, num_atoms=algorithm.atoms)
         network = networks.CriticDeepRNN([first, *after(), head])
         specs = [tf.TensorSpec([size], tf.float32) for size in (features, 1)]
         acme_compat.utils.create_variables(network, specs)
@@ -289,12 +290,12 @@ def acme(config: Config, batches: list[tuple[Any, ...]]) -> tuple[Callable[[], o
         target_policy_network=policy(),
         target_critic_network=critic(),
         dataset=tf.data.Dataset.from_tensor_slices(transitions).repeat().prefetch(4),
-        policy_optimizer=snt.optimizers.Adam(config.policy_rate),
-        critic_optimizer=snt.optimizers.Adam(config.critic_rate),
-        discount=config.discount,
-        target_update_period=config.target_period,
-        num_action_samples_td_learning=config.td_samples,
-        num_action_samples_policy_weight=config.value_samples,
+        policy_optimizer=snt.optimizers.Adam(algorithm.policy_rate),
+        critic_optimizer=snt.optimizers.Adam(algorithm.critic_rate),
+        discount=algorithm.discount,
+        target_update_period=algorithm.target_period,
+        num_action_samples_td_learning=algorithm.td_samples,
+        num_action_samples_policy_weight=algorithm.value_samples,
         logger=module.loggers.NoOpLogger(),
     )
     return learner.step, sum(int(np.prod(v.shape)) for v in policy_network.trainable_variables)

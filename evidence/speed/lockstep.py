@@ -31,7 +31,7 @@ from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import policy_controller, policy_drives
 from sagecc.execution.lab.lockstep import BATCH, lockstep
-from sagecc.learner import config
+from sagecc.learner import specification
 from sagecc.policy.artefact import Control, PolicyArtefact, write
 from sagecc.policy.residual import NetworkSizes
 from sagecc.schemas.pool import FEATURE_NAMES
@@ -108,7 +108,8 @@ def main() -> None:
     environments = [profile[index * len(profile) // count] for index in range(count)]
     policies = []
     with tempfile.TemporaryDirectory() as folder:
-        sizes = config.load("paper").sizes(len(FEATURE_NAMES))
+        sizes = specification.load("paper").network.sizes(len(FEATURE_NAMES))
+        assert isinstance(sizes, NetworkSizes)
         wide = widened(PolicyArtefact.load(SHIPPED), sizes, Path(folder) / "wide")
         for name, path in (("sagecc-1", SHIPPED), ("the same, widened", wide)):
             scheme, loaded = f"{POLICY_PREFIX}{path}", PolicyArtefact.load(path)

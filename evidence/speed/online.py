@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,11 @@ from sagecc.cli import errors_in_one_line
 from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
 from sagecc.execution.environments.task import LearningTask
+from sagecc.learner.core import Batch, Setting
 from sagecc.learner.online.actors import Actors, ActorSpec
-from sagecc.learner.online.config import OnlineConfig, load
-from sagecc.learner.online.train import actor_specs, train
+from sagecc.learner.online.lab_source import LabExperience
+from sagecc.learner.specification import RunSpecification, load
+from sagecc.learner.train import train
 from sagecc.online import online_task
 from sagecc.schemas.network_distribution import NetworkDistribution
 
@@ -42,8 +43,8 @@ RECIPE = shipped.BEST_POLICY
 TOGETHER_STEPS = {RECIPE: 6000, "orca": 600, "astraea": 400}
 """Updates of a training with actors beside it, after a shortened warm-up."""
 SIZES: dict[str, dict[str, Any]] = {
-    "orca": {"hidden": (256, 256), "action_layer": 2},
-    "sage": {"hidden": (), "action_layer": 1, "width": 256, "gru": 1024, "window": 8},
+    "orca": {"network": {"kind": "mlp", "hidden": (256, 256), "action_layer": 2}},
+    "sage": {"network": {"kind": "recurrent", "width": 256, "gru": 1024}, "window": 8},
 }
 """Networks of the two sizes, on the pool's 69 features."""
 TASK = {
@@ -56,16 +57,17 @@ SCHEMES = {"orca": (256, 6.0), "astraea": (4, None)}
 """Environments that the papers' actors played in at once, in real time, and for how many hours."""
 
 
-def configuration(policy: str, labs: int) -> OnlineConfig:
+def configuration(policy: str, labs: int) -> RunSpecification:
     """Return what the actors are made of."""
-    return replace(load("orca"), task=TASK, labs=labs, warm_up=0, noise=0.0, replay=200_000, **SIZES[policy])
+    played = {"count": labs, "warm_up": 0, "replay": 200_000}
+    return load("orca", task=TASK, labs=played, algorithm={"noise": 0.0}, **SIZES[policy])
 
 
 def decisions(policy: str, labs: int, folder: Path) -> dict[str, Any]:
     """Let actors play as fast as they can, in as many processes as there are cores; count decisions and CPU time."""
     config = configuration(policy, labs)
     processes = min(labs, len(os.sched_getaffinity(0)))
-    specs: list[ActorSpec] = actor_specs(config, online_task(config, own_kernel()), folder, 0, processes)
+    specs: list[ActorSpec] = LabExperience(config, online_task(config, own_kernel()), 0, processes).actor_specs(folder)
     with Actors(specs) as actors:
         actors.weights.write({name: np.zeros(shape, np.float32) for name, shape in specs[0].network.shapes().items()})
         actors.begin()
@@ -102,21 +104,21 @@ def updates(name: str) -> dict[str, Any]:
 
     configure(0)
     from sagecc.common.tensorflow_runtime import tf
-    from sagecc.learner.online.replay import ReplayBatch
-    from sagecc.learner.online.td3 import Td3
+    from sagecc.learner.optimisers import compiled, in_turn
 
     config = load(name)
-    task = LearningTask.of(config.task)
-    width, states = len(task.observations), 12 if task.global_state else 0
-    td3, random = Td3(config, width, states, 0), np.random.default_rng(0)
+    task = LearningTask.of(config.task or {})
+    seen, states = len(task.observations), 12 if task.global_state else 0
+    setting = Setting(config.network, seen, states, config.burn_in, config.window, config.steps, 0)
+    learner, random = config.algorithm.learner(setting), np.random.default_rng(0)
+    learn = compiled(in_turn(learner.update, len(learner.metrics)))
     shape = (config.round_steps, config.window, config.batch)
-    sizes = (*shape, width), (*shape, states), shape, shape
-    observations, global_states, actions, rewards = (tf.constant(random.normal(size=s), tf.float32) for s in sizes)
-    batch = ReplayBatch(observations, global_states, actions, rewards)
-    td3.learn(batch)
+    sizes = (*shape, seen), shape, shape, (*shape, states)
+    batch = Batch(*(tf.constant(random.normal(size=s), tf.float32) for s in sizes))
+    learn(batch)
     count, begun, spent = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begun + UPDATES_S:
-        td3.learn(batch).numpy()
+        learn(batch).metrics.numpy()
         count += config.round_steps
     return {
         "config": name,
@@ -129,12 +131,17 @@ def updates(name: str) -> dict[str, Any]:
 
 def together(name: str, folder: Path) -> dict[str, Any]:
     """Train for a while as `sagecc train --actors` with a process per core does; learner and actors share the cores."""
-    config = replace(load(name), steps=TOGETHER_STEPS[name], warm_up=2000)
-    task, cores = LearningTask.of(config.task), len(os.sched_getaffinity(0))
+    config = load(name, steps=TOGETHER_STEPS[name], labs={"warm_up": 2000})
+    task, cores = LearningTask.of(config.task or {}), len(os.sched_getaffinity(0))
     began = CpuTime.now()
     outcome = train(
-        config, online_task(config, own_kernel()), folder / "model", folder / "logs", actors=cores, checkpoint_s=60
+        config,
+        LabExperience(config, online_task(config, own_kernel()), 0, cores),
+        folder / "model",
+        folder / "logs",
+        checkpoint_s=60,
     )
+    assert outcome is not None, "a run in one process is its own chief"
     taken = outcome.metrics["decisions"]
     flows = np.mean(task.networks.flows.values) if isinstance(task.networks, NetworkDistribution) else 1
     return {

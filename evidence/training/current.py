@@ -20,7 +20,6 @@ from evidence.training.runs import Plan, read_plan
 from evidence.training.table import RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
-from sagecc.learner.online.config import OnlineConfig
 from sagecc.online import online_task
 from sagecc.options import kernel_option
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
@@ -38,7 +37,7 @@ def fingerprints(plan: Plan, results: Mapping[str, Mapping[str, Any]], kernel: P
         if "failure" in result:
             found[name] = "", ""
             continue
-        if isinstance(run.config, OnlineConfig):
+        if run.in_labs:
             task = json.dumps(run.config.task)
             learned = tasks[task] = tasks.get(task) or online_task(run.config, kernel).identity
         else:

@@ -14,7 +14,6 @@ from sagecc.growth.playing import play_round
 from sagecc.growth.pooling import pool_round
 from sagecc.growth.settings import Growth
 from sagecc.growth.training import train_round
-from sagecc.learner.config import Config
 from sagecc.learner.train import Outcome
 
 
@@ -40,7 +39,7 @@ def train_grown(run: Run, folder: Path, cache: Path, kernel: Path, jobs: int) ->
     Raises:
         SageccError: a pool or a round is damaged, a training diverges, or an episode fails.
     """
-    assert run.grow and run.pool and isinstance(run.config, Config)
+    assert run.grow and run.pool
     growth, places = Growth(run.name, run.config, run.grow.steps, run.seed), Places(folder)
     environments = profile_environments(run.grow.profile)
     for number in range(run.grow.rounds):

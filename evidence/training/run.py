@@ -39,9 +39,10 @@ from sagecc.leagues.scores import StoredEpisode
 from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
-from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.experience import Experience
+from sagecc.learner.online.lab_source import LabExperience
 from sagecc.learner.online.labs import OnlineTask
-from sagecc.learner.online.train import train as train_online
+from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.runs import SCORES
 from sagecc.learner.train import Outcome, train
 from sagecc.online import online_task
@@ -85,7 +86,7 @@ def carry_out(
         },
     }
     policy, evaluation = policy_folder(run, folder), None
-    if isinstance(run.config, OnlineConfig):
+    if run.in_labs:
         result["actors"] = run.actors
     if run.grow:
         result["grow"] = asdict(run.grow)
@@ -133,13 +134,15 @@ def trained(
 ) -> Outcome:
     """Train a run's policy; raises SageccError where that fails. It lies at `policy_folder` then."""
     policy, logs = policy_folder(run, folder), folder / LOGS
-    if isinstance(run.config, OnlineConfig):
-        assert isinstance(source, OnlineTask)
-        return train_online(run.config, source, policy, logs, run.seed, actors=run.actors, evaluation=evaluation)
-    assert run.pool is not None
     if run.grow:
         return train_grown(run, folder / ROUNDS, POOL_CACHE, kernel, jobs)
-    outcome = train(run.config, run.pool, policy, logs, POOL_CACHE, run.seed, evaluation=evaluation)
+    experience: Experience
+    if isinstance(source, OnlineTask):
+        experience = LabExperience(run.config, source, run.seed, run.actors)
+    else:
+        assert run.pool is not None
+        experience = PoolExperience(run.config, run.pool, POOL_CACHE, run.seed)
+    outcome = train(run.config, experience, policy, logs, run.seed, evaluation=evaluation)
     assert outcome is not None, "a run in one process is its own chief"
     return outcome
 
@@ -151,12 +154,12 @@ def policy_folder(run: Run, folder: Path) -> Path:
 
 def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
     """Return what a run learns from: its part of a pool, compiled once into `pools`, or a task in labs."""
-    if isinstance(run.config, OnlineConfig):
+    if run.in_labs:
         return online_task(run.config, kernel)
-    assert run.pool is not None
+    assert run.pool is not None and run.config.data is not None
     if run.pool not in pools:
         pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
-    return pools[run.pool].select(run.config.data)
+    return pools[run.pool].select(run.config.data.selection)
 
 
 def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> dict[str, Any]:

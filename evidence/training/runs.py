@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,9 +17,7 @@ from sagecc.collector.run.set_file import load_set
 from sagecc.common import versions
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
-from sagecc.learner.config import Config, load
-from sagecc.learner.online import config as online_config
-from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.specification import RunSpecification, load
 from sagecc.schemas.environment_set import EnvironmentSet
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
@@ -62,7 +60,7 @@ class Run:
     """The shipped configuration that it starts from."""
     changes: Mapping[str, Any]
     """What differs from that."""
-    config: Config | OnlineConfig
+    config: RunSpecification
     seed: int
     pool: Path | None
     """None where it learns in labs."""
@@ -83,7 +81,7 @@ class Run:
         """
         played = {name: _ids(name) for name in (*plan.leagues, *plan.harm)}
         choice: list[Any] = [self.keep_best.record()] if self.keep_best else []
-        if isinstance(self.config, OnlineConfig):
+        if self.in_labs:
             choice.append(self.actors)
         if self.grow:
             choice += [asdict(self.grow), [e.id for e in profile_environments(self.grow.profile)]]
@@ -102,9 +100,13 @@ class Run:
     def _versions(self) -> list[int]:
         """Return those of what trains it and of what judges it (common.versions)."""
         judge = [versions.POLICY, versions.LEAGUE]
-        if isinstance(self.config, OnlineConfig):
-            return [versions.DAGGER if self.config.algorithm == "dagger" else versions.TD3, *judge]
-        return [versions.CRR, *([versions.GROWTH, versions.POOL] if self.grow else []), *judge]
+        growth = [versions.GROWTH, versions.POOL] if self.grow else []
+        return [self.config.algorithm.version, *growth, *judge]
+
+    @property
+    def in_labs(self) -> bool:
+        """Whether it learns in labs."""
+        return self.config.task is not None
 
 
 @dataclass(frozen=True)
@@ -196,25 +198,24 @@ def _seeded(where: str, recipe: str, of: object) -> list[tuple[str, object]]:
 def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
     kinds = {"config": str, "changes": dict, "steps": int, "seed": int, "keep_best": dict, **_SOURCES}
     values = _fields(of, where, kinds)
-    online = online_config.is_online(values.get("config", base))
+    changes = dict(values.get("changes", {}))
+    if "steps" in values:
+        changes["steps"] = values["steps"]
+    start = values.get("config", base)
+    try:
+        config = load(start, **changes)
+        online = config.task is not None
+        base = start if online else base
+        differs = _differing(config.record(), load(base).record())
+    except SageccError as error:
+        raise SageccError(f"{where}: {error}") from error
     if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:
         raise SageccError(
             f"{where}: '{odd[0]}' is for what learns {'from a pool' if online else 'in labs'}: leave it out"
         )
-    changes = dict(values.get("changes", {}))
-    if "steps" in values:
-        changes["steps"] = values["steps"]
     seed = values.get("seed", 0)
     if not 0 <= seed <= LARGEST_SEED:
         raise SageccError(f"{where}: seed must be from 0 to {LARGEST_SEED}, not {seed}")
-    read: Callable[..., Config | OnlineConfig] = online_config.load if online else load
-    start = values.get("config", base)
-    base = start if online else base
-    try:
-        config = read(start, **changes)
-        differs = _differing(asdict(config), asdict(read(base)))
-    except SageccError as error:
-        raise SageccError(f"{where}: {error}") from error
     keep_best = _keep_best(f"{where}: keep_best", values["keep_best"]) if "keep_best" in values else None
     grow = _grow(f"{where}: grow", values["grow"]) if "grow" in values else None
     if grow and keep_best:
@@ -264,5 +265,6 @@ def _differing(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]
         if name not in others:
             differences[name] = value
         elif value != others[name]:
-            differences[name] = _differing(value, others[name]) if name == "data" else value
+            sections = isinstance(value, dict) and isinstance(others[name], dict)
+            differences[name] = _differing(value, others[name]) if sections else value
     return differences

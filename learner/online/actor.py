@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
-from sagecc.learner.online.exploration import HELD, Exploring
+from sagecc.learner.exploration import HELD, Exploring
 from sagecc.learner.online.labs import Labs, Rows
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture, NumpyOps
@@ -30,9 +30,9 @@ def episode_seed(seed: int, lab: int, number: int) -> int:
     """Return the seed of a lab's episode in a run: 31 bits.
 
     Args:
-        seed: The run's.
-        lab: The lab's number among all of the run.
-        number: The episode's.
+        seed: the run's.
+        lab: the lab's number among all of the run.
+        number: the episode's.
     """
     return int(np.random.SeedSequence((seed, lab, number)).generate_state(1)[0] >> 1)
 
@@ -41,16 +41,16 @@ class Actor:
     """The labs of one process and their agents.
 
     Args:
-        labs: The labs, none of them in an episode.
-        count: Their number.
-        network: The policy's kind of network.
-        scaling: What is done to observations before it.
-        exploration: How to explore.
-        layout: What a record holds.
-        ring: Where records go.
-        seed: The run's seed.
-        first_lab: Number of the first lab among all of the run.
-        share: This actor's share of the run's labs: others decide meanwhile too.
+        labs: the labs, none of them in an episode.
+        count: their number.
+        network: the policy's kind of network.
+        scaling: what is done to observations before it.
+        exploration: how to explore.
+        layout: what a record holds.
+        ring: where records go.
+        seed: the run's seed.
+        first_lab: number of the first lab among all of the run.
+        share: this actor's share of the run's labs: others decide meanwhile too.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ import numpy as np
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.processes import end_with_parent, starting_python
+from sagecc.learner.exploration import Exploring
 from sagecc.learner.online.actor import Actor, State
-from sagecc.learner.online.exploration import Exploring
 from sagecc.learner.online.labs import Labs, MakeLabs
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.inference import Architecture
@@ -145,7 +145,7 @@ class Actors:
         """Start the processes.
 
         Args:
-            specs: What each is made of.
+            specs: what each is made of.
         """
         first = specs[0]
         first.folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class Actors:
         """Begin an episode in every lab: the first of the run, or one that none had before.
 
         Args:
-            counters: What the actors said of themselves at the checkpoint from which the run goes on.
+            counters: what the actors said of themselves at the checkpoint from which the run goes on.
         """
         if counters:
             self.counters[:] = np.frombuffer(counters, COUNTERS)

@@ -65,8 +65,8 @@ class Labs(Protocol):
         """Begin an episode in some labs.
 
         Args:
-            seeds: Of the episodes; each decides everything in its episode but the actions: the network too.
-            labs: Which.
+            seeds: of the episodes; each decides everything in its episode but the actions: the network too.
+            labs: which.
 
         Returns:
             Their first rows.
@@ -76,8 +76,8 @@ class Labs(Protocol):
         """Run the labs that are in an episode to their next rows.
 
         Args:
-            actions: Of all agents that wait for one, by lab and flow, from -1 to 1.
-            renew: Whether labs whose episodes are over begin another of their own accord.
+            actions: of all agents that wait for one, by lab and flow, from -1 to 1.
+            renew: whether labs whose episodes are over begin another of their own accord.
         """
 
     def close(self) -> None:

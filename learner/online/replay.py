@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
+from sagecc.learner.core import Batch
 
 SPARE_SHARE = 0.25
 """Spare places, as a share of the records that count."""
@@ -46,25 +47,12 @@ class Layout(NamedTuple):
         return self.rows * self.row
 
 
-class ReplayBatch(NamedTuple):
-    """Records, time first."""
-
-    observations: Floats
-    """Observations [T, B, D]."""
-    states: Floats
-    """Global states [T, B, G]."""
-    actions: Floats
-    """Actions [T, B]; the last row's is unknown, and 0."""
-    rewards: Floats
-    """Reward of each action [T, B]; the last row's is 0."""
-
-    @classmethod
-    def of(cls, records: Floats, layout: Layout) -> ReplayBatch:
-        """Take records [..., B, size] apart; what leads stays in front of T."""
-        shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
-        x = np.moveaxis(shaped, -2, -3)
-        d, g = layout.observations, layout.states
-        return cls(x[..., :d], x[..., d : d + g], x[..., d + g], x[..., d + g + 1])
+def batch_of(records: Floats, layout: Layout) -> Batch:
+    """Take records [..., size] apart; what leads stays in front of T. The last row's action is unknown, and 0."""
+    shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
+    x = np.moveaxis(shaped, -2, -3)
+    d, g = layout.observations, layout.states
+    return Batch(x[..., :d], x[..., d + g], x[..., d + g + 1], x[..., d : d + g])
 
 
 class Ring:
@@ -77,9 +65,9 @@ class Ring:
         """Open the file, or make it, zeros.
 
         Args:
-            path: The file.
-            record: Numbers in a record.
-            capacity: Records that count.
+            path: the file.
+            record: numbers in a record.
+            capacity: records that count.
 
         Raises:
             SageccError: There is a file of another size.
@@ -135,9 +123,9 @@ class Replay:
     """The rings of all actors, as the learner samples them.
 
     Args:
-        rings: One for each actor process.
-        layout: What a record holds.
-        seed: Seed of the sampling.
+        rings: one for each actor process.
+        layout: what a record holds.
+        seed: seed of the sampling.
     """
 
     def __init__(self, rings: Sequence[Ring], layout: Layout, seed: int) -> None:
@@ -151,12 +139,12 @@ class Replay:
         """Return the number of records that count."""
         return sum(ring.count(int(n)) for ring, n in zip(self.rings, self.written, strict=True))
 
-    def sample(self, batches: int, size: int) -> ReplayBatch:
+    def sample(self, batches: int, size: int) -> Batch:
         """Draw records, each with the same probability at each draw.
 
         Args:
-            batches: Number of batches K.
-            size: Records in each.
+            batches: number of batches K.
+            size: records in each.
 
         Returns:
             K batches, in front of T: observations [K, T, B, D] and so on.
@@ -169,4 +157,4 @@ class Replay:
             mine = (drawn >= first) & (drawn < first + count)
             records[mine] = ring.read(written - count + drawn[mine] - first)
             first += count
-        return ReplayBatch.of(records, self.layout)
+        return batch_of(records, self.layout)

@@ -14,7 +14,7 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
-from sagecc.learner.config import load
+from sagecc.learner.specification import load
 from sagecc.options import POOL, kernel_option
 from sagecc.sets import networks_options
 
@@ -120,11 +120,11 @@ def command(
     from sagecc.growth.places import Places
     from sagecc.growth.settings import Growth
 
-    config = load(config_name, **({} if steps is None else {"steps": steps}))
+    specification = load(config_name, **({} if steps is None else {"steps": steps}))
     growth = Growth(
         name=name or out.name,
-        config=config,
-        round_steps=round_steps or config.steps,
+        specification=specification,
+        round_steps=round_steps or specification.steps,
         seed=seed,
         own_share=own_share,
         decay=decay,
@@ -152,7 +152,7 @@ def _train(growth: Growth, places: Places, number: int, pool: Path, cache: Path,
     from sagecc.growth.training import train_round
 
     outcome = train_round(growth, places, number, pool, cache, checkpoint_s)
-    steps = growth.round_config(number).steps
+    steps = growth.specification_of(number).steps
     loss = outcome.metrics.get("critic_loss", math.nan)
     return f"{outcome.trained_steps} steps, {steps} in all; critic loss {loss:.3g}"
 

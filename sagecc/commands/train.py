@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sagecc train`: from the pool to a policy."""
+"""`sagecc train`: from the pool, or from labs, to a policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.learner.config import Config, load, shipped
-from sagecc.learner.online import config as online_config
+from sagecc.learner.specification import RunSpecification, load, shipped
 from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
 from sagecc.schemas.schemes import TrustedCode
 from sagecc.skipped import telling_skipped
 
 if TYPE_CHECKING:
     from sagecc.learner.evaluation import Evaluation
+    from sagecc.learner.experience import Experience
     from sagecc.learner.strategy import Device, Kind
 
 LEAGUES = Path(".cache/league")
@@ -31,9 +31,8 @@ LEAGUES = Path(".cache/league")
     "name",
     default="small",
     show_default=True,
-    help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), a YAML file of your own, or a variant: "
-    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper. "
-    f"Online: {', '.join(online_config.shipped())}, or a file with the field `task`.",
+    help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), a YAML file of your own, or one of "
+    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper.",
 )
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
 @click.option(
@@ -41,7 +40,7 @@ LEAGUES = Path(".cache/league")
     type=click.Path(path_type=Path),
     help="Folder of the policy.  [default: models/ and the configuration's name]",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps, in place of the configuration's.")
+@click.option("--steps", type=click.IntRange(min=1), help="Updates, in place of the configuration's.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
     "--logs",
@@ -113,12 +112,12 @@ LEAGUES = Path(".cache/league")
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Online: processes that play in the labs. One gives the same bytes each time; several never wait.",
+    help="In labs: processes that play in the labs. One gives the same bytes each time; several never wait.",
 )
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),
-    help="Online: folder of the replay; one in /dev/shm keeps it in memory.  [default: replay/ in --logs]",
+    help="In labs: folder of the replay; one in /dev/shm keeps it in memory.  [default: replay/ in --logs]",
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
 @kernel_option()
@@ -153,23 +152,21 @@ def command(
     int8: bool,
     count_parameters: bool,
 ) -> None:
-    """Train a policy: from the pool alone, with Critic-Regularized Regression, no packet is sent; or online, with TD3.
+    """Train a policy as a configuration says: from the pool alone, where no packet is sent, or in labs.
 
     A run that was stopped goes on from its last checkpoint, bit for bit; a run that is done is not
     repeated. Ctrl-C, SIGTERM and a closed terminal write a checkpoint first (exit code 130, 143 and 129). Watch it
     with 'tensorboard --logdir logs'.
     """
-    online = online_config.is_online(name)
-    if online and (precision or xla or strategy != "one"):
-        raise SageccError(f"{name} is trained online, in one process: leave out --precision, --xla and --strategy")
-    overrides = {"steps": steps, "precision": precision, "xla": xla or None}
-    options = {field: value for field, value in overrides.items() if value is not None}
-    config = online_config.load(name, **options) if online else load(name, **options)
+    network = {"precision": precision, "xla": xla or None}
+    changes = {"steps": steps, "network": {field: value for field, value in network.items() if value is not None}}
+    specification = load(name, **{field: value for field, value in changes.items() if value})
+    if specification.task is not None and strategy != "one":
+        raise SageccError(f"{name} learns in labs, in one process: leave out --strategy")
     if count_parameters:
         from sagecc.online import observed
 
-        observations = config.observations if isinstance(config, Config) else observed(config)
-        click.echo(config.sizes(len(observations)).parameters)
+        click.echo(specification.network.sizes(len(observed(specification))).parameters)
         return
     if keep == "best" and evaluate_every is None:
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")
@@ -192,43 +189,22 @@ def command(
             logs=logs,
             jobs=jobs,
         )
-    # What trains takes time to load: not for --help.
-    if isinstance(config, Config):
-        from sagecc.learner.train import train
+    experience = _experience(specification, pool, cache, seed, actors, replay, kernel, trusted)
+    from sagecc.learner.train import train  # it takes time to load: not for --help
 
-        outcome = train(
-            config,
-            pool,
-            out=out,
-            logs=logs,
-            cache=cache,
-            seed=seed,
-            int8=int8,
-            evaluation=evaluation,
-            strategy=strategy,
-            device=device,
-            checkpoint_s=checkpoint_every,
-            checkpoint_steps=checkpoint_steps or 0,
-        )
-    else:
-        from sagecc.online import online_task
-
-        task = online_task(config, kernel, trusted)  # before TensorFlow is loaded
-        from sagecc.learner.online.train import train as train_online
-
-        outcome = train_online(
-            config,
-            task,
-            out=out,
-            logs=logs,
-            seed=seed,
-            actors=actors,
-            replay=replay,
-            int8=int8,
-            evaluation=evaluation,
-            checkpoint_s=checkpoint_every,
-            checkpoint_steps=checkpoint_steps or 0,
-        )
+    outcome = train(
+        specification,
+        experience,
+        out,
+        logs,
+        seed,
+        checkpoint_s=checkpoint_every,
+        checkpoint_steps=checkpoint_steps or 0,
+        int8=int8,
+        evaluation=evaluation,
+        strategy=strategy,
+        device=device,
+    )
     if outcome is None:
         click.echo("done: worker 0 has the policy and the logs")
         return
@@ -239,12 +215,33 @@ def command(
         )
     else:
         click.echo("already trained with this configuration and pool: nothing to do")
-    of_step = f", of step {outcome.step}" if outcome.step != config.steps else ""
+    of_step = f", of step {outcome.step}" if outcome.step != specification.steps else ""
     click.echo(f"policy   {outcome.artefact} ({outcome.parameters:,} parameters{of_step})")
     click.echo(f"logs     {outcome.logs} (metrics.jsonl; tensorboard --logdir {outcome.logs})")
     click.echo("metrics  " + ", ".join(f"{key} {value:.4g}" for key, value in outcome.metrics.items()))
     for step, scores in outcome.scores.items():
         click.echo(f"step {step:>8}  " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))
+
+
+def _experience(
+    specification: RunSpecification,
+    pool: Path,
+    cache: Path,
+    seed: int,
+    actors: int,
+    replay: Path | None,
+    kernel: Path,
+    trusted: TrustedCode,
+) -> Experience:
+    """Return what is learned from: the pool, or the labs of the task."""
+    if specification.data:
+        from sagecc.learner.pool_source import PoolExperience
+
+        return PoolExperience(specification, pool, cache, seed)
+    from sagecc.learner.online.lab_source import LabExperience
+    from sagecc.online import online_task
+
+    return LabExperience(specification, online_task(specification, kernel, trusted), seed, actors, replay)
 
 
 def _league(

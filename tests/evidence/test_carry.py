@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from evidence.training import ARTEFACTS, CARRIED, LOGS, METER
@@ -27,8 +28,9 @@ pytestmark = pytest.mark.tensorflow
 TRAIN = """
 import os, sys
 from pathlib import Path
-from sagecc.learner.config import load
 from sagecc.learner.journal import TrainingJournal
+from sagecc.learner.pool_source import PoolExperience
+from sagecc.learner.specification import load
 from sagecc.learner.train import train
 
 config, pool, out, logs, cache, killed_at = sys.argv[1:]
@@ -40,13 +42,14 @@ def add_and_die(journal, step, *rest):
     add(journal, step, *rest)
 
 TrainingJournal.add = add_and_die
-train(load(config), *map(Path, (pool, out, logs, cache)), checkpoint_s=0)
+config = load(config)
+train(config, PoolExperience(config, Path(pool), Path(cache), 0), Path(out), Path(logs), checkpoint_s=0)
 """
 
 
 def train(pool: Path, folder: Path, killed_at: int = 0) -> int:
     config = pool.parent / "carried.yaml"
-    config.write_text("".join(f"{name}: {value}\n" for name, value in CONFIG.items()))
+    config.write_text(yaml.safe_dump(CONFIG))
     places = [config, pool, folder / "policy", folder / LOGS, pool.parent / "cache"]
     done = subprocess.run(
         [sys.executable, "-c", TRAIN, *map(str, places), str(killed_at)], cwd=ROOT, capture_output=True, timeout=300

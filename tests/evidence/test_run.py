@@ -29,12 +29,11 @@ from sagecc.common.locks import locked
 from sagecc.leagues.candidate import MEAN_RATE
 from sagecc.leagues.league import PlayOptions
 from sagecc.learner import runs as learner_runs
-from sagecc.learner.config import load
 from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Evaluation
-from sagecc.learner.online import config as online_config
-from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.experience import Experience
 from sagecc.learner.online.labs import OnlineTask
+from sagecc.learner.specification import RunSpecification, load
 from sagecc.policy.artefact import Control
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import partition
@@ -61,7 +60,7 @@ class Machinery:
         self.scores: Mapping[int, Mapping[str, float]] = {}
 
     def train(
-        self, config: Any, pool: Path, out: Path, logs: Path, cache: Path, seed: int, evaluation: Evaluation | None
+        self, config: Any, experience: Any, out: Path, logs: Path, seed: int, evaluation: Evaluation | None
     ) -> SimpleNamespace:
         self.trained.append((config.steps, seed))
         if self.error:
@@ -97,6 +96,7 @@ def machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machinery:
         "train": found.train,
         "lab_runner": found.lab_runner,
         "compile_pool": lambda path, cache: pool,
+        "PoolExperience": lambda *of: None,
         "kernel_identity": lambda kernel, schemes: "linux",
         "networks_of": lambda name: smoke(*ENVIRONMENTS),
         "SCHEMES": SCHEMES,
@@ -143,7 +143,7 @@ def test_a_run_with_a_growing_pool_is_judged_by_its_last_round_s_policy(
     machinery: Machinery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def train_grown(run: Run, folder: Path, cache: Path, kernel: Path, jobs: int) -> SimpleNamespace:
-        return machinery.train(run.config, Path(), grown_policy(run, folder), Path(), cache, run.seed, None)
+        return machinery.train(run.config, None, grown_policy(run, folder), Path(), run.seed, None)
 
     monkeypatch.setattr(harness, "train_grown", train_grown)
     of = plan("one")
@@ -165,17 +165,17 @@ def test_a_run_in_labs_is_trained_by_its_task_and_judged_alike(
     trained = []
 
     def train(
-        config: OnlineConfig, task: OnlineTask, out: Path, logs: Path, seed: int, **options: Any
+        config: RunSpecification, learned: Experience, out: Path, logs: Path, seed: int, evaluation: Evaluation | None
     ) -> SimpleNamespace:
-        trained.append((config.steps, task, seed, options))
-        return machinery.train(config, Path(), out, logs, Path(), seed, options["evaluation"])
+        trained.append((config.steps, learned.identity(), seed))
+        return machinery.train(config, learned, out, logs, seed, evaluation)
 
-    task = OnlineTask("labs", (), 0, ("pool", "1.0"), Control(), no_labs)
+    task = OnlineTask("labs", (), 0, ("pool", "1.0"), Control(limits=(-1.0, 1.0)), no_labs)
     monkeypatch.setattr(harness, "online_task", lambda config, kernel: task)
-    monkeypatch.setattr(harness, "train_online", train)
-    config = online_config.load("orca", steps=40)
+    monkeypatch.setattr(harness, "train", train)
+    config = load("orca", steps=40)
     run_all(Plan({"labs": Run("labs", "orca", {}, config, 3, None, actors=2)}, {"smoke": Path("raw")}))
-    assert trained == [(40, task, 3, {"actors": 2, "evaluation": None})]
+    assert trained == [(40, ["labs", 2], 3)]
     found = result("labs")
     assert found["pool"] is None
     assert found["actors"] == 2

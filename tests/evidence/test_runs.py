@@ -9,8 +9,7 @@ import pytest
 from evidence.training.run import RUNS
 from evidence.training.runs import Grow, KeepBest, Plan, Run, read_plan
 from sagecc.common.errors import SageccError
-from sagecc.learner.config import load
-from sagecc.learner.online import config as online_config
+from sagecc.learner.specification import load
 from tests.conftest import ROOT
 
 PLAN = """
@@ -19,8 +18,8 @@ pool: datasets/pool
 leagues: {heldout: raw, smoke: other}
 runs:
   plain:
-  wide: {changes: {width: 48, discount: 0.95}, seed: 3, steps: 7, pool: datasets/full/pool}
-  top: {config: no-gru, changes: {data: {schemes: [vegas]}}}
+  wide: {changes: {network: {width: 48}, algorithm: {discount: 0.95}}, seed: 3, steps: 7, pool: datasets/full/pool}
+  top: {config: no-gru, changes: {data: {selection: {schemes: [vegas]}}}}
   kept: {keep_best: {league: smoke, every: 10}}
 """
 GROWN = PLAN + "  grown: {grow: {profile: smoke, rounds: 2, steps: 5}}\n"
@@ -41,20 +40,20 @@ def test_a_run_is_its_configuration_and_what_differs_from_the_base(tmp_path: Pat
     assert runs["plain"] == Run("plain", "tiny", {}, load("tiny"), 0, Path("datasets/pool"))
     wide = runs["wide"]
     assert (wide.seed, wide.pool) == (3, Path("datasets/full/pool"))
-    assert wide.changes == {"width": 48, "steps": 7}
-    assert wide.config == load("tiny", width=48, steps=7)
+    assert wide.changes == {"network": {"width": 48}, "steps": 7}
+    assert wide.config == load("tiny", network={"width": 48}, steps=7)
     top = runs["top"]
-    assert top.changes["gru"] == 0
-    assert top.changes["width"] == 64
-    assert top.changes["data"] == {"schemes": ("vegas",)}
-    assert "discount" not in top.changes
+    assert top.changes["network"]["gru"] == 0
+    assert top.changes["network"]["width"] == 64
+    assert top.changes["data"]["selection"]["schemes"] == ("vegas",)
+    assert "discount" not in top.changes["algorithm"]
 
 
 def test_a_run_that_learns_in_labs_has_no_pool(tmp_path: Path) -> None:
     run = plan(tmp_path, LABS).runs["labs"]
-    config = online_config.load("orca", steps=40)
+    config = load("orca", steps=40)
     assert run == Run("labs", "orca", {"steps": 40}, config, 1, None, actors=2)
-    others = [replace(run, actors=1), replace(run, seed=2), replace(run, config=online_config.load("orca", steps=60))]
+    others = [replace(run, actors=1), replace(run, seed=2), replace(run, config=load("orca", steps=60))]
     assert len({fingerprint(other) for other in (run, *others)} | {fingerprint(run, pool="another task")}) == 5
 
 
@@ -85,10 +84,10 @@ def test_a_bad_growth_is_one_line(tmp_path: Path, old: str, new: str, text: str)
 
 
 def test_a_recipe_with_seeds_is_a_run_for_each(tmp_path: Path) -> None:
-    runs = plan(tmp_path, PLAN + "  several: {changes: {width: 16}, seeds: [0, 2]}\n").runs
+    runs = plan(tmp_path, PLAN + "  several: {changes: {network: {width: 16}}, seeds: [0, 2]}\n").runs
     assert [(run.name, run.seed, run.config) for run in (runs["several"], runs["several-2"])] == [
-        ("several", 0, load("tiny", width=16)),
-        ("several-2", 2, load("tiny", width=16)),
+        ("several", 0, load("tiny", network={"width": 16})),
+        ("several-2", 2, load("tiny", network={"width": 16})),
     ]
 
 
@@ -102,7 +101,7 @@ def test_chosen_runs(tmp_path: Path) -> None:
 
 def test_a_fingerprint_is_what_decides_the_result_and_nothing_else(tmp_path: Path) -> None:
     run, other = plan(tmp_path).runs["plain"], plan(tmp_path).runs["wide"]
-    same = Run("renamed", "small", {"x": 1}, load("tiny", discount=0.95), 0, Path("elsewhere"))
+    same = Run("renamed", "small", {"x": 1}, load("tiny", algorithm={"discount": 0.95}), 0, Path("elsewhere"))
     assert fingerprint(run) == fingerprint(same)
     reseeded = Run("plain", "tiny", {}, load("tiny"), 1, Path("datasets/pool"))
     others = {
@@ -151,7 +150,7 @@ def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
         ("every: 10", "every: 10, curve: small", "'kept'.*keep_best: 'small'"),
         ("every: 10", "every: -1", "'kept'.*keep_best: .*-1"),
         ("seed: 3", "actors: 2", "'wide': 'actors' is for what learns in labs"),
-        ("config: no-gru", "pool: raw, config: orca", "'top': 'pool' is for what learns from a pool"),
+        ("plain:\n", "plain: {pool: raw, config: orca}\n", "'plain': 'pool' is for what learns from a pool"),
     ],
 )
 def test_bad_plans_are_one_line(tmp_path: Path, old: str, new: str, text: str) -> None:

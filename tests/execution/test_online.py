@@ -19,8 +19,10 @@ from sagecc.execution.environments.networks import agents, candidates, draw, net
 from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.learner.online.actor import Actor
-from sagecc.learner.online.config import from_dict, load, shipped
+from sagecc.learner.online.lab_source import LabExperience
 from sagecc.learner.online.replay import Layout, Ring
+from sagecc.learner.reader import merged
+from sagecc.learner.specification import load, shipped
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.environment import Environment
@@ -30,8 +32,14 @@ from tests.conftest import ROOT
 pytestmark = pytest.mark.tensorflow
 
 NETWORKS = {"rate_mbps": 12, "rtt_ms": {"uniform": [20, 40]}, "queue_bdp": 1, "duration_s": 2}
-SMALL = {"labs": 2, "batch": 8, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30, "steps": 4}
+SMALL = {
+    "steps": 4,
+    "batch": 8,
+    "labs": {"count": 2, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30},
+}
 
+
+IN_LABS = [name for name in shipped() if load(name).task is not None]
 
 FLOODS = {"give_up_share": 0.05, "give_up_time_s": 0.5}
 """Some of the episodes of random policies are given up by this."""
@@ -39,78 +47,38 @@ FLOODS = {"give_up_share": 0.05, "give_up_time_s": 0.5}
 
 def changed(name: str, **changes: Any) -> dict[str, Any]:
     """A shipped configuration on small, short networks."""
-    task = load(name).task
     networks = {**NETWORKS, **({"flows": 2, "gap_s": 0.3} if name == "astraea" else {})}
-    return {"base": name, **SMALL, "task": {**task, "networks": networks}, **changes}
+    return {"base": name, **SMALL, "task": {"networks": networks}, **changes}
 
 
-def test_shipped() -> None:
-    assert shipped() == (
-        "astraea",
-        "aurora",
-        "indigo",
-        "labs-small",
-        "labs-tiny",
-        "onlinerl",
-        "orca",
-        "orcav2",
-        "sagecc-10",
-        "sagecc-11",
-        "sagecc-2",
-        "sagecc-3",
-        "sagecc-4",
-        "sagecc-5",
-        "sagecc-6",
-        "sagecc-7",
-        "sagecc-8",
-        "sagecc-9",
-    )
-
-
-def test_a_base_may_have_a_base(tmp_path: Path) -> None:
+def test_recipes_differ_in_what_they_say(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: sagecc-4\nsteps: 600")
-    assert load(str(tmp_path / "mine.yaml")) == replace(load("sagecc-4"), steps=600)
+    assert load(str(tmp_path / "mine.yaml")) == load("sagecc-4", steps=600)
     three, four = load("sagecc-3"), load("sagecc-4")
+    assert three.labs and four.labs
     assert (four.round_steps, four.steps) == (3 * three.round_steps, 3 * three.steps)
     assert abs(four.batch * (four.window - 1) - three.batch) < four.window  # as many transitions in an update
-    assert four.replay * (four.window - 1) == three.replay  # and in the replay
-    own = ("task", "round_steps", "steps", "window", "returns", "batch", "replay")
-    assert replace(four, **{name: getattr(three, name) for name in own}) == three
-    five = load("sagecc-5")
-    assert replace(five, task=four.task, round_decisions=four.round_decisions) == four
-    assert {**five.task, "reward": "pool-log", "networks": ["full", "training-wide"]} == four.task
-    six = load("sagecc-6")
-    assert replace(six, task=five.task, steps=five.steps) == five
-    seven, small = load("sagecc-7"), load("labs-small")
-    shorter = ("steps", "uniform_decisions", "give_up_share", "average")
-    assert replace(small, **{name: getattr(six, name) for name in shorter}) == six
-    assert replace(seven, task=four.task, give_up_share=four.give_up_share, average=0) == four
-    assert seven.task == {**four.task, "control": six.task["control"]}
-    eight, nine, ten = load("sagecc-8"), load("sagecc-9"), load("sagecc-10")
-    assert {**load("labs-tiny").task, "networks": eight.task["networks"]} == eight.task
-    assert replace(eight, drop_every=0, drop_hold=1, final_window_bound=0) == seven
-    assert replace(nine, task={**nine.task, "control": {**nine.task["control"], "window_bound": 2}}) == eight
-    assert replace(ten, drop_every=eight.drop_every, final_window_bound=eight.final_window_bound) == eight
-    assert replace(load("sagecc-11"), steps=ten.steps) == ten
-    del six.task["control"]["window_bound_drains"]
-    assert six.task == five.task
+    assert four.labs.replay * (four.window - 1) == three.labs.replay  # and in the replay
+    eight, ten = load("sagecc-8"), load("sagecc-10")
+    assert load("labs-tiny", task={"networks": ["full", "training-wide"]}).task == eight.task
+    assert ten.changed(algorithm={"drop_every": 400}, control={"window_bound": 1.5}) == eight
+    assert load("sagecc-11", steps=ten.steps) == ten
 
 
 @pytest.mark.parametrize("name", ["astraea", "indigo", "orca"])
 def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, name: str) -> None:
     """A lab cannot be saved: the episodes under way are played again."""
     values = changed(name)
-    base = load(values.pop("base"))
-    config = from_dict({**base.__dict__, **values, **FLOODS})
+    config = load(values.pop("base"), **merged(values, {"labs": FLOODS}))
     task = online_task(config, kernel)
-    layout, sizes = Layout(2, len(task.observations), task.states), config.sizes(len(task.observations))
+    layout, sizes = Layout(2, len(task.observations), task.states), config.network.sizes(len(task.observations))
     random = np.random.default_rng(0)
     weights = {key: random.normal(0, 0.1, shape).astype(np.float32) for key, shape in sizes.shapes().items()}
 
     def actor(path: Path) -> tuple[Actor, Any, Ring]:
         labs, ring = task.make_labs(labs=2), Ring(path, layout.size, 2000)
-        scaling = config.scaling(len(task.observations))
-        made = Actor(labs, 2, sizes, scaling, config.exploration, layout, ring, seed=1)
+        scaling = LabExperience(config, task, 1).scaling
+        made = Actor(labs, 2, sizes, scaling, config.algorithm.exploring(40), layout, ring, seed=1)
         made.weights = weights
         return made, labs, ring
 
@@ -135,19 +103,18 @@ def test_an_actor_in_labs_is_restored_bit_for_bit(kernel: Path, tmp_path: Path, 
     assert len(np.unique(records[:, 0, layout.observations + layout.states + 1])) > 10  # rewards
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", IN_LABS)
 def test_a_shipped_configuration_is_a_task(kernel: Path, name: str) -> None:
     """The papers' inputs: Aurora's 30, Orca's 70, Sage's 69, Indigo's 9."""
     task, config = online_task(load(name), kernel), load(name)
     assert task.control.limits == (-1, 1)
     others = {"astraea": 50, "aurora": 30, "indigo": 9, "orca": 70, "orcav2": 70}
-    assert len(task.observations) == config.sizes(len(task.observations)).inputs == others.get(name, 69)
+    assert len(task.observations) == config.network.sizes(len(task.observations)).inputs == others.get(name, 69)
 
 
 def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
     """Beside Cubic only the flow under test decides, and earns what the network names."""
-    values = load("orcav2").__dict__
-    task = online_task(from_dict({**values, "task": {**values["task"], "networks": "smoke"}}), kernel)
+    task = online_task(load("orcav2", task={"networks": "smoke"}), kernel)
     labs: Any = task.make_labs(labs=3)
     assert labs.per_lab == 1
     try:
@@ -164,8 +131,7 @@ def test_a_profiles_networks_are_those_of_both_sets(kernel: Path) -> None:
         assert 0 < link["link_bytes"] < 0.5 * link["link_capacity_bytes"]  # the other flow has had its 5 s
     finally:
         labs.close()
-    others = from_dict({**values, "task": {**values["task"], "networks": "heldout"}})
-    assert online_task(others, kernel).identity != task.identity
+    assert online_task(load("orcav2", task={"networks": "heldout"}), kernel).identity != task.identity
 
 
 def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
@@ -181,7 +147,7 @@ def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
 
 def test_a_distribution_among_networks_is_drawn_as_often_as_it_counts() -> None:
     """sagecc-5's: 80 of its own kind beside the networks of three sets."""
-    task = LearningTask.of(load("sagecc-5").task)
+    task = LearningTask.of(load("sagecc-5").task or {})
     assert task.networks is not None
     found = candidates(task.networks)
     assert isinstance(found, tuple)
@@ -205,9 +171,8 @@ def test_nobody_learns_in_the_networks_that_judge() -> None:
 
 def test_a_configuration_gives_episodes_up_unless_told(kernel: Path) -> None:
     """What it says is the labs' rule; by default that of leagues and growing."""
-    values = load("orca").__dict__
     rules = [
-        online_task(from_dict({**values, **changes}), kernel).make_labs.keywords["give_up"]  # type: ignore[attr-defined]
+        online_task(load("orca", labs=changes), kernel).make_labs.keywords["give_up"]  # type: ignore[attr-defined]
         for changes in ({}, {"give_up_share": 0.5, "give_up_time_s": 2.0}, {"give_up_share": 0.0})
     ]
     assert rules == [GiveUp(), GiveUp(0.5, 2.0), None]

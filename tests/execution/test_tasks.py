@@ -21,7 +21,7 @@ from sagecc.execution.environments.task import LearningTask, checked_reward
 from sagecc.execution.schemes.astraea.control import CONTROL
 from sagecc.execution.schemes.orca.control import CONTROL as ORCA
 from sagecc.execution.schemes.orca.observation import OBSERVATIONS as ORCA_OBSERVATIONS
-from sagecc.learner.online.config import load
+from sagecc.learner.specification import load
 from sagecc.online import online_task
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
 from sagecc.pool.reward import graded, power
@@ -183,6 +183,6 @@ def test_a_reward_that_is_none_is_refused_before_anything_runs(tmp_path: Path) -
         with pytest.raises(SageccError, match=message):
             start(task=LearningTask.of({"reward": "sprout"}), kernel=tmp_path / "no-kernel")
     config = load("labs-tiny")
-    config = replace(config, task={**config.task, "reward": "sprout"})
+    config = config.changed(task={"reward": "sprout"})
     with pytest.raises(SageccError, match=message):
         online_task(config, tmp_path / "no-kernel")

@@ -20,7 +20,8 @@ from sagecc.cli import cli
 from sagecc.collector.run.set_file import load_set
 from sagecc.execution.environments.rollouts import Rollouts
 from sagecc.execution.environments.task import LearningTask
-from sagecc.learner.online.config import load
+from sagecc.learner.reader import merged
+from sagecc.learner.specification import load
 from sagecc.online import online_task
 from sagecc.policy.artefact import PolicyArtefact
 from sagecc.pool import reward
@@ -36,8 +37,10 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 SHORT: dict[str, Any] = {
-    "labs": 2, "batch": 8, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30, "steps": 4
-}  # fmt: skip
+    "steps": 4,
+    "batch": 8,
+    "labs": {"count": 2, "replay": 2000, "warm_up": 40, "round_steps": 2, "round_decisions": 30},
+}
 
 
 def sagecc(folder: Path, words: list[str]) -> str:
@@ -73,7 +76,7 @@ def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeyp
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(plain))
     config = load(str(tmp_path / "my.yaml"))
     online_task(config, kernel)
-    rollouts, earned = Rollouts(LearningTask.of(config.task), kernel=kernel), list[float]()
+    rollouts, earned = Rollouts(LearningTask.of(config.task or {}), kernel=kernel), list[float]()
     try:
         step = rollouts.reset([0])
         while not step.over.any():
@@ -89,7 +92,7 @@ def test_its_reward_is_one_that_flows_earn(kernel: Path, tmp_path: Path, monkeyp
 @pytest.mark.slow
 def test_its_commands_run_one_after_another(kernel: Path, tmp_path: Path) -> None:
     """With a shorter training and shorter networks: what it says they print."""
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**yaml.safe_load(MINE), **SHORT}))
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(merged(yaml.safe_load(MINE), SHORT)))
     judge = yaml.safe_load(JUDGE)
     judge["grids"][0] |= {"rtt_ms": [15], "queue_bdp": [1], "duration_s": 2, "windows_s": [[1, 2]]}
     (tmp_path / "judge.yaml").write_text(yaml.safe_dump(judge))
@@ -107,7 +110,7 @@ def test_its_commands_run_one_after_another(kernel: Path, tmp_path: Path) -> Non
 @pytest.mark.slow
 @on_stock_kernel
 def test_such_a_policy_drives_a_program_on_a_stock_kernel(tmp_path: Path) -> None:
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**yaml.safe_load(MINE), **SHORT}))
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(merged(yaml.safe_load(MINE), SHORT)))
     sagecc(tmp_path, COMMANDS[0])
     command = COMMANDS[-1]
     sagecc(tmp_path, [*command[: command.index("--") + 1], "true"])

@@ -19,6 +19,7 @@ from sagecc.common import versions
 from sagecc.execution.schemes.rivals import RIVALS
 from tests.golden import playing, training
 from tests.golden.digests import Made
+from tests.helpers.specifications import placed
 
 FILE = Path(__file__).with_name("golden.json")
 NEAR = 1e-3
@@ -57,7 +58,7 @@ def _playing(part: str, scheme: str) -> Golden:
 
 
 def _in_labs(part: str, name: str, **changes: Any) -> Golden:
-    return Golden(part, lambda folder: training.trained(folder, name, {**training.TD3, **changes}))
+    return Golden(part, lambda folder: training.trained(folder, name, placed(training.TD3, changes)))
 
 
 RUNS: Mapping[str, Golden] = MappingProxyType(
@@ -81,12 +82,10 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "report": Golden("REPORT", playing.page),
         "study": Golden("STUDY", playing.studied),
         "crr": _crr("crr"),
-        "crr-bc": _crr("crr-bc", filter="identity", period_ms=50, start_share=0.2, data={"reward_weight": 8}),
+        "crr-bc": _crr("crr-bc", filter="identity", period_ms=50, start_share=0.2, selection={"reward_weight": 8}),
         "crr-no-gru": _crr("crr-no-gru", gru=0, mixture=1, filter="binary", n_step=3, final_rate=0.1, average=0.9),
         "td3": _in_labs("TD3", "td3", hidden=[32, 16], average=0.9, final_rate=0.05, drop_every=40, drop_hold=10),
-        "td3-recurrent": _in_labs(
-            "TD3", "td3-recurrent", hidden=[], width=16, gru=16, action_layer=1, returns="step", burn_in=1
-        ),
+        "td3-recurrent": _in_labs("TD3", "td3-recurrent", network=training.RECURRENT, returns="step", burn_in=1),
         "dagger": Golden("DAGGER", lambda folder: training.trained(folder, "dagger", training.DAGGER)),
     }
 )

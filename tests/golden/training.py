@@ -3,56 +3,58 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from safetensors.numpy import load_file
 
 from sagecc.common.files import sha256_file
+from sagecc.learner.specification import load
 from tests.golden.commands import sagecc
 from tests.golden.digests import Made, of_floats, of_table
 from tests.helpers.raw_episodes import write_partition
+from tests.helpers.specifications import placed
 
 OFFLINE: dict[str, Any] = {
-    "width": 16,
-    "gru": 16,
+    "steps": 20,
     "batch": 16,
     "window": 8,
-    "steps": 20,
-    "policy_rate": 1e-3,
-    "critic_rate": 1e-3,
-    "atoms": 21,
-    "target_period": 5,
-    "input_transform": "symlog",
-    "input_limit": 5,
-    "action_scale": 0.01,
+    "data": {},
+    "network": {"kind": "sage", "width": 16, "gru": 16, "input_transform": "symlog", "input_limit": 5},
+    "algorithm": {
+        "name": "crr",
+        "policy_rate": 1e-3,
+        "critic_rate": 1e-3,
+        "atoms": 21,
+        "target_period": 5,
+        "action_scale": 0.01,
+    },
 }
-LABS: dict[str, Any] = {"labs": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "steps": 20, "replay": 1000}
+LABS: dict[str, Any] = {"count": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "replay": 1000}
 TD3: dict[str, Any] = {
-    "base": "sagecc-10",
+    **{name: value for name, value in load("sagecc-10").record().items() if name != "control"},
+    "steps": 20,
     "task": {
         "observation": "pool",
         "control": {"like": "pool", "base": 1.0718, "limits": [-1, 1], "map": "spread", "period_ms": 50},
         "reward": "power",
         "networks": "smoke",
     },
-    **LABS,
+    "labs": {**LABS, "give_up_share": 0},
+    "control": {"window_bound": 1.4},
 }
+RECURRENT = {"kind": "recurrent", "width": 16, "gru": 16, "input_transform": "symlog", "input_limit": 5}
 DAGGER: dict[str, Any] = {
-    "task": {"observation": "indigo", "control": "indigo", "reward": "power", "expert": True, "networks": "smoke"},
-    "algorithm": "dagger",
-    "hidden": [],
-    "gru": 16,
-    "input_limit": 5,
+    "steps": 20,
+    "batch": 8,
     "window": 20,
     "burn_in": 5,
-    "batch": 8,
-    "actor_rate": 1e-3,
-    "gradient_clip": 10,
-    "give_up_share": 0,
-    **LABS,
+    "task": {"observation": "indigo", "control": "indigo", "reward": "power", "expert": True, "networks": "smoke"},
+    "network": {"kind": "choice", "gru": 16, "input_limit": 5},
+    "algorithm": {"name": "dagger", "policy_rate": 1e-3, "gradient_clip": 10},
+    "labs": {**LABS, "give_up_share": 0},
 }
 
 
@@ -86,7 +88,7 @@ def compiled(folder: Path) -> Made:
 def trained(folder: Path, name: str, values: dict[str, Any]) -> Made:
     """Return the weights that a training by these fields ends with."""
     config, out = folder / f"{name}.yaml", folder / "models" / name
-    config.write_text(yaml.safe_dump(values))
+    config.write_text(json.dumps(values))
     places = {"out": out, "logs": folder / "logs" / name, "cache": folder / "cache"}
     source = {} if "task" in values else {"pool": derived(folder)}
     options = [text for key, value in {**source, **places}.items() for text in (f"--{key}", str(value))]
@@ -97,4 +99,4 @@ def trained(folder: Path, name: str, values: dict[str, Any]) -> Made:
 
 def offline(folder: Path, name: str, **changes: Any) -> Made:
     """Return what a training from the pool ends with."""
-    return trained(folder, name, {**OFFLINE, **changes})
+    return trained(folder, name, placed(OFFLINE, changes))

@@ -15,9 +15,8 @@ from click.testing import CliRunner
 from sagecc.commands import distance
 from sagecc.common.manifest import Manifest
 from sagecc.learner.compiled import compile_pool
-from sagecc.learner.config import load
 from sagecc.learner.continuation import Continuation
-from sagecc.learner.selection import Selection
+from sagecc.learner.specification import load
 from sagecc.policy.artefact import policy_sha256
 from sagecc.pool.checks import check_pool
 from sagecc.pool.views import open_pool
@@ -84,8 +83,9 @@ def test_a_round_goes_on_from_where_the_last_one_stopped(whole: Path) -> None:
 
 def test_own_episodes_are_drawn_in_their_share(whole: Path, tmp_path: Path) -> None:
     compiled = compile_pool(whole / "mine/round-0/pool", tmp_path)
-    data = load(str(whole / "own.yaml"), data=Selection(shares={"policy:mine@0": 0.3})).data
-    chosen = compiled.select(data)
+    data = load(str(whole / "own.yaml"), data={"selection": {"shares": {"policy:mine@0": 0.3}}}).data
+    assert data
+    chosen = compiled.select(data.selection)
     drawn = chosen.drawn(chosen.lengths - 7)
     assert drawn[chosen.trajectories.schemes == "policy:mine@0"].sum() / drawn.sum() == pytest.approx(0.3)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.acme_compat import losses
-from sagecc.learner.online.config import OnlineConfig
+from sagecc.learner.specification import RunSpecification
 
 Params = dict[str, Any]
 
@@ -65,22 +65,28 @@ class AcmeTd3:
     """
 
     def __init__(
-        self, config: OnlineConfig, seen: int, policy_params: Params, critic_params: Params, twin_params: Params
+        self,
+        specification: RunSpecification,
+        seen: int,
+        policy_params: Params,
+        critic_params: Params,
+        twin_params: Params,
     ) -> None:
-        self.config, self.seen = config, seen
+        config: Any = specification.algorithm
+        self.config, self.network, self.seen = config, vars(specification.network), seen
         self.policy, self.target_policy = policy_params, dict(policy_params)
         self.critic, self.target_critic = critic_params, dict(critic_params)
         self.twin, self.target_twin = twin_params, dict(twin_params)
         self.policy_adam, self.critic_adam, self.twin_adam = (
-            Adam(rate) for rate in (config.actor_rate, config.critic_rate, config.critic_rate)
+            Adam(rate) for rate in (config.policy_rate, config.critic_rate, config.critic_rate)
         )
         self.steps = 0
 
     def _critic(self, params: Params, observation: Any, action: Any) -> Any:
-        return critic(params, observation, action, self.config.slope, self.config.action_layer)
+        return critic(params, observation, action, self.network["slope"], self.network["action_layer"])
 
     def _policy(self, params: Params, observation: Any) -> Any:
-        return policy(params, observation[:, : self.seen], self.config.slope)
+        return policy(params, observation[:, : self.seen], self.network["slope"])
 
     def policy_loss(self, next_observation: Any) -> tuple[Any, Params]:
         """The loss and its gradients; learning.py calls it with `transitions.next_observation`."""

@@ -22,6 +22,7 @@ _ROOMS = {
     "pool/exports": "common schemas pool",
     "policy": "common schemas",
     "learner": "common schemas pool policy",
+    "learner/algorithms": "common policy learner",
     "learner/online": "common policy learner",
     "execution/flow": "common schemas",
     "execution/schemes": "common schemas pool policy execution/flow",
@@ -36,7 +37,7 @@ _ROOMS = {
     "leagues/report": "common schemas collector/kernel collector/run policy execution/lab leagues",
     "leagues/study": f"common schemas {_COLLECTOR} execution/schemes execution/lab leagues",
     "sagecc/doctor": f"common schemas {_COLLECTOR} collector/realtime execution/stock",
-    "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner/online execution/lab "
+    "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
     "learner/online execution/schemes/* execution/agent execution/lab execution/stock growth leagues leagues/report "

@@ -16,9 +16,11 @@ GROUPS = {
     ),
     "the memory of a process that has loaded TensorFlow": (
         "learner/test_crr.py",
-        "learner/online/test_td3.py",
+        "learner/test_td3.py",
+        "learner/test_dagger.py",
+        "learner/test_iql.py",
         "learner/test_configs.py",
-        "learner/test_networks.py",
+        "learner/test_mixture.py",
         "learner/test_acme_compat.py",
         "learner/test_histograms.py",
         "policy/test_artefact.py",

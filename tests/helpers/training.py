@@ -10,28 +10,30 @@ from typing import Any
 
 import yaml
 
-from sagecc.learner.crr import METRICS
+from sagecc.learner.algorithms.crr import METRICS
+from tests.helpers.specifications import placed
 
-CONFIG = {
-    "width": 16,
-    "gru": 16,
+CONFIG: dict[str, Any] = {
+    "steps": 60,
     "batch": 16,
     "window": 8,
-    "steps": 60,
-    "policy_rate": 1e-3,
-    "critic_rate": 1e-3,
-    "atoms": 21,
-    "target_period": 5,
-    "input_transform": "symlog",
-    "input_limit": 5,
-    "action_scale": 0.01,
-    "average": 0.9,
+    "data": {},
+    "network": {"kind": "sage", "width": 16, "gru": 16, "input_transform": "symlog", "input_limit": 5},
+    "algorithm": {
+        "name": "crr",
+        "policy_rate": 1e-3,
+        "critic_rate": 1e-3,
+        "atoms": 21,
+        "target_period": 5,
+        "action_scale": 0.01,
+        "average": 0.9,
+    },
 }
 
 
 def command(folder: Path, pool: Path, name: str = "a", checkpoint_every: float = 60, **changes: Any) -> list[str]:
     config = folder / f"{name}.yaml"
-    config.write_text(yaml.safe_dump({**CONFIG, **changes}))
+    config.write_text(yaml.safe_dump(placed(CONFIG, changes)))
     places = {"pool": pool, "out": folder / "models" / name, "logs": folder / "logs" / name, "cache": folder / "cache"}
     options = [text for key, value in places.items() for text in (f"--{key}", str(value))]
     start = [sys.executable, "-m", "sagecc", "train", "--config", str(config)]

@@ -14,17 +14,6 @@ import pytest
 
 from sagecc.schemas.pool import FEATURE_NAMES, POOL_SCHEMA, POOL_VERSION, VERSION_KEY, WINDOWS_KEY
 
-SMALLEST: dict[str, float] = {
-    "width": 8,
-    "gru": 8,
-    "batch": 2,
-    "window": 4,
-    "steps": 1,
-    "policy_rate": 1e-3,
-    "critic_rate": 1e-3,
-}
-"""A configuration's fields that have no default."""
-
 GOOD, BAD = 0.5, -0.5
 """log2 of the two actions in the pool where srtt is low; where it is high they change places."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagecc.learner.config import load
+from sagecc.learner.specification import load
 from tests.conftest import ROOT
 
 ABLATIONS, WORKERS = re.findall(r"```sh\n(#!/bin/bash\n.*?)```", (ROOT / "docs/guide/train.md").read_text(), re.DOTALL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,12 @@ import yaml
 
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.compiled import CompiledPool, compile_pool
-from sagecc.learner.config import Config, load, shipped
-from sagecc.learner.crr import METRICS, Crr
-from sagecc.learner.data import WindowSampler
-from sagecc.learner.loop import _selecting
+from sagecc.learner.core import Batch
+from sagecc.learner.data import ALL, WindowSampler
+from sagecc.learner.pool_source import PoolWindows
+from sagecc.learner.specification import load, shipped
 from tests.conftest import ROOT
+from tests.helpers.specifications import learner, varied
 from tests.learner.conftest import episode, scores, write_part
 
 pytestmark = pytest.mark.tensorflow
@@ -71,36 +71,49 @@ def eagerly() -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.mark.parametrize("name", [*shipped(), "paper+top4", "paper+bcv2"])
+POOL = [name for name in shipped() if load(name).data]
+
+
+@pytest.mark.parametrize("name", [*POOL, "paper+top4", "paper+bcv2"])
 def test_learns_from_the_trajectories_it_names(pool: CompiledPool, name: str) -> None:
-    chosen = pool.select(load(name).data).trajectories
+    data = load(name).data
+    assert data
+    chosen = pool.select(data.selection).trajectories
     expected = SUBSETS.get(name.removeprefix("paper+"), EVERYTHING)
     assert set(zip(chosen.sets.tolist(), chosen.schemes.tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", POOL)
 def test_trains(pool: CompiledPool, eagerly: None, name: str) -> None:
     """Its own algorithm, inputs and data; fewer neurons and rows."""
-    config = load(name)
-    config = replace(config, width=8, gru=min(config.gru, 8), batch=4, window=6, atoms=11, target_period=1)
-    chosen = pool.select(config.data)
-    scaling = chosen.moments.scaling(config.input_transform, config.input_limit)
-    crr = Crr(config, len(config.observations), chosen.value_range(config.discount), 0)
-    before = {weight: variable.numpy() for weight, variable in crr.exported().items()}
-    assert before["encoder.w"].shape == (len(config.observations), 8)
-    with WindowSampler(chosen, scaling, config.batch, config.window, seed=0) as sampler:
-        batch = _selecting(sampler, config)
-        steps = [dict(zip(METRICS, crr.step(*batch(i)).numpy().tolist(), strict=True)) for i in range(3)]
+    config = varied(load(name), width=8, gru=0 if "no-gru" in name else 8, batch=4, window=6)
+    data, network = config.data, config.network
+    assert data
+    chosen = pool.select(data.selection)
+    scaling = chosen.moments.scaling(network.input_transform, network.input_limit)
+    value_range = config.algorithm.return_range(chosen.value_range)
+    made = learner(config, len(data.observations), value_range=value_range)
+    before = {weight: variable.numpy() for weight, variable in made.exported().items()}
+    assert before["encoder.w"].shape == (len(data.observations), 8)
+    with PoolWindows(
+        WindowSampler(chosen, scaling, config.batch, config.window, seed=0), data, ALL, range(3)
+    ) as source:
+        batches = [Batch(*map(tf.constant, source.next(dict))) for _ in range(3)]
+    steps = [dict(zip(made.metrics, made.update(batch).metrics.numpy().tolist(), strict=True)) for batch in batches]
     assert all(math.isfinite(value) for step in steps for value in step.values())
-    assert all(step["filter_weight_mean"] == 1 for step in steps) == (config.filter == "identity")
-    assert not np.array_equal(before["encoder.w"], crr.exported()["encoder.w"])
+    if "filter_weight_mean" in made.metrics:
+        assert all(step["filter_weight_mean"] == 1 for step in steps) == (
+            vars(config.algorithm)["filter"] == "identity"
+        )
+    assert not np.array_equal(before["encoder.w"], made.exported()["encoder.w"])
 
 
 @pytest.mark.parametrize("name", sorted(SUBSETS))
 def test_a_subset_changes_the_data_and_cloning_the_filter(name: str) -> None:
-    small: Config = load("small")
-    changed = replace(load(name), data=small.data)
-    assert changed == (replace(small, filter="identity") if name.startswith("bc") else small)
+    small, found = load("small").record(), load(name).record()
+    assert found.pop("data")["selection"] != small.pop("data")["selection"]
+    small["algorithm"]["filter"] = "identity" if name.startswith("bc") else "exp"
+    assert found == small
 
 
 def test_the_stage_trains_any_of_them() -> None:

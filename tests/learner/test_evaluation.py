@@ -15,19 +15,20 @@ from safetensors.numpy import load_file
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
-from sagecc.learner.config import Config
 from sagecc.learner.evaluation import Candidates, Evaluation
+from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.runs import CURVE_ROWS, claim, thinned
 from sagecc.learner.train import train
 from sagecc.policy.artefact import PolicyArtefact, write
 from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import Scaling
 from tests.conftest import ROOT
+from tests.helpers.specifications import SMALLEST, spec
 from tests.learner.conftest import PoolMaker
 
 pytestmark = pytest.mark.tensorflow
 
-CONFIG = Config(width=8, gru=8, batch=8, window=6, steps=60, policy_rate=1e-3, critic_rate=1e-3, atoms=11)
+CONFIG = spec(SMALLEST, batch=8, window=6, steps=60, atoms=11)
 SIZES = NetworkSizes(1, 4, 0, 0, 1, 0.01)
 SCALING = Scaling("none", np.zeros(1, np.float32), np.ones(1, np.float32), 0.0)
 
@@ -131,8 +132,10 @@ def scenario(pool: Path, folder: Path) -> None:
     from sagecc.learner.journal import TrainingJournal
 
     def one(name: str, evaluation: Evaluation | None = None) -> Any:
-        logs, cache = folder / f"{name}-logs", folder / "cache"
-        return train(CONFIG, pool, folder / name, logs, cache, checkpoint_s=3600, evaluation=evaluation)
+        experience = PoolExperience(CONFIG, pool, folder / "cache", 0)
+        return train(
+            CONFIG, experience, folder / name, folder / f"{name}-logs", checkpoint_s=3600, evaluation=evaluation
+        )
 
     one("plain")
     hook = Hook()
@@ -149,8 +152,8 @@ def scenario(pool: Path, folder: Path) -> None:
     killed()
     add = TrainingJournal.add
 
-    def add_until_55(journal: TrainingJournal, step: int, values: Any, waited_s: float) -> None:
-        add(journal, step, values, waited_s)
+    def add_until_55(journal: TrainingJournal, step: int, *others: Any) -> None:
+        add(journal, step, *others)
         if step == 55:
             raise KeyboardInterrupt
 

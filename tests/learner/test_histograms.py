@@ -12,7 +12,6 @@ from tensorboard.util import tensor_util
 
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner import histograms
-from sagecc.learner.crr import Transitions
 
 pytestmark = pytest.mark.tensorflow
 
@@ -37,7 +36,9 @@ def test_actions_by_scheme_are_those_of_the_windows_transitions() -> None:
     action = np.array([[9, 9], [0, 1], [0, 1], [0.5, 1], [9, 9]], np.float32)
     drawn = np.array([[0, -1], [0, -1], [0, -1]], np.float32)
     ones = np.ones((3, 2), np.float32)
-    found = histograms.of_step(np.array(["cubic", "vegas"]), action, Transitions(ones, 2 * ones, drawn))
+    found = histograms.of_step(
+        np.array(["cubic", "vegas"]), action, {"advantage": ones, "filter_weight": 2 * ones, "action": drawn}
+    )
     assert set(found) == {
         "advantage",
         "filter_weight",

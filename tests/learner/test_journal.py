@@ -13,12 +13,13 @@ from safetensors.numpy import save
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner.algorithms.crr import METRICS
 from sagecc.learner.continuation import CHECKPOINT, keep_state
-from sagecc.learner.crr import METRICS
-from sagecc.learner.journal import Learner, TrainingJournal
+from sagecc.learner.core import Batch, Update
+from sagecc.learner.journal import TrainingJournal
 from sagecc.learner.tensors import unpack
 from tests.conftest import ROOT
-from tests.learner.online import test_td3
+from tests.learner import test_td3
 from tests.learner.test_crr import learner as crr
 
 pytestmark = pytest.mark.tensorflow
@@ -33,10 +34,16 @@ class Steps:
     def state(self) -> dict[str, Any]:
         return {"steps": self.steps}
 
+    acting = exported = state
+    metrics = METRICS
+
+    def update(self, batch: Batch) -> Update:
+        raise NotImplementedError
+
 
 def journal(folder: Path) -> tuple[Steps, TrainingJournal]:
     steps = Steps()
-    return steps, TrainingJournal(steps, folder, "this run", every=2)
+    return steps, TrainingJournal(steps, folder, "this run", every=2, metrics=METRICS)
 
 
 def train(steps: Steps, to: TrainingJournal, last: int) -> None:
@@ -108,19 +115,19 @@ def test_no_flipped_bit_of_a_checkpoint_or_of_the_metrics_before_it_is_gone_on_w
     assert journal(tmp_path)[1].restore() == 4
 
 
-def td3() -> Learner:
+def td3() -> Any:
     return test_td3.learner(test_td3.CONFIG)
 
 
 @pytest.mark.parametrize(("make", "actor"), [(crr, "policy"), (td3, "actor")])
 @pytest.mark.parametrize("part", ["{}/", "target_{}/", "{}_adam_m/", "{}_adam_v/"])
 def test_what_is_not_finite_is_neither_saved_nor_gone_on_with(
-    make: Callable[[], Learner], actor: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Any], actor: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = make()
     state = learner.state().items()
     name, variable = next((name, variable) for name, variable in state if name.startswith(part.format(actor)))
-    of = TrainingJournal(learner, tmp_path, "this run", every=2)
+    of = TrainingJournal(learner, tmp_path, "this run", every=2, metrics=learner.metrics)
     of.save()
     sound = (tmp_path / CHECKPOINT).read_bytes()
     variable.assign(np.full(variable.shape, np.nan))
@@ -131,7 +138,7 @@ def test_what_is_not_finite_is_neither_saved_nor_gone_on_with(
         patch.setattr("sagecc.learner.journal.not_finite", lambda tensors: None)
         of.save()
     with pytest.raises(SageccError, match=rf"{name} is not finite\): remove the folder"):
-        TrainingJournal(make(), tmp_path, "this run", every=2).restore()
+        TrainingJournal(make(), tmp_path, "this run", every=2, metrics=learner.metrics).restore()
     with pytest.raises(SageccError, match=rf"{name} is not finite"):
         keep_state(tmp_path, tmp_path / "state.safetensors")
 

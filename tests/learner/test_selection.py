@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.config import from_dict
 from sagecc.learner.selection import Selection, Trajectories, sources, weights
+from sagecc.learner.specification import Data, from_dict
 from tests.helpers.messages import facts
-from tests.learner.conftest import SMALLEST, scores
+from tests.helpers.specifications import SMALLEST
+from tests.learner.conftest import scores
 
 NAMES = [
     ("I-0.5bdp", "cubic", 2.0),
@@ -104,27 +105,30 @@ def test_a_choice_that_the_pool_cannot_meet(chosen: Selection, message: str) -> 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("cubic", "data…field: value"),
-        ({"scheme": ["cubic"]}, "data: …scheme…schemes, sets,"),
-        ({"schemes": "cubic"}, "data.schemes…list…'cubic'"),
-        ({"sets": [1]}, "data.sets…list"),
-        ({"winners_of": 3}, "data.winners_of…path"),
-        ({"scheme_weights": ["cubic"]}, "data.scheme_weights…name: weight"),
-        ({"set_weights": {"I": 0}}, "set_weights…above 0…data.sets"),
-        ({"reward_weight": "much"}, "data.reward_weight…number"),
-        ({"reward_weight": float("inf")}, "data.reward_weight…number"),
+        ("cubic", "data.selection must have fields…cubic"),
+        ({"scheme": ["cubic"]}, "data.selection: unknown field scheme; known are schemes, sets,"),
+        ({"schemes": "cubic"}, "data.selection.schemes…list…'cubic'"),
+        ({"sets": [1]}, "each of data.selection.sets…str"),
+        ({"winners_of": 3}, "data.selection.winners_of…str"),
+        ({"scheme_weights": ["cubic"]}, "data.selection.scheme_weights…name: value"),
+        ({"set_weights": {"I": 0}}, "set_weights…above 0…data.selection.sets"),
+        ({"reward_weight": "much"}, "data.selection.reward_weight…float"),
+        ({"reward_weight": float("inf")}, "data.selection.reward_weight…number"),
     ],
 )
 def test_bad_fields_are_one_clear_line(data: object, message: str) -> None:
     with pytest.raises(SageccError, match=facts(message)) as caught:
-        from_dict({**SMALLEST, "data": data})
+        from_dict({**SMALLEST, "data": {"selection": data}})
     assert "\n" not in str(caught.value)
 
 
 def test_a_configuration_says_which_data() -> None:
-    config = from_dict({**SMALLEST, "data": {"schemes": ["vegas", "bbr2"], "sets": ["I"], "set_weights": {"I": 2}}})
-    assert config.data == Selection(schemes=("vegas", "bbr2"), sets=("I",), set_weights={"I": 2})
-    assert from_dict(SMALLEST).data == Selection()
+    selection = {"schemes": ["vegas", "bbr2"], "sets": ["I"], "set_weights": {"I": 2}}
+    data = from_dict({**SMALLEST, "data": {"selection": selection}}).data
+    assert data is not None and data.selection == Selection(
+        schemes=("vegas", "bbr2"), sets=("I",), set_weights={"I": 2}
+    )
+    assert Data().selection == Selection()
 
 
 def test_a_source_with_a_share_is_learned_from_whatever_else_is_said() -> None:
@@ -143,7 +147,6 @@ def test_a_source_with_a_share_is_learned_from_whatever_else_is_said() -> None:
         ({"policy:*": 0.2, "policy:models/*": 0.2}, "'policy:models/*'"),
         ({"cubic": 0.6, "vegas": 0.4}, "below 1"),
         ({"cubic": 0}, "above 0"),
-        (0.5, "scheme: share"),
     ],
 )
 def test_shares_that_say_nothing(shares: Any, fact: str) -> None:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from safetensors.numpy import load_file
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner import crr
-from sagecc.learner.config import Config
+from sagecc.learner.algorithms.crr import METRICS
+from sagecc.learner.optimisers import compiled
+from sagecc.learner.specification import RunSpecification
 from sagecc.learner.strategy import (
     SLURM_PORT_BLOCKS,
     SLURM_PORTS,
@@ -32,6 +32,7 @@ from sagecc.learner.strategy import (
     expand_tasks,
 )
 from tests.conftest import ROOT
+from tests.helpers.specifications import SMALLEST, learner, pool_batch, spec, varied
 from tests.helpers.training import command, curve
 from tests.learner.conftest import episode, write_part
 
@@ -39,9 +40,7 @@ pytestmark = pytest.mark.tensorflow
 
 STEPS = 100
 SMALLER: dict[str, Any] = {"steps": STEPS, "width": 8, "gru": 8, "residual_blocks": 1, "window": 6}
-ONE_STEP = Config(
-    width=8, gru=8, batch=4, window=4, steps=1, policy_rate=1e-3, critic_rate=1e-3, atoms=11, residual_blocks=0
-)
+ONE_STEP = spec(SMALLEST, batch=4, atoms=11, residual_blocks=0)
 
 
 def smaller(folder: Path, pool: Path) -> list[str]:
@@ -206,7 +205,7 @@ def test_what_is_not_there_is_one_line(
 @pytest.mark.parametrize(("strategy", "device"), [("else", "cpu"), ("one", "else")])
 def test_a_strategy_or_device_that_there_is_none_of(strategy: str, device: str) -> None:
     with pytest.raises(SageccError, match="'else'"):
-        connect(strategy, device, 0)
+        connect(strategy, device, 0)  # type: ignore[arg-type]
 
 
 TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -279,29 +278,29 @@ def test_a_batch_that_cannot_be_shared_equally() -> None:
         Replicated(Three(), 3, 0).part(16)
 
 
-def first_step(config: Config) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def first_step(config: RunSpecification) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The metrics of a first step, the same batch and weights for every configuration, and the state after it."""
     tf.random.set_seed(0)
-    learner = crr.Crr(config, 3, (-5.0, 5.0), 0)
+    crr = learner(config, 3, value_range=(-5.0, 5.0))
     generator = np.random.default_rng(0)
     shape = (config.window, config.batch)
     batch = (generator.normal(size=(*shape, 3)), generator.normal(size=shape), generator.normal(size=shape))
-    metrics = learner.step(*(x.astype(np.float32) for x in batch)).numpy()
-    return metrics, {name: variable.numpy() for name, variable in learner.state().items()}
+    metrics = compiled(crr.update)(pool_batch(*(tf.constant(x, tf.float32) for x in batch))).metrics.numpy()
+    return metrics, {name: variable.numpy() for name, variable in crr.state().items()}
 
 
 @pytest.mark.slow
 def test_bfloat16_and_xla_compute_the_same_within_their_precision() -> None:
     """No discount and the identity filter: what is left does not depend on drawn actions, which XLA draws otherwise."""
-    known = replace(ONE_STEP, discount=0.0, filter="identity")
+    known = varied(ONE_STEP, discount=0.0, filter="identity")
     plain, state = first_step(known)
-    least = [crr.METRICS.index(x) for x in ("critic_loss", "policy_loss", "q_mean", "policy_gradient_norm")]
-    least.append(crr.METRICS.index("critic_gradient_norm"))
-    fast, fast_state = first_step(replace(known, xla=True))
+    least = [METRICS.index(x) for x in ("critic_loss", "policy_loss", "q_mean", "policy_gradient_norm")]
+    least.append(METRICS.index("critic_gradient_norm"))
+    fast, fast_state = first_step(varied(known, xla=True))
     np.testing.assert_allclose(fast[least], plain[least], rtol=1e-4, atol=1e-5)
     for name in (x for x in state if "adam_m" in x):
         np.testing.assert_allclose(fast_state[name], state[name], rtol=1e-3, atol=1e-6, err_msg=name)
-    low, low_state = first_step(replace(known, precision="bfloat16"))
+    low, low_state = first_step(varied(known, precision="bfloat16"))
     np.testing.assert_allclose(low[least], plain[least], rtol=0.05, atol=0.05)
     assert (low != plain).any()
     assert all(values.dtype in (np.float32, np.int64) for values in low_state.values())

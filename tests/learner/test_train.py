@@ -259,13 +259,18 @@ def test_count_parameters() -> None:
 TRAIN = """
 import json, sys
 from pathlib import Path
-from sagecc.learner.config import from_dict
-from sagecc.learner.train import train
 from sagecc.common import versions
 
-config, *places = json.loads(sys.argv[1])
 versions.CRR += len(sys.argv) - 2
-print(train(from_dict(config), *map(Path, places)).trained_steps)
+
+from sagecc.learner.pool_source import PoolExperience
+from sagecc.learner.specification import from_dict
+from sagecc.learner.train import train
+
+config, *places = json.loads(sys.argv[1])
+pool, out, logs, cache = map(Path, places)
+config = from_dict(config)
+print(train(config, PoolExperience(config, pool, cache, 0), out, logs).trained_steps)
 """
 
 
@@ -273,9 +278,9 @@ print(train(from_dict(config), *map(Path, places)).trained_steps)
 def test_another_version_trains_anew_and_the_card_does_not_say_so(make_pool: PoolMaker, tmp_path: Path) -> None:
     places = (make_pool(), tmp_path / "a", tmp_path / "logs", tmp_path / "cache")
 
-    def trained_steps(*version: str, **changes: float) -> int:
+    def trained_steps(*version: str) -> int:
         """Train in a process of its own: TensorFlow is set up once per process."""
-        told = json.dumps([{**CONFIG, "steps": 3, **changes}, *map(str, places)])
+        told = json.dumps([{**CONFIG, "steps": 3}, *map(str, places)])
         done = run([sys.executable, "-c", TRAIN, told, *version])
         assert done.returncode == 0, done.stderr
         return int(done.stdout)

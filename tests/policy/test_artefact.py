@@ -16,7 +16,8 @@ from safetensors.numpy import save as save_tensors
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner import config, networks
+from sagecc.learner.architectures import SageNetwork
+from sagecc.learner.mixture import Mixture, PolicyNetwork
 from sagecc.policy import artefact, exact, runtime
 from sagecc.policy.artefact import Control, PolicyArtefact
 from sagecc.policy.export import export
@@ -25,9 +26,7 @@ from sagecc.schemas.pool import FEATURE_NAMES
 
 pytestmark = pytest.mark.tensorflow
 
-SMALL = config.Config(
-    width=24, gru=20, batch=3, window=6, steps=1, policy_rate=1e-3, critic_rate=1e-3, residual_blocks=2, min_scale=0.01
-)
+SMALL = SageNetwork(width=24, gru=20, min_scale=0.01)
 GENERATOR = np.random.default_rng(0)
 SCALING = Scaling(
     "symlog", GENERATOR.normal(size=69).astype(np.float32), GENERATOR.uniform(0.5, 2, 69).astype(np.float32), 5.0
@@ -44,25 +43,25 @@ def write(folder: Path, policy: Any, exported: bool = False) -> Path:
     return folder
 
 
-def policy_of(configuration: config.Config) -> networks.PolicyNetwork:
+def policy_of(configuration: SageNetwork) -> PolicyNetwork:
     tf.random.set_seed(0)
-    policy = networks.PolicyNetwork(69, configuration)
+    policy: PolicyNetwork = configuration.policy(69)
     for i, variable in enumerate(policy.weights().values()):
         variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 0], stddev=0.2))
     return policy
 
 
 @pytest.fixture(scope="module")
-def policy() -> networks.PolicyNetwork:
+def policy() -> PolicyNetwork:
     return policy_of(SMALL)
 
 
 @pytest.fixture
-def folder(policy: networks.PolicyNetwork, tmp_path: Path) -> Path:
+def folder(policy: PolicyNetwork, tmp_path: Path) -> Path:
     return write(tmp_path / "sage", policy)
 
 
-def test_numpy_and_tensorflow_agree(policy: networks.PolicyNetwork, folder: Path) -> None:
+def test_numpy_and_tensorflow_agree(policy: PolicyNetwork, folder: Path) -> None:
     loaded = PolicyArtefact.load(folder)
     observation = np.random.default_rng(1).lognormal(0, 2, (40, 3, 69)).astype(np.float32)
     mixture, states = policy.unroll(tf.constant(SCALING(observation)), tf.zeros([3, 20]))
@@ -72,7 +71,7 @@ def test_numpy_and_tensorflow_agree(policy: networks.PolicyNetwork, folder: Path
         for ours, theirs in ((logits, mixture.logits), (loc, mixture.loc), (scale, mixture.scale), (hidden, states)):
             np.testing.assert_allclose(ours, theirs[t], atol=1e-5, rtol=1e-5)
             assert ours.dtype == np.float32
-    wanted = networks.Mixture(*(tf.constant(x) for x in (logits, loc, scale))).mean()
+    wanted = Mixture(*(tf.constant(x) for x in (logits, loc, scale))).mean()
     np.testing.assert_allclose(exact.mean(logits, loc), wanted, atol=1e-6)
 
 
@@ -99,7 +98,7 @@ def test_every_runtime_and_tensorflow_agree(kind: str, tmp_path: Path) -> None:
     assert all(error in (0, 1e-5) for of in exported.errors.values() for error in of.values())
 
 
-def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
+def test_int8_is_an_option_and_its_error_is_in_the_card(policy: PolicyNetwork, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy)
     loaded = PolicyArtefact.load(folder)
     with pytest.raises(SageccError, match=r"policy\.int8\.tflite.*'sagecc export .* --int8'"):
@@ -115,13 +114,13 @@ def test_int8_is_an_option_and_its_error_is_in_the_card(policy: networks.PolicyN
     assert 1e-5 < error < 3 * stated < 1
 
 
-def test_the_same_network_exports_the_same_bytes(policy: networks.PolicyNetwork) -> None:
+def test_the_same_network_exports_the_same_bytes(policy: PolicyNetwork) -> None:
     sizes, weights = SMALL.sizes(69), {name: v.numpy() for name, v in policy.weights().items()}
     assert export(sizes, weights, int8=True) == export(sizes, weights, int8=True)
 
 
 @pytest.mark.parametrize("name", ["policy.tflite", "policy.onnx"])
-def test_a_damaged_export_is_one_clear_line(policy: networks.PolicyNetwork, tmp_path: Path, name: str) -> None:
+def test_a_damaged_export_is_one_clear_line(policy: PolicyNetwork, tmp_path: Path, name: str) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     loaded, path = PolicyArtefact.load(folder), folder / name
     kind = "onnx" if name.endswith("onnx") else "litert"
@@ -137,7 +136,7 @@ def test_a_damaged_export_is_one_clear_line(policy: networks.PolicyNetwork, tmp_
         runtime.load(loaded, "torch")
 
 
-def test_the_same_policy_is_the_same_bytes(policy: networks.PolicyNetwork, folder: Path, tmp_path: Path) -> None:
+def test_the_same_policy_is_the_same_bytes(policy: PolicyNetwork, folder: Path, tmp_path: Path) -> None:
     again = write(tmp_path / "again", policy)
     assert {p.name for p in again.iterdir()} == {"card.json", "policy.safetensors"}
     for path in again.iterdir():
@@ -156,7 +155,7 @@ def test_the_card_says_what_a_runtime_needs(folder: Path) -> None:
     assert loaded.card == card
 
 
-def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
+def test_another_policys_card_comes_back(policy: PolicyNetwork, tmp_path: Path) -> None:
     """Orca's, say: other observations, 4**a on top of Cubic every 20 ms."""
     weights, sizes = {name: v.numpy() for name, v in policy.weights().items()}, SMALL.sizes(69)
     control = Control(4.0, (-1.0, 1.0), (4, 10_000), 20.0, "cubic")
@@ -183,7 +182,7 @@ def test_another_policys_card_comes_back(policy: networks.PolicyNetwork, tmp_pat
             Control(window_bound=bound, window_bound_loss=loss)
 
 
-def test_running_a_policy_needs_no_tensorflow(policy: networks.PolicyNetwork, tmp_path: Path) -> None:
+def test_running_a_policy_needs_no_tensorflow(policy: PolicyNetwork, tmp_path: Path) -> None:
     folder = write(tmp_path / "sage", policy, exported=True)
     code = (
         "import sys; from sagecc.policy.artefact import PolicyArtefact; from sagecc.policy import runtime; "

@@ -25,7 +25,7 @@ from sagecc.execution.stock import kernel_scheme
 from sagecc.leagues import analysis
 from sagecc.leagues.league import play, save
 from sagecc.learner import runs
-from sagecc.learner.online.train import REPLAY_MARK, check_replay
+from sagecc.learner.online.lab_source import REPLAY_MARK, check_replay
 from sagecc.policy.artefact import POLICY_MARK
 from sagecc.pool.derivation import build_pool
 from sagecc.pool.joining import join_pools

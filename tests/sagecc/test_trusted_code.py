@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sagecc.cli import cli, main
 from sagecc.common.errors import SageccError
 from sagecc.execution.environments.networks import candidates
-from sagecc.learner.online.config import load
+from sagecc.learner.specification import load
 from sagecc.online import online_task
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.schemes import ANY_CODE, NO_CODE, TrustedCode

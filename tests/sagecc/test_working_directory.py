@@ -112,7 +112,7 @@ def test_a_policy_that_lies_there_is_not_taken_for_the_one_that_comes_along(stra
 
 PROGRAM = """
 from sagecc.learner.online.actors import Actors, ActorSpec
-from sagecc.learner.online.exploration import ExpertFirst
+from sagecc.learner.exploration import ExpertFirst
 from sagecc.learner.online.replay import Layout
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.scaling import Scaling

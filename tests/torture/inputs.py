@@ -28,9 +28,9 @@ from sagecc.execution.stock import driver
 from sagecc.execution.stock.shared import ROW
 from sagecc.leagues.league import play
 from sagecc.leagues.report.folder import load as load_league
-from sagecc.learner import config
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.selection import Selection
+from sagecc.learner.specification import load
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
@@ -166,7 +166,7 @@ def _trace(work: Path, file: Path, sagecc: Sagecc) -> str:
 
 
 def _configuration(work: Path, file: Path, sagecc: Sagecc) -> str:
-    return sagecc("train", "--config", work / file, "--count-parameters") + repr(config.load(str(work / file)))
+    return sagecc("train", "--config", work / file, "--count-parameters") + repr(load(str(work / file)))
 
 
 def _plan(work: Path, file: Path, sagecc: Sagecc) -> str:

@@ -18,8 +18,8 @@ from evidence.training.runs import KeepBest, Plan, Run
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import locked
 from sagecc.learner import runs as learner_runs
-from sagecc.learner.config import load
 from sagecc.learner.evaluation import Evaluation
+from sagecc.learner.specification import load
 from tests.evidence.paper.made_up import write_runs
 from tests.helpers.judging import without_a_lab
 from tests.helpers.league_episodes import rows, set_one, set_two, write

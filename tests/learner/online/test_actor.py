@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sagecc.common.arrays import Floats
+from sagecc.learner.exploration import HELD, ActionNoise, ExpertFirst
 from sagecc.learner.online.actor import Actor, episode_seed
-from sagecc.learner.online.exploration import HELD, ActionNoise, ExpertFirst
 from sagecc.learner.online.replay import Layout, Ring
 from sagecc.policy.mlp import Mlp
 from sagecc.policy.recurrent import Recurrent

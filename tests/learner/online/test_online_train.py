@@ -18,47 +18,54 @@ import numpy as np
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.online.config import from_dict
-from sagecc.learner.online.train import train
+from sagecc.learner.online.lab_source import LabExperience
+from sagecc.learner.specification import from_dict
+from sagecc.learner.train import Outcome, train
 from sagecc.policy.artefact import PolicyArtefact
 from tests.conftest import ROOT
 from tests.helpers.fake_labs import fake_task
 from tests.helpers.locks import another_writer
 from tests.helpers.processes import sighup, sigint
+from tests.helpers.specifications import placed
 
 pytestmark = pytest.mark.tensorflow
 
 CONFIG: dict[str, Any] = {
-    "task": {},
-    "hidden": [32, 32],
-    "action_layer": 2,
-    "batch": 32,
-    "actor_rate": 2e-3,
-    "critic_rate": 2e-3,
-    "discount": 0.3,
     "steps": 600,
-    "round_steps": 20,
-    "round_decisions": 40,
-    "labs": 4,
-    "replay": 2000,
-    "warm_up": 200,
-    "noise": 0.2,
-    "average": 0.9,
-    "final_window_bound": 1.5,
+    "batch": 32,
+    "task": {},
+    "network": {"kind": "mlp", "hidden": [32, 32], "action_layer": 2},
+    "algorithm": {
+        "name": "td3",
+        "policy_rate": 2e-3,
+        "critic_rate": 2e-3,
+        "discount": 0.3,
+        "noise": 0.2,
+        "average": 0.9,
+    },
+    "labs": {"count": 4, "replay": 2000, "warm_up": 200, "round_steps": 20, "round_decisions": 40},
+    "control": {"window_bound": 1.5},
 }
+
+
+def once(folder: Path, values: dict[str, Any], per_lab: int = 2, actors: int = 1, **options: Any) -> Outcome:
+    """Train in this process."""
+    specification = from_dict(values)
+    experience = LabExperience(specification, fake_task(per_lab), 0, actors, options.pop("replay", None))
+    outcome = train(specification, experience, folder / "model", folder / "logs", **options)
+    assert outcome is not None
+    return outcome
+
 
 CALL = """
 import json, pathlib, sys
 from sagecc.common.errors import SageccError
-from sagecc.learner.online.config import from_dict
-from sagecc.learner.online.train import train
-from tests.helpers.fake_labs import fake_task
+from tests.learner.online.test_online_train import once
 
 if __name__ == "__main__":
     folder, options, changes = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
     try:
-        done = train(from_dict(changes), fake_task(2), folder / "model", folder / "logs", **options)
-        print(done.trained_steps)
+        print(once(folder, changes, **options).trained_steps)
     except SageccError as error:
         sys.exit(f"sagecc: {error}")
 """
@@ -168,7 +175,7 @@ def test_a_run_that_was_killed_and_interrupted_goes_on_bit_for_bit(whole: Path, 
     assert code == 0, err
     assert 0 < int(out) < 600
     assert digests(tmp_path) == digests(whole)
-    again = train(from_dict(CONFIG), fake_task(2), tmp_path / "model", tmp_path / "logs")
+    again = once(tmp_path, CONFIG)
     assert again.trained_steps == 0  # nothing to do, and TensorFlow is not loaded
 
 
@@ -178,7 +185,7 @@ def test_a_second_run_in_one_of_the_firsts_folders_is_refused(tmp_path: Path, he
         another_writer(tmp_path / held),
         pytest.raises(SageccError, match=f"/{held}: another sagecc command writes there"),
     ):
-        train(from_dict(CONFIG), fake_task(2), tmp_path / "model", tmp_path / "logs", replay=tmp_path / "replay")
+        once(tmp_path, CONFIG, replay=tmp_path / "replay")
     assert not list(tmp_path.iterdir())
 
 
@@ -205,18 +212,18 @@ def test_several_actors_go_on_after_a_kill(tmp_path: Path) -> None:
     [
         ({}, {"actors": 5}, "5 actor processes cannot share 4 labs"),
         ({"replay": 300}, {}, "too small for rounds of 40"),
-        ({"hidden": []}, {}, "give either hidden"),
-        ({"steps": 601}, {}, r"a multiple of round_steps \(20\)"),
+        ({"hidden": []}, {}, "hidden needs layers"),
+        ({"steps": 601}, {}, r"a multiple of labs.round_steps \(20\)"),
         ({"give_up_share": 1}, {}, "give_up_share must be from 0 to below 1"),
         ({"give_up_time_s": 0}, {}, "give_up_time_s must be above 0"),
-        ({"final_window_bound": 0.5}, {}, "final_window_bound must be 0 or from 1 to 100"),
+        ({"window_bound": 0.5}, {}, "window_bound must be null or from 1 to 100"),
         ({"window": 4}, {}, "window is for recurrent networks and for returns over it"),
         ({"tau": "much"}, {}, "tau must be of type float"),
-        ({"hidden": "many"}, {}, "hidden must be a list of whole numbers"),
+        ({"hidden": "many"}, {}, "hidden must be a list"),
         ({"speed": 1}, {}, "unknown field speed"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], text: str) -> None:
     with pytest.raises(SageccError, match=text):
-        train(from_dict({**CONFIG, **changes}), fake_task(), tmp_path / "model", tmp_path / "logs", **options)
+        once(tmp_path, placed(CONFIG, changes), 1, **options)
     assert not list(tmp_path.iterdir())

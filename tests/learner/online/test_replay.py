@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.online.replay import Layout, Replay, ReplayBatch, Ring
+from sagecc.learner.online.replay import Layout, Replay, Ring, batch_of
 
 LAYOUT = Layout(rows=2, observations=2, states=1)
 
@@ -110,7 +110,7 @@ def test_the_same_state_draws_the_same(tmp_path: Path) -> None:
 
 def test_a_record_is_taken_apart_time_first() -> None:
     records = np.arange(3 * LAYOUT.size, dtype=np.float32).reshape(3, LAYOUT.size)
-    batch = ReplayBatch.of(records, LAYOUT)
+    batch = batch_of(records, LAYOUT)
     assert batch.observations[:, 1].tolist() == [[10, 11], [15, 16]]  # of the second record: o o s a r, twice
     assert batch.states[:, 1].tolist() == [[12], [17]]
     assert [batch.actions[0, 1], batch.rewards[0, 1]] == [13, 14]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Implicit Q-learning (Kostrikov, Nair and Levine, ICLR 2022; arXiv 2110.06169), on windows, time first.
+
+It never judges an action that the pool does not have. With Q' the lower of two target critics and A = Q'(s, a) - V(s):
+
+    Eq. 5  V(s) regresses on an expectile of Q'(s, a) over the pool's actions: |expectile - (A < 0)| A^2;
+    Eq. 6  each critic regresses on the next state's value: (r + discount * V(s') - Q(s, a))^2;
+    Eq. 7  the policy learns the pool's actions, each weighted by exp(A / beta), at most `ratio_cap` (beta is 1 / beta
+           of the paper, as in crr).
+
+All gradients of an update are of the weights before it; the targets move after it. Every random number is a function of
+the run's seed and the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sagecc.learner.core import Batch, Setting, Share, Update
+from sagecc.learner.lazy import tf
+from sagecc.learner.optimisers import Trained, average, copy, move, named_weights, rate_share
+from sagecc.learner.reader import require
+from sagecc.learner.specification import Algorithm
+
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "value_loss",
+    "q_mean",
+    "value_mean",
+    "advantage_mean",
+    "filter_weight_mean",
+    "filter_weight_at_cap",
+    "policy_gradient_norm",
+    "value_gradient_norm",
+    "critic_gradient_norm",
+)
+"""The metrics of an update, in this order; the critics' are means over both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IqlConfig(Algorithm):
+    """Its section of a specification."""
+
+    networks = ("sage",)
+    sources = ("data",)
+    version = 1
+
+    policy_rate: float
+    """Learning rate of the policy's Adam."""
+    critic_rate: float
+    """Learning rate of the critics' Adam and of the value's."""
+    final_rate: float = 1.0
+    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    discount: float = 0.95
+    """Discount per decision."""
+    expectile: float = 0.7
+    """Which expectile of Q over the pool's actions V is: 0.5 their mean, towards 1 the best of them."""
+    beta: float = 1.0
+    """Temperature of the policy's weights, in units of return."""
+    ratio_cap: float = 100.0
+    """Largest weight of a pool action in the policy's loss."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before the critics learn from them."""
+    reward_limit: float = 0.0
+    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    action_scale: float = 0.0
+    """The critics see sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself."""
+    tau: float = 0.005
+    """Share of the weights that a target critic takes over at each update."""
+    average: float = 0.0
+    """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
+    gradient_clip: float = 40.0
+    """Largest global norm of each network's gradient; 0 for no limit."""
+
+    def __post_init__(self) -> None:
+        positive = ("policy_rate", "critic_rate", "beta", "ratio_cap", "reward_scale", "tau")
+        at_least_0 = ("reward_limit", "action_scale", "gradient_clip")
+        require(
+            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
+            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
+            (self.tau <= 1, "algorithm.tau must be at most 1"),
+            (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
+            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
+            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
+            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
+        )
+
+    def learner(self, setting: Setting) -> Iql:
+        """Return the learner."""
+        return Iql(self, setting)
+
+
+class IqlLosses(NamedTuple):
+    """The losses as means over transitions, and what they were computed from for each transition [T, B]."""
+
+    critic: Any
+    """Of both critics together, a scalar."""
+    value: Any
+    """A scalar."""
+    policy: Any
+    """A scalar."""
+    q: Any
+    """Q'(s, a)."""
+    v: Any
+    """V(s)."""
+    weight: Any
+    """Weight of the pool's action in the policy's loss."""
+    mixture: Any
+    """The policy's (learner.mixture.Mixture)."""
+
+
+class Iql:
+    """The networks, the target critics, the optimisers' state, and the update of them all."""
+
+    metrics = METRICS
+
+    def __init__(self, config: IqlConfig, setting: Setting) -> None:
+        self.config, self.setting = config, setting
+        network, observations = setting.network, setting.observations
+        self.policy, self.value = network.policy(observations), network.value(observations)
+        self.critics, self.targets = (
+            [network.critic(observations, action_scale=config.action_scale) for _ in range(2)] for _ in range(2)
+        )
+        self.average_policy = network.policy(observations) if config.average else self.policy
+        rates = {"value": config.critic_rate, "critic0": config.critic_rate, "critic1": config.critic_rate}
+        networks = {"policy": self.policy, "value": self.value, "critic0": self.critics[0], "critic1": self.critics[1]}
+        self._trained = [
+            Trained(name, of, rates.get(name, config.policy_rate), config.gradient_clip)
+            for name, of in networks.items()
+        ]
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+        self._differentiate = network.fused(self._gradients)
+        for source, target in zip((*self.critics, self.policy), (*self.targets, self.average_policy), strict=True):
+            copy(source, target)
+
+    def update(self, batch: Batch) -> Update:
+        """Take an update; see Learner."""
+        config, share = self.config, Share.of_replica()
+        seed = tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
+        gradients, metrics, transitions = self._differentiate(batch, seed, share)
+        gradients, metrics = share.mean((gradients, metrics))
+        self.steps.assign_add(1)
+        rate = rate_share(self.steps, self.setting.steps, config.final_rate)
+        policy, value, *critics = (
+            net.apply(g, self.steps, rate) for net, g in zip(self._trained, gradients, strict=True)
+        )
+        if config.average:
+            average(self.policy, self.average_policy, config.average, self.steps)
+        for critic, target in zip(self.critics, self.targets, strict=True):
+            move(critic, target, config.tau)
+        return Update(tf.concat([metrics, [policy, value, tf.add_n(critics) / 2]], axis=0), transitions)
+
+    def _gradients(self, batch: Batch, seed: Any, share: Share) -> tuple[Any, Any, dict[str, Any]]:
+        """Return each network's gradient, METRICS without the gradients' norms, and the batch's transitions."""
+        variables = [net.variables for net in self._trained]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in (each for of in variables for each in of):
+                tape.watch(variable)
+            losses = self.losses(batch)
+            # Each loss reaches only its own network, so their sum gives all gradients in one pass.
+            total = losses.critic + losses.value + losses.policy
+        gradients = tape.gradient(total, variables)
+        advantage = losses.q - losses.v
+        at_cap = tf.cast(losses.weight >= self.config.ratio_cap, tf.float32)
+        means = [tf.reduce_mean(x) for x in (losses.q, losses.v, advantage, losses.weight, at_cap)]
+        metrics = tf.stack([losses.critic / 2, losses.policy, losses.value, *means])
+        action = losses.mixture.sample(1, seed, share)[0]
+        return gradients, metrics, {"advantage": advantage, "filter_weight": losses.weight, "action": action}
+
+    def losses(self, batch: Batch) -> IqlLosses:
+        """Return the losses of a batch, or of a replica's share of it; its burn-in only warms the memory up."""
+        config, skipped = self.config, self.setting.burn_in
+        now = batch.rows(slice(None, -1))
+        actions, rewards = now.actions[skipped:], now.rewards[skipped:] * config.reward_scale
+        if config.reward_limit:
+            rewards = tf.clip_by_value(rewards, -config.reward_limit, config.reward_limit)
+        values = self._unrolled(self.value.unroll, batch.observations)[0]
+        v, following = values[:-1], tf.stop_gradient(values[1:])
+        q = tf.stop_gradient(tf.reduce_min([self._judged(target, now) for target in self.targets], axis=0))
+        advantage = q - v
+        expectile = tf.abs(config.expectile - tf.cast(advantage < 0, tf.float32))
+        goal = rewards + config.discount * following
+        weight = tf.stop_gradient(tf.minimum(tf.exp(advantage / config.beta), config.ratio_cap))
+        mixture = self._unrolled(self.policy.unroll, now.observations)[0]
+        return IqlLosses(
+            critic=tf.add_n([tf.reduce_mean(tf.square(goal - self._judged(critic, now))) for critic in self.critics]),
+            value=tf.reduce_mean(expectile * tf.square(advantage)),
+            policy=tf.reduce_mean(-weight * mixture.log_prob(actions)),
+            q=q,
+            v=v,
+            weight=weight,
+            mixture=mixture,
+        )
+
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy as it is."""
+        weights: dict[str, Any] = self.policy.weights()
+        return weights
+
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average over the last updates (IqlConfig.average)."""
+        weights: dict[str, Any] = self.average_policy.weights()
+        return weights
+
+    def state(self) -> dict[str, Any]:
+        """Return every variable that a continued run needs, by name."""
+        others = {"target_critic0": self.targets[0], "target_critic1": self.targets[1]}
+        others |= {"average_policy": self.average_policy} if self.config.average else {}
+        named = {"steps": self.steps}
+        for trained in self._trained:
+            named |= trained.state()
+        for name, network in others.items():
+            named |= named_weights(name, network)
+        return named
+
+    def _judged(self, critic: Any, now: Batch) -> Any:
+        """Return a critic's Q(s, a) after the burn-in [T, B]."""
+
+        def unroll(rows: Any, state: Any) -> tuple[Any, Any]:
+            states = critic.states(*rows, state)
+            return critic.logits(states)[..., 0], states
+
+        return self._unrolled(unroll, now.observations, now.actions)[0]
+
+    def _unrolled(self, unroll: Callable[[Any, Any], tuple[Any, Any]], *rows: Any) -> tuple[Any, Any]:
+        """Run a network over rows, from an empty memory or from one that the burn-in's rows have warmed up."""
+        burn_in, state = self.setting.burn_in, tf.zeros([tf.shape(rows[0])[1], self.policy.trunk.gru.size])
+        if burn_in:
+            state = tf.stop_gradient(unroll(_alone(x[:burn_in] for x in rows), state)[1][-1])
+        return unroll(_alone(x[burn_in:] for x in rows), state)
+
+
+def _alone(rows: Any) -> Any:
+    """Return the only one of several, or all."""
+    first, *others = rows
+    return (first, *others) if others else first
