@@ -101,9 +101,9 @@ def claim(logs: Path, identity: str, about: Mapping[str, Any]) -> None:
     """Make the run's folder; an older run of the same name moves aside into `earlier-<its id>/`.
 
     Args:
-        logs: The folder.
-        identity: The run's (`run_id`).
-        about: What else is written of it.
+        logs: the folder.
+        identity: the run's (`run_id`).
+        about: what else is written of it.
     """
     RUN_MARK.check(logs)
     run_file = _make_folder(logs) / "run.json"
