@@ -64,7 +64,7 @@ from sagecc.schemas.pool import (
     pool_columns,
     pool_schema,
 )
-from sagecc.schemas.schemes import is_grown
+from sagecc.schemas.schemes import is_disturbed, is_grown
 
 GRIDS = PROFILES
 """Names of the grids that a pool can be checked against."""
@@ -414,6 +414,10 @@ def _check_episode(
         log.add("returns that are not rows x mean", f"episode {name}: return is not rows x reward_mean")
 
 
+def _has_disturbed(pool: Path) -> bool:
+    return any(is_disturbed(partition_of(part)[1]) for part in pool.glob(PARTS))
+
+
 def _dictionary_faults(pool: Path, contract: _Contract, nullable: Collection[str]) -> list[Fault]:
     path = pool / COLUMNS_FILE
     if not path.exists():
@@ -426,7 +430,7 @@ def _dictionary_faults(pool: Path, contract: _Contract, nullable: Collection[str
     except UNREADABLE as error:
         return [*faults, _reading_failed(COLUMNS_FILE, error)]
     if contract.metadata.get(VERSION_KEY) == POOL_VERSION.encode() and not table.equals(
-        dictionary(contract.windows.ticks, contract.effective, nullable)
+        dictionary(contract.windows.ticks, contract.effective, nullable, _has_disturbed(pool))
     ):
         faults.append(Fault(COLUMNS_FILE, "is not the dictionary of schemas/pool.py"))
     return faults
@@ -481,9 +485,9 @@ class _PartitionCheck:
         """Rows read."""
         self._pool, self._folder, self._contract = pool, folder, contract
         self._advance, self._stop = advance, stop
-        formulas = contract.windows.ticks, contract.effective
-        self._columns, self._schema = pool_columns(*formulas), pool_schema(*formulas)
         self._set, self._scheme = partition_of(Path(folder) / "part")
+        formulas = contract.windows.ticks, contract.effective, is_disturbed(self._scheme)
+        self._columns, self._schema = pool_columns(*formulas), pool_schema(*formulas)
         self._expected = {row["episode_id"]: row for row in listed}
         self._seen: dict[str, str] = {}
         self._incomplete: set[str] = set()

@@ -49,6 +49,7 @@ from sagecc.schemas.pool import (
     EFFECTIVE_KEY,
     FEATURE_NAMES,
     INPUT_KEY,
+    IS_KICKED,
     KERNEL_KEY,
     PLAYER_KEY,
     POOL_SCHEMA,
@@ -60,7 +61,8 @@ from sagecc.schemas.pool import (
     episode_schema,
     pool_schema,
 )
-from sagecc.schemas.raw import RAW_SCHEMA
+from sagecc.schemas.raw import KICK, raw_schema
+from sagecc.schemas.schemes import undisturbed
 
 ROW_GROUP_ROWS = 122_880
 FILE_BYTES = 100_000_000
@@ -270,9 +272,13 @@ class _Partition:
         )
         self.folder = out / _folder_of(listing, self.episodes)
         """The partition's folder in the pool."""
-        self._paced = options.effective_windows and self.episodes[0]["scheme"] in PACED
+        base, disturbance = undisturbed(self.episodes[0]["scheme"])
+        self._paced = options.effective_windows and base in PACED
         self._columns = tuple(dict.fromkeys((*_RAW_COLUMNS, *EFFECTIVE_COLUMNS))) if self._paced else _RAW_COLUMNS
-        self._schema = select_columns(RAW_SCHEMA, self._columns)
+        self.disturbed = bool(disturbance)
+        """Whether something disturbs the scheme (schemas.disturbance)."""
+        self._columns += (KICK.name,) if self.disturbed else ()
+        self._schema = select_columns(raw_schema(self.disturbed), self._columns)
         self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
         self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
@@ -283,6 +289,10 @@ class _Partition:
         text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()
         """SHA-256 over the raw files and the options."""
+
+    @property
+    def _pool_schema(self) -> pa.Schema:
+        return pool_schema(self._options.windows.ticks, self._options.effective, self.disturbed)
 
     def is_done(self, known: Mapping[str, FileEntry]) -> bool:
         """Tell whether the partition's files came from these very raw files, options and version, and all exist.
@@ -365,7 +375,7 @@ class _Partition:
         meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
         meta |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
         listing = iter(self.episodes)
-        schema = pool_schema(self._options.windows.ticks, self._options.effective).with_metadata(meta)
+        schema = self._pool_schema.with_metadata(meta)
         with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:
             for table in whole_runs(self._groups(), "episode_id"):
                 if stop.is_set():
@@ -448,7 +458,9 @@ class _Partition:
         transitions["reward"] = reward_values[follows - (self._options.alignment == "public")].astype(np.float32)
         transitions["is_first"] = first[has_next]
         transitions["is_last"] = ~has_next[follows]
-        return pa.table(transitions, schema=POOL_SCHEMA)
+        if self.disturbed:
+            transitions[IS_KICKED.name] = (columns[KICK.name] != 1)[has_next]
+        return pa.table(transitions, schema=self._pool_schema)
 
     def _rewards(self, runs: Runs, measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the reward measured at each row [n]."""
@@ -539,9 +551,12 @@ def _write_episodes(
         for row in partition.episodes
     ]
     meta = options.metadata() | {INPUT_KEY: identity.encode()}
+    disturbed = any(partition.disturbed for partition in partitions)
     nullable = {name for row in rows for name, value in row.items() if value is None}
     tables = {
-        columns: dictionary(options.windows.ticks, options.effective, nullable).replace_schema_metadata(meta),
+        columns: dictionary(options.windows.ticks, options.effective, nullable, disturbed).replace_schema_metadata(
+            meta
+        ),
         listing: pa.Table.from_pylist(rows, schema=episode_schema(nullable).with_metadata(meta)),
     }
     for path, table in tables.items():

@@ -29,6 +29,7 @@ from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.pool.derivation import POOL_MARK, PoolOptions
 from sagecc.schemas.partitions import EPISODES_FILE, partition
 from sagecc.schemas.pool import COLUMNS_FILE, INPUT_KEY, dictionary, episode_schema, nullable_columns
+from sagecc.schemas.schemes import is_disturbed
 
 _TABLES = (EPISODES_FILE, COLUMNS_FILE)
 _JOINED_MARK = replace(POOL_MARK, names=rf"{POOL_MARK.names}|set=.+")
@@ -105,8 +106,10 @@ def _write_tables(pools: Sequence[Path], out: Path, identity: str, options: Pool
     meta = {**(listings[0].schema.metadata or {}), INPUT_KEY: identity.encode()}
     columns, schema = _read(pools[0] / COLUMNS_FILE), listings[0].schema
     nullable = frozenset[str]().union(*(nullable_columns(listing.schema) for listing in listings))
-    if nullable != nullable_columns(schema):
-        columns, schema = dictionary(options.windows.ticks, options.effective, nullable), episode_schema(nullable)
+    disturbed = any(is_disturbed(row["scheme"]) for row in rows)
+    if disturbed or nullable != nullable_columns(schema):
+        columns = dictionary(options.windows.ticks, options.effective, nullable, disturbed)
+        schema = episode_schema(nullable)
     tables = {
         COLUMNS_FILE: columns.replace_schema_metadata(meta),
         EPISODES_FILE: pa.Table.from_pylist(rows, schema=schema.with_metadata(meta)),

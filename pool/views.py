@@ -22,9 +22,10 @@ from sagecc.common.versions import same_major
 from sagecc.pool.relabelling import COLUMNS, rewards_of
 from sagecc.pool.reward import reward_of
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS
+from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS, partition_of
 from sagecc.schemas.pool import ALIGNMENT_KEY, COLUMNS_FILE, POOL_SCHEMA, REWARD_ALIGNMENTS, VERSION_KEY, check_version
 from sagecc.schemas.raw import RAW_VERSION
+from sagecc.schemas.schemes import is_disturbed
 
 VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "columns")
 """Views that every pool has, beside the table macros `episode` and `rewards`."""
@@ -160,6 +161,8 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: 
     connection.execute(f"SET VARIABLE {name} = ?", [str(place)])
     if parts:
         connection.execute(f"SET VARIABLE {name}_parts = ?", [[str(part) for part in parts]])
+        disturbed = any(is_disturbed(partition_of(part)[1]) for part in parts)
+        connection.execute(f"SET VARIABLE {name}_disturbed = ?", [disturbed])
     try:
         connection.execute((_SQL / views).read_text())
     except duckdb.Error as error:

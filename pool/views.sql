@@ -3,11 +3,14 @@
 --   SET VARIABLE pool = 'datasets/pool';
 --   .read pool/views.sql
 
--- One row per tick: state, action, reward. The columns set and scheme come from the folders' names.
+-- One row per tick: state, action, reward. The columns set and scheme come from the folders' names. A pool with
+-- disturbed schemes (cubic+kicks) has is_kicked too, null for the others: there the action is no scheme's. In DuckDB
+-- itself: SET VARIABLE pool_disturbed = true.
 CREATE OR REPLACE VIEW transitions AS
 SELECT *
 FROM read_parquet(
     coalesce(getvariable('pool_parts'), [getvariable('pool') || '/set=*/scheme=*/part-*.parquet']),
+    union_by_name = coalesce(getvariable('pool_disturbed'), false),
     hive_partitioning = true,
     hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
 );

@@ -9,6 +9,7 @@ CREATE OR REPLACE VIEW raw AS
 SELECT *
 FROM read_parquet(
     coalesce(getvariable('raw_parts'), [getvariable('raw') || '/set=*/scheme=*/part-*.parquet']),
+    union_by_name = coalesce(getvariable('raw_disturbed'), false),
     hive_partitioning = true,
     hive_types = {'set': VARCHAR, 'scheme': VARCHAR}
 );

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sagecc.common.errors import SageccError
 from sagecc.common.versions import same_major
-from sagecc.schemas.raw import RAW_SCHEMA
+from sagecc.schemas.raw import raw_schema
 
 POOL_VERSION = "1.1"
 """Major.minor: a reader refuses another major version and reads any minor one. 1.1 added bounds and the manifest."""
@@ -141,6 +141,9 @@ LABELS: tuple[Column, ...] = (
 
 POOL_COLUMNS: tuple[Column, ...] = (*KEYS, *FEATURES, *LABELS)
 
+IS_KICKED = Column("is_kicked", pa.bool_(), "", "the lab multiplied the window in this transition: no scheme's action")
+"""In partitions of disturbed schemes (schemas.disturbance), behind POOL_COLUMNS."""
+
 OF_CWND = ("bdp_cwnd", "pre_act", "action")
 """The columns that a congestion window is in."""
 
@@ -224,36 +227,41 @@ def nullable_columns(schema: pa.Schema) -> frozenset[str]:
     return frozenset(name for name in MAY_BE_ABSENT if name in schema.names and schema.field(name).nullable)
 
 
-def pool_columns(windows: tuple[int, int, int], effective: str = "") -> tuple[Column, ...]:
+def pool_columns(windows: tuple[int, int, int], effective: str = "", disturbed: bool = False) -> tuple[Column, ...]:
     """Return POOL_COLUMNS with the formulas of a pool.
 
     Args:
         windows: lengths of its observation windows (ticks).
         effective: the schemes whose windows are effective ones (pool.effective), as in its metadata.
+        disturbed: whether the columns are a disturbed scheme's.
     """
     columns = {column.name: column for column in _window_columns(windows)}
     if effective:
         note = f"; cwnd of {effective}: min(cwnd, pacing rate x sRTT / MSS)"
         of_cwnd = (column for column in POOL_COLUMNS if column.name in OF_CWND)
         columns |= {column.name: replace(column, formula=column.formula + note) for column in of_cwnd}
-    return tuple(columns.get(column.name, column) for column in POOL_COLUMNS)
+    names = (*POOL_COLUMNS, IS_KICKED) if disturbed else POOL_COLUMNS
+    return tuple(columns.get(column.name, column) for column in names)
 
 
-def pool_schema(windows: tuple[int, int, int], effective: str = "") -> pa.Schema:
+def pool_schema(windows: tuple[int, int, int], effective: str = "", disturbed: bool = False) -> pa.Schema:
     """Return POOL_SCHEMA with the formulas of a pool; see pool_columns."""
-    return _schema(pool_columns(windows, effective))
+    return _schema(pool_columns(windows, effective, disturbed))
 
 
-def raw_columns() -> tuple[Column, ...]:
+def raw_columns(disturbed: bool = False) -> tuple[Column, ...]:
     """Return the columns of raw trajectories (schemas/raw.py), from which the pool's are derived."""
-    columns = [(field, field.metadata or {}) for field in RAW_SCHEMA]
+    columns = [(field, field.metadata or {}) for field in raw_schema(disturbed)]
     return tuple(
         Column(field.name, field.type, meta[b"unit"].decode(), meta[b"meaning"].decode()) for field, meta in columns
     )
 
 
 def dictionary(
-    windows: tuple[int, int, int] = WINDOW_NAMES["all"], effective: str = "", nullable: Collection[str] = ()
+    windows: tuple[int, int, int] = WINDOW_NAMES["all"],
+    effective: str = "",
+    nullable: Collection[str] = (),
+    disturbed: bool = False,
 ) -> pa.Table:
     """Return the data dictionary, the pool's columns first.
 
@@ -261,6 +269,7 @@ def dictionary(
         windows: lengths of the small, medium and large observation windows (ticks).
         effective: the schemes whose windows are effective ones.
         nullable: names of the columns that have nulls in the list of episodes.
+        disturbed: whether there are disturbed schemes.
 
     Returns:
         One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
@@ -268,9 +277,9 @@ def dictionary(
     """
     types = {pa.float32(): "float32", pa.float64(): "float64"}
     tables = {
-        "transitions": pool_columns(windows, effective),
+        "transitions": pool_columns(windows, effective, disturbed),
         "episodes": episode_columns(nullable),
-        "raw": raw_columns(),
+        "raw": raw_columns(disturbed),
     }
     rows = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(

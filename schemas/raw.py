@@ -55,6 +55,22 @@ RAW_SCHEMA = pa.schema(
     ]
 )
 
+KICK = pa.field(
+    "kick",
+    pa.float32(),
+    nullable=False,
+    metadata={"unit": "", "meaning": "by what the lab multiplied the window right after this row; 1: not at all"},
+)
+
+DISTURBED_SCHEMA = RAW_SCHEMA.append(KICK)
+"""Of disturbed schemes' trajectories (schemas.disturbance)."""
+
+
+def raw_schema(disturbed: bool) -> pa.Schema:
+    """Return the columns of a scheme's trajectories."""
+    return DISTURBED_SCHEMA if disturbed else RAW_SCHEMA
+
+
 EPISODE_SCHEMA = pa.schema(
     [
         pa.field("episode_id", pa.string()),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sagecc.common.errors import SageccError
+from sagecc.schemas.disturbance import Disturbance, split_scheme
 
 POLICY_PREFIX = "policy:"
 
@@ -88,8 +89,22 @@ def python_class(scheme: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
+def undisturbed(scheme: str) -> tuple[str, Disturbance]:
+    """Return a scheme's base, and what disturbs it; only the kernel's schemes are disturbed.
+
+    Raises:
+        SageccError: as from `split_scheme`.
+    """
+    return split_scheme(scheme, (*SCHEMES, *OTHERS))
+
+
+def is_disturbed(scheme: str) -> bool:
+    """Tell whether something disturbs a scheme (schemas.disturbance); errors are those of `undisturbed`."""
+    return bool(undisturbed(scheme)[1])
+
+
 def check_scheme(name: str) -> str:
-    """Return `name` if it names a scheme of the kernel or in user space, or a policy.
+    """Return `name` if it names a scheme of the kernel, disturbed or not, or in user space, or a policy.
 
     Raises:
         SageccError: it does not.
@@ -98,7 +113,8 @@ def check_scheme(name: str) -> str:
         raise SageccError(f"{name!r}: a scheme's name, and so its path, must be of printable characters in UTF-8")
     if name.startswith(PYTHON_PREFIX):
         python_class(name)
-    if name in SCHEMES or name in OTHERS or is_driven(name):
+    base, _ = undisturbed(name)
+    if base in SCHEMES or base in OTHERS or is_driven(base):
         return name
     names = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
     raise SageccError(f"unknown scheme '{name}': use one of {names}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")

@@ -6,8 +6,8 @@ here are the host's. The first record in either direction carries MAGIC and VERS
 
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 per cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
-ROUTE x routes, FLOW x flows, LOSS to the end (by link and time). In lockstep, one ACTION per controlled flow after
-each tick.
+ROUTE x routes, FLOW x flows, KICK x kicks (by time), LOSS to the end (by link and time). In lockstep, one ACTION per
+controlled flow after each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 
@@ -15,8 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from sagecc.schemas.disturbance import FACTOR_ONE
+
 MAGIC = 0x31434347_53  # "SGCC1" read as a little-endian number
 VERSION = 2
+"""Of specifications; their hashes stand in raw data."""
+
+HELLO_VERSION = 3
+"""Of what a guest understands and sends."""
 
 NO_LIMIT = 2**64 - 1
 """Value of an unlimited rate, queue or pacing rate."""
@@ -29,6 +35,9 @@ DELAY_UNIT_NS = 100
 
 OPPORTUNITY_BYTES = 1500
 """Bytes that may leave at one opportunity of a trace."""
+
+KICK_ONE = FACTOR_ONE
+"""Unit of a kick's factor: this value leaves a window as it is."""
 
 LOSS_ONE = 2**32
 """Unit of a link's loss probability: this value is probability 1."""
@@ -53,7 +62,8 @@ SPEC_FIELDS: Fields = (
     ("opportunities", "u32"),
     ("routes", "u32"),
     ("flows", "u32"),
-    ("packet_delays", "u32"),  # 1: stream the delay of every data packet
+    ("packet_delays", "u16"),  # 1: stream the delay of every data packet
+    ("kicks", "u16"),
 )
 CABLE_FIELDS: Fields = (("node_a", "u32"), ("node_b", "u32"))
 LINK_FIELDS: Fields = (
@@ -79,6 +89,7 @@ RATE_FIELDS: Fields = (("t_ns", "u64"), ("bits_per_s", "u64"))
 DELAY_FIELDS: Fields = (("t_ns", "u64"), ("delay_ns", "u64"))
 OPPORTUNITY_FIELDS: Fields = (("t_ns", "u64"),)
 LOSS_FIELDS: Fields = (("t_ns", "u64"), ("link", "u32"), ("loss", "u32"))  # a later change of a link's loss
+KICK_FIELDS: Fields = (("t_ns", "u64"), ("flow", "u32"), ("factor", "u32"))  # in units of 1 / KICK_ONE
 ROUTE_FIELDS: Fields = (("node", "u32"), ("destination", "u32"), ("cable", "u32"), ("pad", "u32"))
 FLOW_FIELDS: Fields = (
     ("scheme", "char16"),
@@ -100,7 +111,7 @@ SAMPLE_FIELDS: Fields = (
     ("flow", "u32"),
     ("ca_state", "u8"),
     ("app_limited", "u8"),
-    ("pad", "u16"),
+    ("kick", "u16"),  # by what the window was multiplied after this sample, in units of 1 / KICK_ONE; 0: not at all
     ("cwnd_pkts", "u32"),
     ("ssthresh_pkts", "u32"),
     ("srtt_us", "u32"),
@@ -145,6 +156,7 @@ _STRUCTS: dict[str, Fields] = {
     "delay": DELAY_FIELDS,
     "opportunity": OPPORTUNITY_FIELDS,
     "loss": LOSS_FIELDS,
+    "kick": KICK_FIELDS,
     "route": ROUTE_FIELDS,
     "flow": FLOW_FIELDS,
     "hello": HELLO_FIELDS,
@@ -168,6 +180,7 @@ RATE = _dtype(RATE_FIELDS)
 DELAY = _dtype(DELAY_FIELDS)
 OPPORTUNITY = _dtype(OPPORTUNITY_FIELDS)
 LOSS = _dtype(LOSS_FIELDS)
+KICK = _dtype(KICK_FIELDS)
 ROUTE = _dtype(ROUTE_FIELDS)
 FLOW = _dtype(FLOW_FIELDS)
 HELLO = _dtype(HELLO_FIELDS)
@@ -188,10 +201,12 @@ def c_header() -> str:
         "#include <linux/types.h>",
         f"#define WIRE_MAGIC {MAGIC:#x}ULL",
         f"#define WIRE_VERSION {VERSION}",
+        f"#define WIRE_HELLO_VERSION {HELLO_VERSION}",
         f"#define WIRE_NO_LIMIT {NO_LIMIT:#x}ULL",
         f"#define WIRE_FIRST_PORT {FIRST_PORT}",
         f"#define WIRE_DELAY_UNIT_NS {DELAY_UNIT_NS}",
         f"#define WIRE_OPPORTUNITY_BYTES {OPPORTUNITY_BYTES}",
+        f"#define WIRE_KICK_ONE {KICK_ONE}",
     ]
     names = (name.upper().replace("-", "_") for name in DISCIPLINES)
     lines.append(f"enum wire_discipline {{ {', '.join(f'WIRE_{name}' for name in names)} }};")

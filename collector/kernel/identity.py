@@ -19,7 +19,7 @@ from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.inputs import read_regular
-from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
+from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven, undisturbed
 
 LAB_VERSION = 1
 """To be raised when the golden digests (tests/collector/test_golden.py) change; everything is then collected anew."""
@@ -131,7 +131,7 @@ def kernel_identity(kernel: Path, schemes: Iterable[str]) -> str:
     check_kernel(kernel)
     identities = []
     for scheme in schemes:
-        name = POLICY if is_driven(scheme) else scheme
+        name = POLICY if is_driven(scheme) else undisturbed(scheme)[0]
         if name not in (*SCHEMES, *OTHERS, POLICY):  # a policy's card may say anything
             raise SageccError(f"the kernel has no scheme '{scheme}': 'sagecc schemes' lists them")
         path = identity_folder(kernel) / name

@@ -66,7 +66,7 @@ _RECORD, _ACTION = _packed(wire.RECORD), _packed(wire.ACTION)
 _TIMEVAL = struct.Struct("ll")
 _FLOW_OFFSET = dict(wire.SAMPLE.fields or {})["flow"][1]
 _FLOW_BYTES = slice(_FLOW_OFFSET, _FLOW_OFFSET + wire.SAMPLE["flow"].itemsize)
-_EXPECTED_HELLO = (wire.MAGIC, wire.VERSION, wire.SAMPLE.itemsize)
+_EXPECTED_HELLO = (wire.MAGIC, wire.HELLO_VERSION, wire.SAMPLE.itemsize)
 
 
 class _Stream:

@@ -20,7 +20,8 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.flows import FLOWS_SCHEMA
-from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA
+from sagecc.schemas.raw import COUNTERS, KICK, raw_schema
+from sagecc.schemas.schemes import undisturbed
 
 BOUND_SHARE = 0.05
 """Share of its lifetime from which a flow that is limited by something other than its window gets a notice."""
@@ -112,7 +113,7 @@ class Episode:
     """Seed of the episode's random numbers."""
 
     rows: pa.Table
-    """Raw trajectory of the flow under test (RAW_SCHEMA)."""
+    """Raw trajectory of the flow under test (schemas.raw.raw_schema)."""
 
     flows: tuple[FlowSummary, ...]
     """Summary of every flow, the one under test first."""
@@ -226,18 +227,20 @@ def episode_from_recording(
     if not len(samples):
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
+    _, disturbance = undisturbed(scheme)
+    played = disturbance.environment(environment, spec.name)
     flows = tuple(
-        _summary(recording, number, name, min(environment.stop_of(flow), stopped_s) - flow.start_s)
-        for number, (name, flow) in enumerate(zip(schemes, environment.all_flows, strict=True))
+        _summary(recording, number, name, min(played.stop_of(flow), stopped_s) - flow.start_s)
+        for number, (name, flow) in enumerate(zip(schemes, played.all_flows, strict=True))
     )
     counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flow_count))
-    jain = shared_jain_index(environment, [ReceiverCounts(rows["t_ns"], rows["received_bytes"]) for rows in counts])
+    jain = shared_jain_index(played, [ReceiverCounts(rows["t_ns"], rows["received_bytes"]) for rows in counts])
     return Episode(
         id=spec.name,
         environment=environment,
         scheme=scheme,
         seed=seed,
-        rows=_rows(spec.name, samples),
+        rows=_rows(spec.name, samples, bool(disturbance)),
         flows=flows,
         sha256=hashlib.sha256(samples.tobytes()).hexdigest(),
         spec_sha256=spec.sha256,
@@ -274,14 +277,16 @@ def shared_jain_index(environment: Environment, received: Sequence[ReceiverCount
     return jain_index([received[number].bytes_at(end_s) - received[number].bytes_at(begin_s) for number in peers])
 
 
-def _rows(name: str, samples: npt.NDArray[np.void]) -> pa.Table:
+def _rows(name: str, samples: npt.NDArray[np.void], disturbed: bool = False) -> pa.Table:
     columns = {
         "episode_id": pa.array([name] * len(samples), pa.string()),
         "step": np.arange(len(samples), dtype=np.int32),
         "t_s": samples["t_ns"] / 1e9,
     }
     columns |= {field: np.ascontiguousarray(samples[field]) for field, *_ in COUNTERS}
-    return pa.table(columns, schema=RAW_SCHEMA)
+    if disturbed:
+        columns[KICK.name] = np.where(samples["kick"], samples["kick"] / wire.KICK_ONE, 1.0)
+    return pa.table(columns, schema=raw_schema(disturbed))
 
 
 def _every_flow(name: str, schemes: Sequence[str], samples: npt.NDArray[np.void]) -> pa.Table:

@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
+from sagecc.schemas.disturbance import Kick
 from sagecc.schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
 from sagecc.schemas.raw import TICK_S
-from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven
+from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven, undisturbed
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -137,7 +138,7 @@ def episode_spec(
 
     Args:
         environment: the network and its flows.
-        scheme: the scheme under test.
+        scheme: the scheme under test, disturbed or not.
         seed: seed of the episode's random numbers.
         packet_delays: whether the guest sends the delay of every data packet.
         drives: how the host drives flows, by their numbers: every driven one, and any other; by default
@@ -148,12 +149,16 @@ def episode_spec(
     """
     if drives is None:
         drives = flow_drives(environment, scheme, {})
+    name = episode_id(environment.id, scheme, seed)
+    base, disturbance = undisturbed(scheme)
+    environment = disturbance.environment(environment, name)
+    kicks = _kicks(disturbance.schedule(environment, name))
     flows = environment.all_flows
     lockstep = tuple(sorted(drives))
-    schemes = [scheme, *(cross.scheme for cross in environment.cross)]
+    schemes = [base, *(cross.scheme for cross in environment.cross)]
     kernel_schemes = [
-        drives[flow].underlying if flow in drives else name if flow == 0 else _kernel_scheme(name)
-        for flow, name in enumerate(schemes)
+        drives[flow].underlying if flow in drives else each if flow == 0 else _kernel_scheme(each)
+        for flow, each in enumerate(schemes)
     ]
     cables, sources, routes = _topology(environment, flows)
     links, rates, delays, opportunities, losses = _links(cables, seed, _ns(environment.duration_s))
@@ -181,12 +186,14 @@ def episode_spec(
     header["nodes"], header["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
     header["rates"], header["delays"], header["opportunities"] = len(rates), len(delays), len(opportunities)
     header["routes"], header["flows"], header["packet_delays"] = len(routes), len(flow_records), packet_delays
+    header["kicks"] = len(kicks)
     body = b"".join(
-        part.tobytes() for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, losses)
+        part.tobytes()
+        for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, kicks, losses)
     )
     header["bytes"] = header.nbytes + len(body)
     return EpisodeSpec(
-        name=episode_id(environment.id, scheme, seed),
+        name=name,
         wire=header.tobytes() + body,
         seed=seed,
         memory_mb=_memory_mb(environment),
@@ -290,6 +297,14 @@ def _links(cables: list[_Cable], seed: int, until_ns: int) -> tuple[npt.NDArray[
         np.array(opportunities, wire.OPPORTUNITY),
         np.array(losses, wire.LOSS),
     )
+
+
+def _kicks(kicks: tuple[Kick, ...]) -> npt.NDArray[np.void]:
+    """Return KICK, all of flow 0."""
+    array = np.zeros(len(kicks), wire.KICK)
+    array["t_ns"] = [_ns(kick.t_s) for kick in kicks]
+    array["factor"] = [round(kick.factor * wire.KICK_ONE) for kick in kicks]
+    return array
 
 
 def _share(loss: float) -> int:

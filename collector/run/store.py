@@ -30,7 +30,8 @@ from sagecc.common.parts import PartWriter, Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, column_fault, is_damage, reading_error, select_columns
 from sagecc.common.versions import same_major
 from sagecc.schemas.partitions import EPISODES_FILE, FAILED_FILE, FAILURES, partition
-from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION
+from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, KICK, RAW_VERSION, raw_schema
+from sagecc.schemas.schemes import is_disturbed
 
 ROW_GROUP_ROWS = 122_880
 FILE_ROWS = 24 * ROW_GROUP_ROWS
@@ -39,7 +40,7 @@ FILE_ROWS = 24 * ROW_GROUP_ROWS
 _PARQUET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
         "write_page_checksum": True,
-        "use_dictionary": ["episode_id"],
+        "use_dictionary": ["episode_id", KICK.name],
         "column_encoding": dict.fromkeys((*(name for name, *_ in COUNTERS), "step"), "DELTA_BINARY_PACKED")
         | {"t_s": "BYTE_STREAM_SPLIT"},
     }
@@ -112,6 +113,7 @@ class Partition:
         self._folder = out / partition(set_name, scheme)
         self._spool = out / SPOOL / self._folder.relative_to(out)
         self._new_folder = self._folder.with_name(f".tmp-{self._folder.name}")
+        self._schema = raw_schema(is_disturbed(scheme))
         self._made_by = _made_by(kernel, player)
         self._about = {"raw_version": RAW_VERSION, "kernel": kernel, "player": player}
         self._lock = -1
@@ -233,11 +235,11 @@ class Partition:
         if not ids:
             return
         self._new_folder.mkdir(parents=True, exist_ok=True)
-        old = _old_rows(self._folder) if self._stored else iter(())
+        old = _old_rows(self._folder, self._schema) if self._stored else iter(())
         summaries = []
         meta = {**self._made_by, _VERSION_KEY: RAW_VERSION.encode()}
         with PartWriter(
-            self._new_folder, RAW_SCHEMA.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
+            self._new_folder, self._schema.with_metadata(meta), ROW_GROUP_ROWS, _PARQUET_OPTIONS, carry=False
         ) as parts:
             for episode_id in ids:
                 summary, rows = self._read_spooled(episode_id) or (
@@ -267,7 +269,7 @@ class Partition:
             return None
         with pa.OSFile(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
-        return json.loads(table.schema.metadata[SUMMARY]), table.replace_schema_metadata(RAW_SCHEMA.metadata)
+        return json.loads(table.schema.metadata[SUMMARY]), table.replace_schema_metadata(self._schema.metadata)
 
     def _stored_rows(self, old: Iterator[tuple[str, pa.Table]], episode_id: str) -> pa.Table:
         """Return a stored episode's rows from `old`, which is consumed up to them: calls go in the order of ids."""
@@ -307,13 +309,11 @@ def _failed_document(folder: Path) -> dict[str, Any] | None:
     return document if is_sound else None
 
 
-def _old_rows(folder: Path) -> Iterator[tuple[str, pa.Table]]:
+def _old_rows(folder: Path, schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
     """Yield id and rows of each episode in a partition's files, with at most two row groups in memory."""
     for path in sorted(folder.glob("part-*.parquet")):
-        with reading(path, RAW_SCHEMA) as file:
-            groups = (
-                file.read_row_group(index, RAW_SCHEMA.names).cast(RAW_SCHEMA) for index in range(file.num_row_groups)
-            )
+        with reading(path, schema) as file:
+            groups = (file.read_row_group(index, schema.names).cast(schema) for index in range(file.num_row_groups))
             for rows in whole_runs(groups, "episode_id"):
                 yield from Runs(rows["episode_id"]).slices(rows)
 

@@ -24,12 +24,14 @@ from sagecc.schemas.pool import (
     EFFECTIVE_KEY,
     FEATURE_NAMES,
     INPUT_KEY,
+    IS_KICKED,
     POOL_EPISODE_SCHEMA,
     POOL_SCHEMA,
     VERSION_KEY,
     WINDOWS_KEY,
     check_version,
 )
+from sagecc.schemas.schemes import is_disturbed
 
 ACTIONS = {
     "log2": "log2(cwnd_(t+1) / cwnd_t), as the lab's Gymnasium environment takes it",
@@ -66,6 +68,13 @@ class PoolEpisode:
     """The reward that followed each observation, float32 [n]."""
     t_s: npt.NDArray[np.float64]
     """Time of each observation since the episode's start, float64 [n]."""
+    is_kicked: npt.NDArray[np.bool_]
+    """Where the lab multiplied the window, so that the action is no scheme's, bool [n]."""
+
+    @property
+    def perturbed(self) -> bool:
+        """Whether something disturbed the scheme (schemas.disturbance)."""
+        return is_disturbed(self.about["scheme"])
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -132,8 +141,9 @@ class PoolSource:
                 file = open_parquet(path)
                 check_version(path, (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode())
                 _refuse_columns(path, file.schema_arrow, select_columns(POOL_SCHEMA, _READ))
+                columns = [name for name in (*_READ, IS_KICKED.name) if name in file.schema_arrow.names]
                 for group in range(file.num_row_groups):
-                    yield file.read_row_group(group, columns=list(_READ)).replace_schema_metadata(None)
+                    yield file.read_row_group(group, columns=columns).replace_schema_metadata(None)
             except UNREADABLE as error:
                 raise reading_error(path, error, "look with 'sagecc pool check'") from error
 
@@ -146,7 +156,10 @@ class PoolSource:
         actions = table["action"].to_numpy()
         if self.action == "log2":
             actions = log2(actions)
-        return PoolEpisode(about, observations, actions, table["reward"].to_numpy(), table["t_s"].to_numpy())
+        is_kicked = np.zeros(len(table), np.bool_)
+        if IS_KICKED.name in table.column_names:
+            is_kicked = table[IS_KICKED.name].to_numpy()
+        return PoolEpisode(about, observations, actions, table["reward"].to_numpy(), table["t_s"].to_numpy(), is_kicked)
 
 
 def log2(ratios: Floats) -> Floats:

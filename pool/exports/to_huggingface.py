@@ -23,6 +23,7 @@ from sagecc.common.parts import PartWriter
 from sagecc.pool.exports.about import CITATION, LICENCE, PAPER, SUMMARY, TAGS, TITLE, conventions
 from sagecc.pool.exports.episodes import PoolEpisode, PoolSource
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURE_NAMES
+from sagecc.schemas.schemes import is_disturbed
 
 ROW_GROUP_ROWS = 32_768
 FILE_ROWS = 4_000_000
@@ -41,9 +42,12 @@ SCHEMA = pa.schema(
         pa.field("is_last", pa.bool_()),
         pa.field("terminated", pa.bool_()),
         pa.field("truncated", pa.bool_()),
+        pa.field("is_kicked", pa.bool_()),
     ]
 )
-EPISODE_SCHEMA = pa.schema([pa.field(column.name, column.dtype) for column in EPISODE_COLUMNS])
+EPISODE_SCHEMA = pa.schema(
+    [*(pa.field(column.name, column.dtype) for column in EPISODE_COLUMNS), pa.field("perturbed", pa.bool_())]
+)
 
 _FLOATS = ("t_s", "observation.list.element", "action", "reward")
 
@@ -80,7 +84,8 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
             for batch in batches:
                 out.write(batch)
         counts[stem] = out.next_number
-    table = pa.Table.from_pylist(list(source.listing), schema=EPISODE_SCHEMA)
+    rows = [{**row, "perturbed": is_disturbed(row["scheme"])} for row in source.listing]
+    table = pa.Table.from_pylist(rows, schema=EPISODE_SCHEMA)
     pq.write_table(table.cast(_annotated(datasets, EPISODE_SCHEMA)), folder / "episodes.parquet", compression="zstd")
     (folder / "README.md").write_text(card(source))
     return "datasets.load_dataset('{path}', split='train')"
@@ -122,6 +127,7 @@ def _table(episode: PoolEpisode) -> pa.Table:
             "is_last": last,
             "terminated": np.zeros(rows, np.bool_),
             "truncated": last,
+            "is_kicked": episode.is_kicked,
         },
         schema=SCHEMA,
     )

@@ -61,6 +61,7 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
                 rewards=episode.rewards[:-1],
                 terminations=np.zeros(len(episode) - 1, bool),
                 truncations=np.arange(1, len(episode)) == len(episode) - 1,
+                infos={"is_kicked": episode.is_kicked},
             )
 
     storage.update_episodes(buffers())
@@ -84,6 +85,7 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
 def _metadata(episode: PoolEpisode) -> dict[str, Any]:
     left_out = {"environment", "seed"} | {name for name, value in episode.about.items() if value is None}
     facts = {name: value for name, value in episode.about.items() if name not in left_out}
+    facts["perturbed"] = episode.perturbed
     return facts | {"last_action": float(episode.actions[-1]), "last_reward": float(episode.rewards[-1])}
 
 

@@ -87,8 +87,9 @@ def _features(tfds: Any) -> Any:
         "is_first": np.bool_,
         "is_last": np.bool_,
         "is_terminal": np.bool_,
+        "is_kicked": np.bool_,
     }
-    about = {column.name: kinds[column.dtype] for column in EPISODE_COLUMNS}
+    about = {column.name: kinds[column.dtype] for column in EPISODE_COLUMNS} | {"perturbed": np.bool_}
     return f.FeaturesDict({"steps": f.Dataset(step), "episode_metadata": f.FeaturesDict(about)})
 
 
@@ -105,11 +106,13 @@ def _example(episode: PoolEpisode) -> dict[str, Any]:
             "is_first": step == 0,
             "is_last": step == rows - 1,
             "is_terminal": np.zeros(rows, np.bool_),
+            "is_kicked": episode.is_kicked,
         },
         "episode_metadata": {
             column.name: FOR_NULL[column.name] if (value := episode.about[column.name]) is None else value
             for column in EPISODE_COLUMNS
-        },
+        }
+        | {"perturbed": episode.perturbed},
     }
 
 

@@ -17,13 +17,16 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
+from sagecc.schemas.disturbance import Disturbance, Kicks
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import FAILURES
-from sagecc.schemas.schemes import is_driven
+from sagecc.schemas.schemes import check_scheme, is_driven
 from sagecc.sets import networks_options, repeats_options
 
 SHOWN_FAILURES = 20
 """The most failed episodes that are named one by one."""
+
+_KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
 
 
 @click.command()
@@ -34,6 +37,16 @@ SHOWN_FAILURES = 20
 @raw_option("--out", "Folder of the trajectories.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--kicks",
+    is_flag=False,
+    flag_value="",
+    metavar="[EVERY:FACTOR:...]",
+    help="Multiply the window now and then, once, and let each scheme recover: mean interval (s) and factors; "
+    f"by default {_KICKS}. The trajectories are those of SCHEME+kicks.",
+)
+@click.option("--jitter", is_flag=False, flag_value="", metavar="[MS]", help="Jitter of the links; by default 1 ms.")
+@click.option("--starts", is_flag=False, flag_value="", metavar="[S]", help="Start up to so much later; default 5 s.")
 @click.option("--prune", is_flag=True, help="Drop other episodes of the sets and schemes asked for.")
 @click.option(
     "--skip-failed",
@@ -50,6 +63,9 @@ def command(
     out: Path | None,
     jobs: int | None,
     seed: int,
+    kicks: str | None,
+    jitter: str | None,
+    starts: str | None,
     prune: bool,
     skip_failed: bool,
     engine: str,
@@ -73,7 +89,11 @@ def command(
             f"left out: {len(rivalries)} networks beside what the host drives, in which 'sagecc league' lets all play"
         )
     out = out or raw_folder(networks.own_name)
-    names = parse_schemes(schemes)
+    disturbances = {"kicks": kicks, "jitter": jitter, "starts": starts}
+    suffix = Disturbance.parse(
+        *(":".join(filter(None, (name, numbers))) for name, numbers in disturbances.items() if numbers is not None)
+    ).suffix
+    names = tuple(check_scheme(name + suffix) for name in parse_schemes(schemes))
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())

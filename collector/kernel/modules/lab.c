@@ -49,6 +49,7 @@ static u64 next_tick_ns; /* since the episode began */
 static struct wire_end totals;
 static struct late late[MAX_LATE];
 static u32 late_count;
+static u32 next_kick;
 u64 lab_epoch_ns;
 
 static int __init lab_fd_setup(char *text)
@@ -161,7 +162,7 @@ static void put_packets(void)
 	packet_count = 0;
 }
 
-static void sample(u32 id, u64 t_ns)
+static void sample(u32 id, u64 t_ns, u32 kick)
 {
 	struct lab_flow *flow = &flows[id];
 	struct sock *sk = flow->sender->sk;
@@ -176,6 +177,7 @@ static void sample(u32 id, u64 t_ns)
 		.flow = id,
 		.ca_state = info.tcpi_ca_state,
 		.app_limited = info.tcpi_delivery_rate_app_limited,
+		.kick = kick,
 		.cwnd_pkts = info.tcpi_snd_cwnd,
 		.ssthresh_pkts = info.tcpi_snd_ssthresh,
 		.srtt_us = info.tcpi_rtt,
@@ -227,6 +229,27 @@ static void nudge(struct sock *sk, u32 cwnd, u64 pacing_bytes_s)
 	if (sk->sk_state == TCP_ESTABLISHED)
 		tcp_push_pending_frames(sk);
 	release_sock(sk);
+}
+
+/* The factor of a flow's kick that is due by then, or 0. */
+static u32 due_kick(u32 id, u64 t_ns)
+{
+	u32 factor = 0;
+
+	for (u32 i = next_kick; i < episode.head->kicks && episode.kicks[i].t_ns <= t_ns; i++) {
+		if (episode.kicks[i].flow == id)
+			factor = episode.kicks[i].factor;
+	}
+	return factor;
+}
+
+/* Multiply a scheme's window, once: it goes on from there by its own rules. */
+static void multiply_window(u32 id, u32 factor)
+{
+	struct sock *sk = flows[id].sender->sk;
+	u64 cwnd = (u64)tcp_snd_cwnd(tcp_sk(sk)) * factor / WIRE_KICK_ONE;
+
+	nudge(sk, clamp_t(u64, cwnd, 1, U32_MAX), 0);
 }
 
 static void obey(u32 id, const struct wire_action *action)
@@ -287,6 +310,16 @@ static void take_actions(u64 t_ns)
 	}
 }
 
+static void take_kicks(u64 t_ns)
+{
+	for (; next_kick < episode.head->kicks && episode.kicks[next_kick].t_ns <= t_ns; next_kick++) {
+		const struct wire_kick *next = &episode.kicks[next_kick];
+
+		if (sampled(next->flow, t_ns))
+			multiply_window(next->flow, next->factor);
+	}
+}
+
 static int lab_thread(void *unused)
 {
 	u64 tick_ns = episode.head->tick_ns, ticks = div64_u64(episode.head->duration_ns, tick_ns);
@@ -299,10 +332,11 @@ static int lab_thread(void *unused)
 		for (u32 id = 0; id < episode.head->flows; id++) {
 			if (!sampled(id, tick * tick_ns))
 				continue;
-			sample(id, tick * tick_ns);
+			sample(id, tick * tick_ns, due_kick(id, tick * tick_ns));
 			ask |= episode.flows[id].lockstep;
 		}
 		put_packets();
+		take_kicks(tick * tick_ns);
 		if (ask)
 			take_actions(tick * tick_ns);
 		else if (out_bytes > FLUSH_BYTES)
@@ -385,6 +419,10 @@ static void load(void)
 		refuse("the specification has %u bytes, its counts say %zu", head.bytes, (size_t)(episode.end - all));
 	if (!head.tick_ns || head.flows > LAB_MAX_FLOWS || 2 * head.cables > LAB_MAX_LINKS)
 		refuse("the specification has too many flows (%u) or cables (%u)", head.flows, head.cables);
+	for (u32 i = 0; i < head.kicks; i++) {
+		if (episode.kicks[i].flow >= head.flows)
+			refuse("a kick of flow %u, of %u", episode.kicks[i].flow, head.flows);
+	}
 	for (u32 id = 0; id < head.flows; id++) {
 		if (episode.flows[id].first_cable == episode.flows[id].last_cable)
 			continue;
@@ -405,7 +443,7 @@ static int lab_open(struct inode *inode, struct file *file)
 {
 	struct wire_hello hello = {
 		.magic = WIRE_MAGIC,
-		.version = WIRE_VERSION,
+		.version = WIRE_HELLO_VERSION,
 		.sample_bytes = sizeof(struct wire_sample),
 	};
 

@@ -29,6 +29,7 @@ struct lab_layout {
 	const struct wire_opportunity *opportunities;
 	const struct wire_route *routes;
 	const struct wire_flow *flows;
+	const struct wire_kick *kicks;
 	const struct wire_loss *losses;
 	__u32 loss_count;
 	const void *end; /* as the counts have it */
@@ -46,7 +47,8 @@ static inline struct lab_layout lab_layout(const void *specification)
 	l.opportunities = (const void *)(l.delays + head->delays);
 	l.routes = (const void *)(l.opportunities + head->opportunities);
 	l.flows = (const void *)(l.routes + head->routes);
-	l.losses = (const void *)(l.flows + head->flows);
+	l.kicks = (const void *)(l.flows + head->flows);
+	l.losses = (const void *)(l.kicks + head->kicks);
 	if (head->bytes > (__u64)((const char *)l.losses - (const char *)head))
 		l.loss_count = (head->bytes - ((const char *)l.losses - (const char *)head)) / sizeof(*l.losses);
 	l.end = l.losses + l.loss_count;
