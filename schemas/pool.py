@@ -141,7 +141,9 @@ LABELS: tuple[Column, ...] = (
 
 POOL_COLUMNS: tuple[Column, ...] = (*KEYS, *FEATURES, *LABELS)
 
-IS_KICKED = Column("is_kicked", pa.bool_(), "", "the lab multiplied the window in this transition: no scheme's action")
+IS_KICKED = Column(
+    "is_kicked", pa.bool_(), "", "of disturbed schemes alone: the lab multiplied the window in this transition"
+)
 """In partitions of disturbed schemes (schemas.disturbance), behind POOL_COLUMNS."""
 
 OF_CWND = ("bdp_cwnd", "pre_act", "action")

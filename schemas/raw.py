@@ -59,7 +59,10 @@ KICK = pa.field(
     "kick",
     pa.float32(),
     nullable=False,
-    metadata={"unit": "", "meaning": "by what the lab multiplied the window right after this row; 1: not at all"},
+    metadata={
+        "unit": "",
+        "meaning": "of disturbed schemes alone: by what the lab multiplied the window right after this row, or 1",
+    },
 )
 
 DISTURBED_SCHEMA = RAW_SCHEMA.append(KICK)

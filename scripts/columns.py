@@ -13,4 +13,4 @@ TEMPLATE = Path(__file__).with_name("columns.md.j2")
 
 def context() -> dict[str, Any]:
     """Return what the template is filled with."""
-    return {"columns": dictionary().to_pylist(), "version": POOL_VERSION, "windows": WINDOW_NAMES["all"]}
+    return {"columns": dictionary(disturbed=True).to_pylist(), "version": POOL_VERSION, "windows": WINDOW_NAMES["all"]}
