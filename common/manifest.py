@@ -38,6 +38,11 @@ class FileEntry:
     input_sha256: str
     """SHA-256 of what it was derived from, in hex."""
 
+    def __post_init__(self) -> None:
+        counts = type(self.bytes) is type(self.rows) is int and self.bytes >= 0 and self.rows >= 0
+        if not counts or not isinstance(self.sha256, str) or not isinstance(self.input_sha256, str):
+            raise ValueError("an entry has other values than sizes and hashes")
+
     @classmethod
     def from_file(cls, path: Path, rows: int, input_sha256: str) -> FileEntry:
         """Return the entry of a file, which is read once; arguments as the fields."""

@@ -226,7 +226,9 @@ def episode_schema(nullable: Collection[str] = ()) -> pa.Schema:
 
 def nullable_columns(schema: pa.Schema) -> frozenset[str]:
     """Return which columns have nulls in a pool, from the schema of its `episodes.parquet`."""
-    return frozenset(name for name in MAY_BE_ABSENT if name in schema.names and schema.field(name).nullable)
+    return frozenset(
+        name for name in MAY_BE_ABSENT if (at := schema.get_field_index(name)) >= 0 and schema.field(at).nullable
+    )
 
 
 def pool_columns(windows: tuple[int, int, int], effective: str = "", disturbed: bool = False) -> tuple[Column, ...]:

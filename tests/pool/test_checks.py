@@ -19,7 +19,7 @@ import pytest
 
 from sagecc.collector.run.grid import profile_set, set_one, set_two
 from sagecc.common.errors import SageccError
-from sagecc.common.manifest import MANIFEST, FileEntry, Manifest
+from sagecc.common.manifest import MANIFEST, FileEntry, Manifest, digest
 from sagecc.pool import derivation as pool_module
 from sagecc.pool.checks import PoolReport, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
@@ -331,6 +331,25 @@ def test_a_newer_minor_version_with_more_columns_is_checked_and_sound(pool: Path
     Manifest(about, {}).write(pool)
     bless(pool)
     assert lines(pool) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("bytes", "7"), ("bytes", [7, 7]), ("bytes", -1), ("rows", True), ("sha256", 7), ("input_sha256", None)],
+)
+def test_a_manifest_of_other_values_is_damaged_though_its_own_hash_holds(pool: Path, field: str, value: object) -> None:
+    content = json.loads((pool / MANIFEST).read_text())
+    del content["sha256"]
+    content["files"][CUBIC][field] = value
+    (pool / MANIFEST).write_text(json.dumps(content | {"sha256": digest(content)}))
+    assert lines(pool)[0].startswith(f"{MANIFEST}: is damaged")
+
+
+def test_a_column_that_is_there_twice_is_named(pool: Path) -> None:
+    table = pq.read_table(pool / "episodes.parquet")
+    pq.write_table(table.append_column("delay_mean_ms", table["delay_mean_ms"]), pool / "episodes.parquet")
+    bless(pool)
+    assert "episodes.parquet: has 2 columns 'delay_mean_ms'" in lines(pool)
 
 
 def test_the_manifest_says_what_lies_there(sound: Path) -> None:
