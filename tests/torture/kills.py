@@ -117,6 +117,11 @@ def empty(folder: Path, material: Path) -> None:
     (folder / "policy").symlink_to(material / "policy")
 
 
+def is_told(said: list[str]) -> bool:
+    """Tell whether a command says in one line why it ended, after a line for each episode that failed."""
+    return bool(said) and said[-1].startswith("sagecc: ") and all(line.startswith("failed: ") for line in said[:-1])
+
+
 class Attempt:
     """One command in mid-work."""
 
@@ -196,8 +201,8 @@ class Attempt:
             self._process.wait()
         elif status not in expected:
             found.append(f"ended with status {status}: {self.said[-1:]}")
-        elif status == 2 and (len(said := self.said) != 1 or not said[0].startswith("sagecc: ")):
-            found.append(f"not one line: {said}")
+        elif status == 2 and not is_told(self.said):
+            found.append(f"not one line: {self.said}")
         return found + self.left_behind()
 
     @staticmethod

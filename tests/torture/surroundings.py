@@ -22,14 +22,14 @@ from tqdm import tqdm
 from sagecc.common.files import sha256_file
 from tests.torture import special
 from tests.torture.journal import Journal
-from tests.torture.kills import END_S, Attempt, Calm, calm, differences, empty
+from tests.torture.kills import END_S, Attempt, Calm, calm, differences, empty, is_told
 from tests.torture.stages import KERNEL, Job, jobs
 
 ADDRESS_SPACE_GB = (0.4, 3.0)
 DESCRIPTORS = 40
 
-OUT_OF_MEMORY = {-6: "SIGABRT", -11: "SIGSEGV", -9: "SIGKILL"}
-"""How a library ends a process that gets no memory: from C++, where no exception of Python's comes of it."""
+OUT_OF_MEMORY = {-6: "SIGABRT", -11: "SIGSEGV", -9: "SIGKILL", 127: "the system's loader"}
+"""What ends a process that gets no memory before Python can: a library in C++, or the loader of libraries."""
 
 Row = dict[str, Any]
 
@@ -74,7 +74,7 @@ def _limited(prlimit: Callable[[random.Random], str]) -> Callable[[Path, Path, r
         findings += run.left_behind()
         if any("Traceback" in line for line in said):
             findings.append(f"traceback: {said[-1]}")
-        elif status == 2 and not said[-1].startswith("sagecc: "):
+        elif status == 2 and not is_told(said):
             findings.append(f"not one line: {said}")
         elif status not in (0, 2, *OUT_OF_MEMORY):
             findings.append(f"ended with status {status}: {said[-1:]}")

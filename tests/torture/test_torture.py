@@ -16,7 +16,7 @@ from tests.torture import inputs
 from tests.torture.agents import not_reno
 from tests.torture.inputs import KINDS, Damage, RefusedError, hurt, kind_of
 from tests.torture.journal import Journal
-from tests.torture.kills import lines_of
+from tests.torture.kills import is_told, lines_of
 from tests.torture.mutations import judged, refused
 from tests.torture.stages import lost
 
@@ -136,3 +136,11 @@ def test_a_process_that_stays_behind_is_found_and_ended() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['other in state S (sleep 60)']", "[] []"]
+
+
+def test_failed_episodes_may_be_named_before_the_one_line() -> None:
+    assert is_told(["sagecc: no space left"])
+    assert is_told(["failed: a: killed", "sagecc: 1 of 6 episodes failed"])
+    assert not is_told([])
+    assert not is_told(["sagecc: one", "sagecc: two"])
+    assert not is_told(["Traceback (most recent call last):", "sagecc: one"])
