@@ -21,8 +21,9 @@ from sagecc.schemas.schemes import OTHERS, POLICY_PREFIX, SCHEMES
 
 FILE = Path(__file__).with_name("golden.json")
 _SMOKE = profile_environments("smoke")
+DISTURBED = "cubic+kicks+jitter+starts"
 ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
-    {**dict(zip((*SCHEMES, *OTHERS), cycle(_SMOKE), strict=False)), POLICY: _SMOKE[0]}
+    {**dict(zip((*SCHEMES, *OTHERS), cycle(_SMOKE), strict=False)), POLICY: _SMOKE[0], DISTURBED: _SMOKE[0]}
 )
 """Environment by scheme: those of the profile smoke, in turn; a policy's is the same however many schemes there are."""
 
