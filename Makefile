@@ -29,6 +29,10 @@ repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), t
 full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md)
 	@python -m scripts.repro --full
 
+.PHONY: kicked
+kicked: setup ## Collect the profile again with kicks, and its pool, into datasets/kicked (docs/guide/collect.md; 15 minutes)
+	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
+
 .PHONY: study
 study: setup ## Run the evaluation study and figures of papers, an experiment a stage (docs/guide/study.md)
 	@python -m scripts.repro --study

@@ -29,8 +29,9 @@ CONFIGS = {"smoke": ("tiny", "labs-tiny"), "small": ("small", "sagecc-10"), "ful
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
+KICKED = "datasets/kicked/dvc.yaml"
 STUDY = "leagues/study-results/dvc.yaml"
-LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "leagues/study-results/dvc.lock")
+LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "datasets/kicked/dvc.lock", "leagues/study-results/dvc.lock")
 
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
@@ -43,7 +44,7 @@ def main() -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
     other = parser.add_mutually_exclusive_group()
-    for name, target in (("--full", FULL), ("--study", STUDY)):
+    for name, target in (("--full", FULL), ("--kicked", KICKED), ("--study", STUDY)):
         help_text = f"Run the stages of {target} instead, and print no table."
         other.add_argument(name, dest="target", action="store_const", const=target, help=help_text)
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")

@@ -35,9 +35,18 @@ class Project:
         self.folder = folder
         copy_project(folder)
         raw = [f"raw/set={name}/scheme={scheme}/part-000.parquet" for name in ("I", "II") for scheme in SCHEMES]
+        kicks = [f"kicked/{path.replace('/part-000', '+kicks/part-000')}" for path in raw]
         outs = [
             f"datasets/{path}"
-            for path in (*raw, "pool/a", "compiled.json", *(f"full/{path}" for path in raw), "full/pool/a")
+            for path in (
+                *raw,
+                "pool/a",
+                "compiled.json",
+                *(f"full/{path}" for path in raw),
+                "full/pool/a",
+                *kicks,
+                "kicked/pool/a",
+            )
         ]
         tables = ("breakdown.parquet", "league.json", "metrics.json", "robustness.parquet", "scores.parquet")
         pictures = ("example-I.png", "example-II.png", "plane.png", "standings.png")
