@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are shipped with sagecc: the lab's kernel, a policy, example environments, sets of them.
+"""Files that are shipped with sagecc: the lab's kernel, a policy, configurations, example environments, sets of them.
 
 An installation has kernel and policies in the package's folder `shipped`, where `make wheel` puts them; a checkout has
 them at their places in the repository. What lies in the working directory stands for none of them: a mere name means
@@ -28,6 +28,12 @@ A_POLICY = f"a policy's folder, or {BEST_POLICY} or {POOL_POLICY}, which come wi
 SOURCE = FOLDER / "source" / "linux-source-6.12.tar.xz"
 """Upstream source of the kernel, without what collector/kernel adds; only an installation has it."""
 ENVIRONMENTS, SETS = _PACKAGE / "schemas" / "environments", _PACKAGE / "schemas" / "sets"
+
+
+def configurations() -> dict[str, Path]:
+    """Return the training configurations that come along, by name: the learner's, and those in the rivals' folders."""
+    folders = (_PACKAGE / "learner" / "configs", *sorted((_PACKAGE / "execution" / "schemes").iterdir()))
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def policy(name: Path | str) -> Path:

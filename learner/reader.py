@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from importlib import resources
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from sagecc.common.document import parse
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import read_regular
+from sagecc.common.shipped import configurations
 
 WHERE = "training configuration"
 
@@ -30,8 +30,7 @@ T = TypeVar("T")
 
 def shipped() -> tuple[str, ...]:
     """Return the names of the configurations that come with the package."""
-    folder = resources.files("sagecc.learner") / "configs"
-    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".yaml")))
+    return tuple(sorted(configurations()))
 
 
 def own_values(name: str, referrer: str = "") -> dict[str, Any]:
@@ -44,8 +43,8 @@ def own_values(name: str, referrer: str = "") -> dict[str, Any]:
     Raises:
         SageccError: There is none, or it is no YAML with fields.
     """
-    if name in shipped():
-        data = (resources.files("sagecc.learner") / "configs" / f"{name}.yaml").read_bytes()
+    if path := configurations().get(name):
+        data = path.read_bytes()
     elif Path(name).is_file():
         data = read_regular(Path(name))
     else:

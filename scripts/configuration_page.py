@@ -30,8 +30,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configurati
 HEAD = """# Configuration
 
 Written by `make pages` from `learner/specification.py`, `learner/selection.py`, `learner/architectures.py`,
-`learner/algorithms/` and the files in `learner/configs/`. A configuration is a YAML file: `sagecc train --config NAME`
-takes one that comes with sagecc, `--config FILE.yaml` your own. It has the fields of the first table and the sections
+`learner/algorithms/` and the files in `learner/configs/` and in the rivals' folders of `execution/schemes/`.
+A configuration is a YAML file: `sagecc train --config NAME` takes one that comes with sagecc,
+ `--config FILE.yaml` your own. It has the fields of the first table and the sections
 below: `data` (a pool) or `task` and `labs`, `network`, `algorithm`, `control`.
 
 `base: NAME` takes what the file does not say from another, section by section, however deep. A section of another

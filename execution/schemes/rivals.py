@@ -10,17 +10,12 @@ from pkgutil import iter_modules
 from sagecc.execution.schemes.rival import Expert, GlobalState, Rival
 from sagecc.pool.reward import REWARDS, Reward
 
-FOLDER = Path(__file__).parent
-
 RIVALS: tuple[Rival, ...] = tuple(
     import_module(f"{__package__}.{module.name}").RIVAL
-    for module in sorted(iter_modules([str(FOLDER)]), key=lambda module: module.name)
+    for module in sorted(iter_modules([str(Path(__file__).parent)]), key=lambda module: module.name)
     if module.ispkg
 )
 """One for each folder here, by name."""
-
-RECIPES: tuple[Path, ...] = tuple(FOLDER / rival.name for rival in RIVALS)
-"""Folders in which `sagecc train --config NAME` finds NAME.yaml."""
 
 
 def rewards() -> dict[str, Reward]:

@@ -11,8 +11,10 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.data import WindowSampler
+from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.relabelled import with_reward
 from sagecc.learner.selection import Selection
+from sagecc.learner.specification import load
 from sagecc.policy.scaling import Scaling
 from sagecc.pool.derivation import build_pool
 from sagecc.pool.reward import graded
@@ -73,6 +75,16 @@ def test_another_reward_is_another_pool_and_its_best_are_chosen_by_it(pool: Path
     assert (
         other.select(Selection(schemes=("vegas",))).identity != compiled.select(Selection(schemes=("vegas",))).identity
     )
+
+
+def test_a_training_names_its_reward(pool: Path, tmp_path: Path) -> None:
+    own, other = load("tiny"), load("tiny", data={"reward": "graded"})
+    compiled = compile_pool(pool, tmp_path)
+    for specification, expected in ((own, compiled), (other, with_reward(compiled, pool, "graded"))):
+        chosen = expected.select(Selection() if specification.data is None else specification.data.selection)
+        assert PoolExperience(specification, pool, tmp_path, 0).identity() == [chosen.identity]
+    with pytest.raises(SageccError, match="there is no reward 'orca': it must be one of power, "):
+        PoolExperience(load("tiny", data={"reward": "orca"}), pool, tmp_path, 0)
 
 
 def test_a_pool_that_changed_meanwhile_is_refused(pool: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.schemes.registry import CLASSES
 from sagecc.execution.schemes.rival import Rival
 from sagecc.execution.schemes.rivals import RIVALS, rewards
+from sagecc.learner.specification import load
 from sagecc.schemas.schemes import USER_SPACE
 from tests.conftest import ROOT
 
@@ -45,6 +46,13 @@ def test_a_task_names_what_a_rival_observes_does_and_earns(rival: Rival) -> None
 
 def test_each_scheme_in_user_space_is_a_rivals() -> None:
     assert CLASSES.keys() == USER_SPACE.keys()
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/*.yaml")), ids=lambda path: path.stem)
+def test_a_configuration_in_a_rivals_folder_goes_by_its_name(path: Path) -> None:
+    specification = load(path.stem)
+    assert specification.task is not None
+    assert specification.task["observation"] == path.parent.name
 
 
 def test_a_folder_is_all_that_a_new_rival_takes(tmp_path: Path) -> None:
