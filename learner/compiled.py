@@ -46,6 +46,7 @@ from sagecc.schemas.pool import (
     ACTION_LOG2_LIMIT,
     EFFECTIVE_KEY,
     FEATURE_NAMES,
+    IS_KICKED,
     POOL_SCHEMA,
     VERSION_KEY,
     WINDOWS_KEY,
@@ -57,6 +58,7 @@ MOMENTS_EVERY = 8
 """The features' moments are those of every so many rows of an episode, from its first on."""
 
 REWARDS_FILE, EPISODES_FILE, SUMS_FILE, INDEX_FILE = "rewards.f32", "episodes.parquet", "sums.npy", "index.json"
+KICKS_FILE = "kicks.npy"
 """Beside the rows; the index is written last."""
 
 LOWEST_RETURNS = 1e-3
@@ -64,7 +66,9 @@ LOWEST_RETURNS = 1e-3
 
 _COMPILED_MARK = Mark(
     "a compiled pool",
-    "|".join(map(re.escape, (ROWS_FILE, CHECKSUMS_FILE, REWARDS_FILE, EPISODES_FILE, SUMS_FILE, INDEX_FILE))),
+    "|".join(
+        map(re.escape, (ROWS_FILE, CHECKSUMS_FILE, REWARDS_FILE, EPISODES_FILE, SUMS_FILE, KICKS_FILE, INDEX_FILE))
+    ),
     lambda folder: re.fullmatch(r"[0-9a-f]{16}", folder.name) is not None,
 )
 _READ = ["episode_id", *FEATURE_NAMES, "action", "reward", "is_first", "is_last"]
@@ -108,6 +112,8 @@ class CompiledPool:
     """Sums of x, x^2, symlog(x) and symlog(x)^2 of each feature x over every 8th row of each episode [E, 4, 69]."""
     counted: npt.NDArray[np.int64]
     """Number of rows in those sums [E]."""
+    kicks: npt.NDArray[np.int64]
+    """Rows whose action is the lab's doing (schemas.disturbance), in order; of all episodes, selected or not."""
     identity: str
     """SHA-256 over the pool's files (path, length, Parquet footer) and the selection."""
     windows: str = ""
@@ -378,6 +384,7 @@ def _open(folder: Path, key: str) -> CompiledPool:
                 raise ValueError(f"{name} is not the file that {INDEX_FILE} describes")
         episodes = read_parquet(folder / EPISODES_FILE)
         sums = np.load(folder / SUMS_FILE)
+        kicks = np.load(folder / KICKS_FILE) if KICKS_FILE in index["files"] else np.empty(0, np.int64)
         starts, lengths, counted, mean_rewards = (
             episodes[name].to_numpy() for name in ("start", "rows", "counted", "reward_mean")
         )
@@ -395,20 +402,22 @@ def _open(folder: Path, key: str) -> CompiledPool:
         trajectories=trajectories,
         sums=sums,
         counted=counted,
+        kicks=kicks,
         identity=key,
     )
 
 
 def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
     """Write the rows with their checksums, the rewards, the episodes and their sums and, last, the index."""
-    episodes = _Episodes()
+    episodes, kicked = _Episodes(), list[npt.NDArray[np.int64]]()
     with (
         RowWriter(folder) as rows_out,
         (folder / REWARDS_FILE).open("wb") as rewards_out,
         tqdm(total=sum(f.rows for f in files), unit="row", unit_scale=True, desc="compile pool", disable=None) as bar,
     ):
         for file in files:
-            for rows, ids, is_first, is_last in _blocks(file):
+            for rows, ids, is_first, is_last, is_kicked in _blocks(file):
+                kicked.append(episodes.rows + np.flatnonzero(is_kicked))
                 episodes.add(file, rows, ids, is_first, is_last)
                 rows_out.write(rows)
                 rewards_out.write(rows[:, -1].tobytes())
@@ -416,6 +425,8 @@ def _compile(files: list[PoolFile], key: str, folder: Path) -> None:
     if not episodes.rows:
         raise SageccError(f"the pool's {len(files)} files hold no rows: collect and derive it again")
     episodes.write(folder)
+    if any(len(rows) for rows in kicked):
+        np.save(folder / KICKS_FILE, np.concatenate(kicked))
     index = {
         "version": versions.COMPILED,
         "identity": key,
@@ -506,11 +517,15 @@ def _unframed() -> SageccError:
     )
 
 
-def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
-    """Read one Parquet file in blocks of rows [n, 71], with their episodes' ids, first and last flags."""
+_Flags = npt.NDArray[np.bool_]
+
+
+def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, _Flags, _Flags, _Flags]]:
+    """Read one Parquet file in blocks of rows [n, 71], with their episodes' ids, first, last and kicked flags."""
     try:
         with open_parquet(file.path, read_dictionary=["episode_id"]) as parquet:
-            for batch in parquet.iter_batches(BLOCK_ROWS, columns=_READ):
+            disturbed = IS_KICKED.name in parquet.schema_arrow.names
+            for batch in parquet.iter_batches(BLOCK_ROWS, columns=[*_READ, *([IS_KICKED.name] if disturbed else [])]):
                 rows = np.empty((batch.num_rows, COLUMNS), np.float32)
                 for i, name in enumerate((*FEATURE_NAMES, "action", "reward")):
                     rows[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -525,6 +540,11 @@ def _blocks(file: PoolFile) -> Iterator[tuple[Floats, pa.Array, npt.NDArray[np.b
                 is_first, is_last = (
                     batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_first", "is_last")
                 )
-                yield rows, batch.column("episode_id"), is_first, is_last
+                is_kicked = (
+                    batch.column(IS_KICKED.name).to_numpy(zero_copy_only=False)
+                    if disturbed
+                    else np.zeros(len(rows), np.bool_)
+                )
+                yield rows, batch.column("episode_id"), is_first, is_last, is_kicked
     except UNREADABLE as error:
         raise _damaged(file.path, error) from error

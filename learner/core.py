@@ -21,6 +21,9 @@ class Batch(NamedTuple):
     """Reward of each action [T, B]."""
     states: Any
     """What critics see beside the observations [T, B, G]; G is 0 where there is nothing."""
+    labels: Any
+    """1 where the action is the recorder's own, 0 where the lab disturbed it [T, B]: such an action is not to be
+    imitated, and what follows it is not its recorder's doing, so that sums of rewards end before it."""
 
     def rows(self, which: slice) -> Batch:
         """Return some of the rows."""

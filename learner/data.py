@@ -80,6 +80,7 @@ class WindowSampler:
         shares = np.cumsum(pool.drawn(possible))
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
         self._schemes, self._rewards = pool.trajectories.schemes, pool.rewards
+        self._kicks = pool.kicks
         self._scaling, self._seed = scaling, seed
         self._batch, self._window, self._period = batch, window, period
         self._start_share = start_share
@@ -111,7 +112,7 @@ class WindowSampler:
         """Return the scheme of each window of the batch of `step` [B]."""
         return self._schemes[self.windows(step)[0]]
 
-    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
+    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the batch of a step.
 
         A period of several rows has the first one's observation, the sum of log2 actions (clipped as one tick's are)
@@ -122,7 +123,8 @@ class WindowSampler:
             part: the windows to read and return, B in number; all by default.
 
         Returns:
-            Scaled observations [T, B, 69], log2 actions [T, B] and rewards [T, B].
+            Scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B], and labels [T, B]: 1 where the action
+            is the recorder's own, 0 where the lab had a part in it.
 
         Raises:
             SageccError: The compiled pool is damaged, or was truncated meanwhile.
@@ -145,7 +147,16 @@ class WindowSampler:
 
         for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
             pass
-        return observation, action, reward
+        return observation, action, reward, self._labels(first)
+
+    def _labels(self, first: npt.NDArray[np.int64]) -> Floats:
+        """Return which decisions of windows from these rows on are labels [T, B]."""
+        labels = np.ones((self._window, len(first)), np.float32)
+        begin, end = np.searchsorted(self._kicks, (first, first + self._window * self._period))
+        for window in np.flatnonzero(end > begin):
+            rows = self._kicks[begin[window] : end[window]] - first[window]
+            labels[rows // self._period, window] = 0
+        return labels
 
 
 class Prefetch(Generic[T]):

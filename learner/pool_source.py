@@ -131,12 +131,12 @@ class PoolWindows(Source):
 
     def batch(self, step: int, part: slice = ALL) -> Batch:
         """Return a part of the batch of a step, from 0, with the observations and rewards that are chosen."""
-        observations, actions, rewards = self._sampler.batch(step, part)
+        observations, actions, rewards, labels = self._sampler.batch(step, part)
         if self._columns != list(range(len(FEATURE_NAMES))):
             observations = np.take(observations, self._columns, axis=-1)
         if self._data.reward_before_action:
-            observations, actions, rewards = observations[1:], actions[1:], rewards[:-1]
-        return Batch(observations, actions, rewards, np.empty((*actions.shape, 0), np.float32))
+            observations, actions, rewards, labels = observations[1:], actions[1:], rewards[:-1], labels[1:]
+        return Batch(observations, actions, rewards, np.empty((*actions.shape, 0), np.float32), labels)
 
     def next(self, acting: Callable[[], dict[str, Floats]]) -> Batch:
         """Return the next update's batch."""

@@ -89,6 +89,7 @@ def write(folder: Path) -> CompiledPool:
         trajectories=Trajectories(names, names, names, np.zeros(episodes)),
         sums=np.zeros((episodes, 4, 69)),
         counted=lengths,
+        kicks=np.empty(0, np.int64),
         identity="",
     )
 

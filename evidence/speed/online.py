@@ -113,7 +113,7 @@ def updates(name: str) -> dict[str, Any]:
     learner, random = config.algorithm.learner(setting), np.random.default_rng(0)
     learn = compiled(in_turn(learner.update, len(learner.metrics)))
     shape = (config.round_steps, config.window, config.batch)
-    sizes = (*shape, seen), shape, shape, (*shape, states)
+    sizes = (*shape, seen), shape, shape, (*shape, states), shape
     batch = Batch(*(tf.constant(random.normal(size=s), tf.float32) for s in sizes))
     learn(batch)
     count, begun, spent = 0, time.perf_counter(), time.process_time()

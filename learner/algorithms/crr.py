@@ -242,6 +242,7 @@ class Crr:
         )
         next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
         reward, last, discount = n_step_returns(now.rewards, config.discount, config.n_step)
+        summed = labelled_spans(now.labels, config.n_step)
         target = project(reward, discount, tf.gather(next_probabilities, last), self.values)
         critic_loss = tf.nn.softmax_cross_entropy_with_logits(labels=tf.stop_gradient(target), logits=logits)
 
@@ -255,8 +256,8 @@ class Crr:
         weight = tf.stop_gradient(self._filter(advantage))
         policy_loss = -weight * mixture.log_prob(now.actions)
         return CrrLosses(
-            critic=tf.reduce_mean(critic_loss),
-            policy=tf.reduce_mean(policy_loss),
+            critic=tf.reduce_mean(summed * critic_loss),
+            policy=tf.reduce_mean(now.labels * policy_loss),
             q=q,
             advantage=advantage,
             weight=weight,
@@ -335,6 +336,13 @@ def n_step_returns(reward: Any, discount: float, steps: int) -> tuple[Any, Any, 
     last = [min(t + steps, length) - 1 for t in range(length)]
     discounts = [discount ** (end - t + 1) for t, end in enumerate(last)]
     return total, tf.constant(last), tf.constant(discounts, tf.float32)[:, None, None]
+
+
+def labelled_spans(labels: Any, steps: int) -> Any:
+    """Return 1 for each transition in whose sum of `steps` rewards every action is a label, else 0 [T, B]."""
+    length = labels.shape[0]
+    ahead = [tf.pad(labels[k:], [[0, k], [0, 0]], constant_values=1) for k in range(min(steps, length))]
+    return tf.reduce_min(tf.stack(ahead), axis=0)
 
 
 def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:

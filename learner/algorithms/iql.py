@@ -174,6 +174,7 @@ class Iql:
         """Return the losses of a batch, or of a replica's share of it; its burn-in only warms the memory up."""
         config, skipped = self.config, self.setting.burn_in
         now = batch.rows(slice(None, -1))
+        labels = now.labels[skipped:]
         actions, rewards = now.actions[skipped:], now.rewards[skipped:] * config.reward_scale
         if config.reward_limit:
             rewards = tf.clip_by_value(rewards, -config.reward_limit, config.reward_limit)
@@ -186,9 +187,11 @@ class Iql:
         weight = tf.stop_gradient(tf.minimum(tf.exp(advantage / config.beta), config.ratio_cap))
         mixture = self._unrolled(self.policy.unroll, now.observations)[0]
         return IqlLosses(
-            critic=tf.add_n([tf.reduce_mean(tf.square(goal - self._judged(critic, now))) for critic in self.critics]),
-            value=tf.reduce_mean(expectile * tf.square(advantage)),
-            policy=tf.reduce_mean(-weight * mixture.log_prob(actions)),
+            critic=tf.add_n(
+                [tf.reduce_mean(labels * tf.square(goal - self._judged(critic, now))) for critic in self.critics]
+            ),
+            value=tf.reduce_mean(labels * expectile * tf.square(advantage)),
+            policy=tf.reduce_mean(-weight * labels * mixture.log_prob(actions)),
             q=q,
             v=v,
             weight=weight,

@@ -52,7 +52,8 @@ def batch_of(records: Floats, layout: Layout) -> Batch:
     shaped = records.reshape(*records.shape[:-1], layout.rows, layout.row)
     x = np.moveaxis(shaped, -2, -3)
     d, g = layout.observations, layout.states
-    return Batch(x[..., :d], x[..., d + g], x[..., d + g + 1], x[..., d : d + g])
+    actions = x[..., d + g]
+    return Batch(x[..., :d], actions, x[..., d + g + 1], x[..., d : d + g], np.ones_like(actions))
 
 
 class Ring:

@@ -118,12 +118,13 @@ class _Sampler(WindowSampler):
     def __init__(self) -> None:
         """It needs no pool."""
 
-    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats]:
+    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats, Floats]:
         """Every feature holds its row of Table 1."""
         return (
             np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)),
             np.full((6, 3), step, np.float32),
             np.broadcast_to(np.arange(6, dtype=np.float32)[:, None], (6, 3)),
+            np.ones((6, 3), np.float32),
         )
 
 
@@ -141,7 +142,7 @@ def test_a_batch_holds_the_selected_inputs_in_their_order() -> None:
 def test_reward_before_action_pairs_as_the_public_code_does() -> None:
     """Action t with the reward of row t - 1."""
     plain, shifted = (source(Data(reward_before_action=before)).batch(0) for before in (False, True))
-    assert [len(x) for x in shifted] == [5, 5, 5, 5]
+    assert [len(x) for x in shifted] == [5, 5, 5, 5, 5]
     np.testing.assert_array_equal(plain.rewards[:, 0], range(6))
     np.testing.assert_array_equal(shifted.rewards[:, 0], range(5))
 
