@@ -177,8 +177,8 @@ def split_scheme(scheme: str, bases: Container[str]) -> tuple[str, Disturbance]:
     """Return a scheme's base and what disturbs it.
 
     Args:
-        scheme: Any scheme's name; one that has no base is its own, undisturbed.
-        bases: Schemes that may be disturbed.
+        scheme: any scheme's name; one that has no base is its own, undisturbed.
+        bases: schemes that may be disturbed.
 
     Raises:
         SageccError: The base is disturbed by what there is not, or by a name that is not the shortest.
