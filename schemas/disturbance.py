@@ -136,8 +136,8 @@ class Disturbance:
         """Return the environment that the guest is to have: jitter and the flow's start are put in.
 
         Args:
-            environment: The environment by its id.
-            episode: The episode's name.
+            environment: the environment by its id.
+            episode: the episode's name.
         """
         if self.jitter:
             links = (replace(link, jitter_ms=max(link.jitter_ms, self.jitter.ms)) for link in environment.links)
@@ -153,8 +153,8 @@ class Disturbance:
         """Return the kicks of the flow under test in the order of their times.
 
         Args:
-            environment: The environment that the guest has.
-            episode: The episode's name, from which all numbers are drawn (SHA-256 of it and a count).
+            environment: the environment that the guest has.
+            episode: the episode's name, from which all numbers are drawn (SHA-256 of it and a count).
         """
         if self.kicks is None:
             return ()
