@@ -59,8 +59,8 @@ def whole_values(name: str) -> dict[str, Any]:
     """Return what a configuration says together with its bases.
 
     Args:
-        name: a shipped one's, or the path of a YAML file. `paper+no-gru` is the first with the second's own values in
-            place of its own, whatever base the second names.
+        name: a shipped one's, or the path of a YAML file, whose base may be a file beside it. `paper+no-gru` is the
+            first with the second's own values in place of its own, whatever base the second names.
 
     Raises:
         SageccError: A file is missing, no YAML with fields, or its own base.
@@ -79,7 +79,10 @@ def _with_base(name: str, above: tuple[str, ...]) -> dict[str, Any]:
         raise SageccError(f"{WHERE} {name} is its own base: {' -> '.join((*above, name))}")
     values = own_values(name, f", the base of {above[-1]}" if above else "")
     base = values.pop("base", None)
-    return values if base is None else merged(_with_base(str(base), (*above, name)), values)
+    if base is None:
+        return values
+    beside = Path(name).parent / str(base) if Path(name).is_file() else Path(str(base))
+    return merged(_with_base(str(beside) if beside.is_file() else str(base), (*above, name)), values)
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

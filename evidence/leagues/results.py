@@ -13,6 +13,7 @@ from typing import Any
 from evidence.machine import read_json
 from evidence.paper import RESULTS, learning, variants
 from evidence.training.run import BASELINE
+from evidence.training.runs import configuration
 from evidence.training.table import read_results
 from sagecc.leagues import table
 from sagecc.learner.specification import load
@@ -77,7 +78,7 @@ def looser(path: Path) -> list[Values]:
     return [
         {
             "recipe": (recipe := row.pop("recipe")),
-            "final_bound": load(recipe).control.window_bound,
+            "final_bound": load(configuration(recipe)).control.window_bound,
             **{name: float(value) for name, value in row.items()},
         }
         for row in rows

@@ -21,6 +21,9 @@ from sagecc.learner.specification import RunSpecification, load
 from sagecc.schemas.environment_set import EnvironmentSet
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+RECIPES = Path(__file__).parent / "recipes"
+"""Configurations that have left the package."""
+
 LARGEST_SEED = 2**31 - 1
 _SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
 """Fields of what learns from a pool, or in labs."""
@@ -182,6 +185,12 @@ def seed_name(recipe: str, seed: int) -> str:
     return f"{recipe}-{seed}" if seed else recipe
 
 
+def configuration(name: str) -> str:
+    """Return what `load` takes for the name of a configuration: the path of one that has left the package."""
+    path = RECIPES / f"{name}.yaml"
+    return str(path) if path.exists() else name
+
+
 def _seeded(where: str, recipe: str, of: object) -> list[tuple[str, object]]:
     """Return a run for each of its `seeds`, by name; the run as it is where it has none."""
     if not isinstance(of, dict) or "seeds" not in of:
@@ -203,10 +212,10 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
         changes["steps"] = values["steps"]
     start = values.get("config", base)
     try:
-        config = load(start, **changes)
+        config = load(configuration(start), **changes)
         online = config.task is not None
         base = start if online else base
-        differs = _differing(config.record(), load(base).record())
+        differs = _differing(config.record(), load(configuration(base)).record())
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
     if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:

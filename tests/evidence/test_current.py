@@ -13,6 +13,7 @@ from evidence.training.run import RUNS
 from evidence.training.runs import Plan, read_plan
 from evidence.training.table import RESULTS, read_results
 from sagecc.common import versions
+from sagecc.learner.algorithms.crr import CrrConfig
 from tests.conftest import ROOT
 
 OTHERS = {
@@ -31,12 +32,14 @@ def test_all_results_but_these_are_of_their_runs_as_they_are(kernel: Path) -> No
     assert stale(read_plan(ROOT / RUNS), kernel) == OTHERS
 
 
-@pytest.mark.parametrize(("version", "names"), [("CRR", {"small", "grown"}), ("GROWTH", {"grown"})])
+@pytest.mark.parametrize(
+    ("place", "version", "names"), [(CrrConfig, "version", {"small", "grown"}), (versions, "GROWTH", {"grown"})]
+)
 def test_a_raised_version_leaves_the_results_of_others(
-    kernel: Path, monkeypatch: pytest.MonkeyPatch, version: str, names: set[str]
+    kernel: Path, monkeypatch: pytest.MonkeyPatch, place: object, version: str, names: set[str]
 ) -> None:
     plan = read_plan(ROOT / RUNS)
     some = replace(plan, runs={name: plan.runs[name] for name in ("small", "grown", "labs-small")})
     assert not stale(some, kernel)
-    monkeypatch.setattr(versions, version, 2)
+    monkeypatch.setattr(place, version, 2)
     assert stale(some, kernel) == names

@@ -41,6 +41,8 @@ SMALL = {
 
 IN_LABS = [name for name in shipped() if load(name).task is not None]
 
+RECIPES = ROOT / "evidence" / "training" / "recipes"
+
 FLOODS = {"give_up_share": 0.05, "give_up_time_s": 0.5}
 """Some of the episodes of random policies are given up by this."""
 
@@ -52,14 +54,14 @@ def changed(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_recipes_differ_in_what_they_say(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("base: sagecc-4\nsteps: 600")
-    assert load(str(tmp_path / "mine.yaml")) == load("sagecc-4", steps=600)
-    three, four = load("sagecc-3"), load("sagecc-4")
+    (tmp_path / "mine.yaml").write_text(f"base: {RECIPES}/sagecc-4.yaml\nsteps: 600")
+    assert load(str(tmp_path / "mine.yaml")) == load(f"{RECIPES}/sagecc-4.yaml", steps=600)
+    three, four = (load(f"{RECIPES}/{name}.yaml") for name in ("sagecc-3", "sagecc-4"))
     assert three.labs and four.labs
     assert (four.round_steps, four.steps) == (3 * three.round_steps, 3 * three.steps)
     assert abs(four.batch * (four.window - 1) - three.batch) < four.window  # as many transitions in an update
     assert four.labs.replay * (four.window - 1) == three.labs.replay  # and in the replay
-    eight, ten = load("sagecc-8"), load("sagecc-10")
+    eight, ten = load(f"{RECIPES}/sagecc-8.yaml"), load("sagecc-10")
     assert load("labs-tiny", task={"networks": ["full", "training-wide"]}).task == eight.task
     assert ten.changed(algorithm={"drop_every": 400}, control={"window_bound": 1.5}) == eight
     assert load("sagecc-11", steps=ten.steps) == ten
@@ -147,7 +149,7 @@ def test_a_network_of_two_sets_is_drawn_twice_as_often() -> None:
 
 def test_a_distribution_among_networks_is_drawn_as_often_as_it_counts() -> None:
     """sagecc-5's: 80 of its own kind beside the networks of three sets."""
-    task = LearningTask.of(load("sagecc-5").task or {})
+    task = LearningTask.of(load(f"{RECIPES}/sagecc-5.yaml").task or {})
     assert task.networks is not None
     found = candidates(task.networks)
     assert isinstance(found, tuple)
