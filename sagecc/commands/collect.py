@@ -89,11 +89,7 @@ def command(
             f"left out: {len(rivalries)} networks beside what the host drives, in which 'sagecc league' lets all play"
         )
     out = out or raw_folder(networks.own_name)
-    disturbances = {"kicks": kicks, "jitter": jitter, "starts": starts}
-    suffix = Disturbance.parse(
-        *(":".join(filter(None, (name, numbers))) for name, numbers in disturbances.items() if numbers is not None)
-    ).suffix
-    names = tuple(check_scheme(name + suffix) for name in parse_schemes(schemes))
+    names = _disturbed(schemes, {"kicks": kicks, "jitter": jitter, "starts": starts})
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
@@ -117,6 +113,13 @@ def command(
             ) from None
     remark = f"; skipped {len(failures)} that failed" if failures else ""
     click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{remark}")
+
+
+def _disturbed(schemes: str, numbers: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Return the schemes of a list as they are disturbed: by what has numbers, "" for the usual ones."""
+    parts = (":".join(filter(None, (name, text))) for name, text in numbers.items() if text is not None)
+    suffix = Disturbance.parse(*parts).suffix
+    return tuple(check_scheme(name + suffix) for name in parse_schemes(schemes))
 
 
 def _name_each(failures: Mapping[str, str], out: Path) -> None:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sagecc.cli import main
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.lab.spec import episode_spec
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import local
+from sagecc.commands import collect as collect_command
 from sagecc.schemas import wire
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import DISTURBED_SCHEMA, RAW_SCHEMA
@@ -100,3 +103,38 @@ def test_kicked_trajectories_lie_beside_the_plain_ones(kernel: Path, tmp_path: P
     assert {path.name: path.read_bytes() for path in folders["cubic"].iterdir()} == before
     assert pq.read_schema(next(folders["cubic"].glob("part-*"))).equals(RAW_SCHEMA)
     assert pq.read_schema(next(folders["cubic+kicks"].glob("part-*"))).equals(DISTURBED_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--kicks"], ["cubic+kicks", "vegas+kicks"]),
+        (["--kicks", "3.5:0.25", "--starts"], ["cubic+kicks:3.5:0.25+starts", "vegas+kicks:3.5:0.25+starts"]),
+        (["--jitter", "1", "--starts", "5"], ["cubic+jitter+starts", "vegas+jitter+starts"]),
+    ],
+)
+def test_options_name_the_disturbed_schemes(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], names: list[str]
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(collect_command, "collect", lambda environments, schemes, *rest, **named: asked.append(schemes))
+    run_cli("collect", "--profile", "smoke", "--schemes", "cubic,vegas", "--out", str(tmp_path / "raw"), *options)
+    assert asked == [tuple(names)]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(["--kicks", "often"], "by numbers"), (["--schemes", "vivace", "--kicks"], "unknown scheme 'vivace\\+kicks'")],
+)
+def test_what_cannot_be_disturbed_so_is_one_line(
+    kernel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], text: str
+) -> None:
+    assert run_cli("collect", "--profile", "smoke", "--out", str(tmp_path / "raw"), *options) == 2
+    assert re.search(text, capsys.readouterr().err)
+    assert not (tmp_path / "raw").exists()
+
+
+def run_cli(*args: str) -> object:
+    with pytest.raises(SystemExit) as stopped:
+        main(args)
+    return stopped.value.code
