@@ -47,7 +47,7 @@ def checks(kernel: Path | None, thorough: bool) -> tuple[Check, ...]:
         Check("ptrace", lambda: ptrace(trial())),
         Check("guests' memory", memory),
         Check("kernel", lambda: virtual_time_kernel(kernel)),
-        Check(GOLDEN, lambda: golden(kernel, (*SCHEMES, *OTHERS, identity.POLICY) if thorough else (SCHEME,))),
+        Check(GOLDEN, lambda: golden(kernel, () if thorough else (SCHEME,))),
     )
 
 
@@ -102,10 +102,11 @@ def virtual_time_kernel(named: Path | None) -> Finding:
 
 
 def golden(named: Path | None, schemes: Sequence[str]) -> Finding:
-    """Check that these schemes' golden episodes have the bytes that are pinned."""
+    """Check that these schemes' golden episodes, or all if there are none, have the bytes that are pinned."""
     # Imports numpy and pyarrow, which may be what is broken.
     from sagecc.collector.run.golden import ENVIRONMENTS, digest, pinned
 
+    schemes = schemes or tuple(ENVIRONMENTS)
     began_s, pins = time.perf_counter(), pinned()["sha256"]
     digests = {}
     for scheme in schemes:

@@ -14,7 +14,14 @@ from tests.helpers import files
 
 GRID = {"bandwidth_mbps": [12, 24], "rtt_ms": [20], "queue_bdp": [1], "duration_s": 2, "windows_s": [[1, 2]]}
 
-CONFIG = {"base": "tiny", "width": 16, "gru": 16, "batch": 16, "window": 8, "steps": 20, "average": 0.9}
+CONFIG = {
+    "base": "tiny",
+    "batch": 16,
+    "window": 8,
+    "steps": 20,
+    "network": {"width": 16, "gru": 16},
+    "algorithm": {"average": 0.9},
+}
 
 KILLING = """
 import importlib, os, signal, sys

@@ -101,7 +101,7 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     status = subprocess.run(
         [sys.executable, "-m", "dvc", "status", "--json", "dvc.yaml"], cwd=clone, capture_output=True, text=True
     )
-    assert json.loads(status.stdout) == {"code": ["always changed"]}
+    assert json.loads(status.stdout) == {"specification": ["always changed"]}
     ask_as_the_guide_does(clone)
     changed = subprocess.run(["git", "status", "--short"], cwd=clone, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in changed.splitlines()} <= {*repro.LOCKS, "params.yaml"}
