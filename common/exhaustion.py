@@ -13,7 +13,7 @@ _NEARLY_ALL = 0.85
 _SIGNS = {
     "out of memory": re.compile(
         r"cannot allocate memory|failed to map segment|bad_alloc|out of memory|unable to allocate|malloc of size"
-        r"|can't start new thread|resource_exhausted|\boom\b",
+        r"|can't start new thread|could not spawn threads|resource_exhausted|\boom\b",
         re.IGNORECASE,
     ),
     "too many open files": re.compile(r"too many open files", re.IGNORECASE),

@@ -158,12 +158,13 @@ def errors_in_one_line(program: str = "sagecc") -> Iterator[None]:
             _fail_exhausted(error, program)
             raise
         _fail(f"{_paths_prefix(error)}{error.strerror or error}", prefix=program)
-    except Exception as error:
-        _fail_exhausted(error, program)
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # of a library in Rust
+            _fail_exhausted(error, program)
         raise
 
 
-def _fail_exhausted(error: Exception, program: str) -> None:
+def _fail_exhausted(error: BaseException, program: str) -> None:
     """End in one line where an exception is about memory or descriptors, whatever library raised it."""
     if what := exhausted(error):
         limits = {

@@ -9,6 +9,7 @@ import sys
 import pyarrow as pa
 import pytest
 
+from sagecc.cli import errors_in_one_line
 from sagecc.common.exhaustion import exhausted
 
 
@@ -43,3 +44,19 @@ def test_a_command_without_memory_ends_in_one_line_of_ours(limit_mb: int) -> Non
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"sagecc: out of memory ('ulimit -v' allows {limit_mb << 20:,})")
+
+
+class PanicException(BaseException):
+    """As pyo3_runtime's, which no `except Exception` sees."""
+
+
+def test_a_panic_for_want_of_threads_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped, errors_in_one_line():
+        raise PanicException("could not spawn threads: ThreadPoolBuildError { kind: IOError(Os { code: 11 }) }")
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("sagecc: out of memory")
+
+
+def test_another_panic_is_a_bug_and_stays_one() -> None:
+    with pytest.raises(PanicException), errors_in_one_line():
+        raise PanicException("index out of bounds")

@@ -118,8 +118,9 @@ def empty(folder: Path, material: Path) -> None:
 
 
 def is_told(said: list[str]) -> bool:
-    """Tell whether a command says in one line why it ended, after a line for each episode that failed."""
-    return bool(said) and said[-1].startswith("sagecc: ") and all(line.startswith("failed: ") for line in said[:-1])
+    """Tell whether a command says in one line why it ended, after a line for each episode that failed or each wait."""
+    before = all(line.startswith("failed: ") or line.endswith(": waiting for it") for line in said[:-1])
+    return bool(said) and said[-1].startswith("sagecc: ") and before
 
 
 class Attempt:

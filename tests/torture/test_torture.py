@@ -141,6 +141,7 @@ def test_a_process_that_stays_behind_is_found_and_ended() -> None:
 def test_failed_episodes_may_be_named_before_the_one_line() -> None:
     assert is_told(["sagecc: no space left"])
     assert is_told(["failed: a: killed", "sagecc: 1 of 6 episodes failed"])
+    assert is_told(["another process compiles this pool: waiting for it", "sagecc: logs: another command writes there"])
     assert not is_told([])
     assert not is_told(["sagecc: one", "sagecc: two"])
     assert not is_told(["Traceback (most recent call last):", "sagecc: one"])
