@@ -285,6 +285,9 @@ class _Partition:
         self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
         self.rows = sum(row["rows"] for row in self.episodes)
         """Raw rows."""
+        for path in self._parts:
+            with reading(path):  # what is no such file is not hashed: it may be a terabyte of nothing
+                pass
         hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
         text = repr((hashes, sorted(options.metadata().items())))
         self.identity = hashlib.sha256(text.encode()).hexdigest()

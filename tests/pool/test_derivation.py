@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -383,3 +384,12 @@ def test_nothing_to_derive_from_is_an_error_and_removes_nothing(raw: Path, tmp_p
     with pytest.raises(SageccError, match="run 'sagecc collect' first"):
         build(tmp_path / "elsewhere", tmp_path / "pool")
     assert hashes(tmp_path / "pool") == before
+
+
+def test_a_terabyte_of_nothing_among_raw_files_is_refused_before_it_is_hashed(tmp_path: Path) -> None:
+    write_partition(tmp_path / "raw", "I", "cubic", rows=(300,))
+    part = next((tmp_path / "raw").glob("set=*/scheme=*/part-*.parquet"))
+    with part.open("r+b") as file:
+        file.truncate(2**40)
+    with pytest.raises(SageccError, match=re.escape(part.name)):
+        build_pool(tmp_path / "raw", tmp_path / "pool", progress=False)
