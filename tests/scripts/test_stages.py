@@ -175,7 +175,7 @@ def test_a_configuration_runs_the_training_that_it_is_of(project: Project) -> No
 
 def test_what_is_trained_is_told_by_values_not_by_names(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
-    mine.write_text("# The same.\nbase: small\nwidth: 64\n")
+    mine.write_text("# The same.\nbase: small\nnetwork: {width: 64}\n")
     assert specifications(str(mine), "sagecc-10") == specifications("small", "sagecc-10")
 
 
