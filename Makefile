@@ -61,7 +61,7 @@ test: kernel ## Run the tests, less those that take minutes, in a process for ea
 	pytest -n $(TEST_PROCESSES) -m "not slow" $(PYTEST_OPTIONS)
 
 .PHONY: test-fast
-test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorFlow: half a minute
+test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorFlow: a minute or two
 	pytest -n $(TEST_PROCESSES) -m "not kernel and not tensorflow and not heavy and not slow"
 
 .PHONY: test-full
