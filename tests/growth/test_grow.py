@@ -71,7 +71,7 @@ def test_a_round_goes_on_from_where_the_last_one_stopped(whole: Path) -> None:
     assert (first.steps, second.steps) == (20, 35)
     card = second.policy.card
     assert card["started_from"] == {"steps": 20, "identity": first.identity}
-    assert card["training"]["data"]["shares"] == {"policy:mine@0": 0.3}
+    assert card["training"]["data"]["selection"]["shares"] == {"policy:mine@0": 0.3}
     np.testing.assert_array_equal(first.policy.scaling.shift, second.policy.scaling.shift)
     np.testing.assert_array_equal(first.policy.scaling.scale, second.policy.scaling.scale)
     assert first.value_range == second.value_range

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_finished_run_is_not_repeated_and_a_damaged_one_is_named(whole: Path, 
     assert digest(killed) == digest(whole)
 
     # A lost artefact comes back from the checkpoint, without training; another configuration sets the run aside.
-    (killed / "models" / "a" / "card.json").unlink()
+    shutil.rmtree(killed / "models" / "a")
     assert run(command(killed, pool)).returncode == 0
     assert digest(killed) == digest(whole)
     other = run([*command(killed, pool), "--steps", "3"])
@@ -100,7 +101,7 @@ def test_a_finished_run_is_not_repeated_and_a_damaged_one_is_named(whole: Path, 
     # A corrupt checkpoint of this very run is named, and not overwritten.
     checkpoint = killed / "logs" / "a" / "checkpoint.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    (killed / "models" / "a" / "card.json").unlink()
+    shutil.rmtree(killed / "models" / "a")
     refused = run([*command(killed, pool), "--steps", "3"])
     assert refused.returncode == 2
     assert refused.stderr.startswith("sagecc: ")
