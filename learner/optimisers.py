@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from sagecc.learner.core import Batch, Update
 from sagecc.learner.lazy import tf
+
+T = TypeVar("T")
 
 
 class Weighted(Protocol):
@@ -75,6 +77,27 @@ class Trained:
         for weight, m, v in zip(self.network.weights(), self.optimizer.m, self.optimizer.v, strict=True):
             named |= {f"{self.name}_adam_m/{weight}": m, f"{self.name}_adam_v/{weight}": v}
         return named
+
+
+def differentiated(compute: Callable[[], tuple[Any, T]], networks: Sequence[Trained]) -> tuple[list[list[Any]], T]:
+    """Return the gradients of several networks' losses in one pass, and what they were computed from.
+
+    Args:
+        compute: returns the losses' sum, each of which reaches only its own network, and what else is wanted of them.
+        networks: the networks.
+    """
+    variables = [network.variables for network in networks]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        for variable in (each for of in variables for each in of):
+            tape.watch(variable)
+        total, losses = compute()
+    return tape.gradient(total, variables), losses
+
+
+def earned(rewards: Any, scale: float, limit: float) -> Any:
+    """Return what critics learn of rewards: multiplied by `scale`, then clipped to plus or minus `limit`, if any."""
+    scaled = rewards * scale
+    return tf.clip_by_value(scaled, -limit, limit) if limit else scaled
 
 
 def named_weights(name: str, network: Weighted) -> dict[str, Any]:

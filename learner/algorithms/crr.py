@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from sagecc.common import versions
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, named_weights, rate_share
+from sagecc.learner.optimisers import Trained, average, copy, differentiated, named_weights, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm
 from sagecc.policy.bounds import MAX_UNITS
@@ -193,14 +193,12 @@ class Crr:
 
     def _gradients(self, batch: Batch, seed: Any, share: Share) -> tuple[Any, Any, dict[str, Any]]:
         """Return both networks' gradients, METRICS without the gradients' norms, and the batch's transitions."""
-        variables = (self._policy.variables, self._critic.variables)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variable in (*variables[0], *variables[1]):
-                tape.watch(variable)
+
+        def compute() -> tuple[Any, CrrLosses]:
             losses = self.losses(batch, seed, share)
-            # Each loss reaches only its own network, so their sum gives both gradients in one pass.
-            total = losses.policy + losses.critic
-        gradients = tape.gradient(total, variables)
+            return losses.policy + losses.critic, losses
+
+        gradients, losses = differentiated(compute, (self._policy, self._critic))
         metrics = tf.stack(
             [
                 losses.critic,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, move, named_weights, rate_share
+from sagecc.learner.optimisers import Trained, average, copy, differentiated, earned, move, named_weights, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm
 
@@ -155,14 +155,12 @@ class Iql:
 
     def _gradients(self, batch: Batch, seed: Any, share: Share) -> tuple[Any, Any, dict[str, Any]]:
         """Return each network's gradient, METRICS without the gradients' norms, and the batch's transitions."""
-        variables = [net.variables for net in self._trained]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variable in (each for of in variables for each in of):
-                tape.watch(variable)
+
+        def compute() -> tuple[Any, IqlLosses]:
             losses = self.losses(batch)
-            # Each loss reaches only its own network, so their sum gives all gradients in one pass.
-            total = losses.critic + losses.value + losses.policy
-        gradients = tape.gradient(total, variables)
+            return losses.critic + losses.value + losses.policy, losses
+
+        gradients, losses = differentiated(compute, self._trained)
         advantage = losses.q - losses.v
         at_cap = tf.cast(losses.weight >= self.config.ratio_cap, tf.float32)
         means = [tf.reduce_mean(x) for x in (losses.q, losses.v, advantage, losses.weight, at_cap)]
@@ -174,10 +172,8 @@ class Iql:
         """Return the losses of a batch, or of a replica's share of it; its burn-in only warms the memory up."""
         config, skipped = self.config, self.setting.burn_in
         now = batch.rows(slice(None, -1))
-        labels = now.labels[skipped:]
-        actions, rewards = now.actions[skipped:], now.rewards[skipped:] * config.reward_scale
-        if config.reward_limit:
-            rewards = tf.clip_by_value(rewards, -config.reward_limit, config.reward_limit)
+        actions, labels = now.actions[skipped:], now.labels[skipped:]
+        rewards = earned(now.rewards[skipped:], config.reward_scale, config.reward_limit)
         values = self._unrolled(self.value.unroll, batch.observations)[0]
         v, following = values[:-1], tf.stop_gradient(values[1:])
         q = tf.stop_gradient(tf.reduce_min([self._judged(target, now) for target in self.targets], axis=0))

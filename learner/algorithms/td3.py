@@ -27,7 +27,7 @@ from sagecc.common import versions
 from sagecc.learner.core import Batch, Setting, Update
 from sagecc.learner.exploration import ActionNoise
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, move, named_weights, rate_share
+from sagecc.learner.optimisers import Trained, earned, move, named_weights, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm, RunSpecification
 
@@ -251,7 +251,7 @@ class Td3:
             for critic in self.target_critics
         ]
         lower = tf.reduce_min(next_values, axis=0)  # where an episode was cut short too: no state is terminal
-        rewards = earned(batch.rewards[skipped:-1], config)
+        rewards = earned(batch.rewards[skipped:-1], config.reward_scale, config.reward_limit)
         if config.returns == "window":
             targets = returns_over(rewards, lower[0], config.discount, self.setting.window - 1 - skipped)
         else:
@@ -362,12 +362,6 @@ class Td3:
 def critic_inputs(batch: Batch) -> Any:
     """Return what critics see beside the action [T, B, D + G]."""
     return tf.concat([batch.observations, batch.states], axis=-1)
-
-
-def earned(rewards: Any, config: Td3Config) -> Any:
-    """Return what the critics learn of rewards."""
-    scaled = rewards * config.reward_scale
-    return tf.clip_by_value(scaled, -config.reward_limit, config.reward_limit) if config.reward_limit else scaled
 
 
 def returns_over(rewards: Any, last: Any, discount: float, count: int) -> Any:

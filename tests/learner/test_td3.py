@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.algorithms.td3 import METRICS, Td3, critic_inputs, earned, error_loss, returns_over
+from sagecc.learner.algorithms.td3 import METRICS, Td3, critic_inputs, error_loss, returns_over
 from sagecc.learner.core import Batch
-from sagecc.learner.optimisers import compiled, in_turn
+from sagecc.learner.optimisers import compiled, earned, in_turn
 from sagecc.learner.specification import RunSpecification
 from sagecc.policy.inference import NumpyOps
 from tests.helpers import specifications
@@ -48,9 +48,13 @@ def test_rewards_are_scaled_and_then_clipped() -> None:
     plain: Any = CONFIG.algorithm
     rewards = tf.constant([25.0, 10, 0, -20, -3000])
     scaled, limited = replace(plain, reward_scale=0.04), replace(plain, reward_scale=0.04, reward_limit=1.0)
-    np.testing.assert_allclose(earned(rewards, scaled), [1, 0.4, 0, -0.8, -120], rtol=1e-6)
-    np.testing.assert_allclose(earned(rewards, limited), [1, 0.4, 0, -0.8, -1], rtol=1e-6)
-    np.testing.assert_array_equal(earned(rewards, plain), rewards)
+    np.testing.assert_allclose(
+        earned(rewards, scaled.reward_scale, scaled.reward_limit), [1, 0.4, 0, -0.8, -120], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        earned(rewards, limited.reward_scale, limited.reward_limit), [1, 0.4, 0, -0.8, -1], rtol=1e-6
+    )
+    np.testing.assert_array_equal(earned(rewards, plain.reward_scale, plain.reward_limit), rewards)
 
 
 def learner(config: RunSpecification, seed: int = 3) -> Td3:
