@@ -24,6 +24,9 @@ LABS = 1
 CRR = 1
 """`sagecc train` from a pool: from its windows to the weights."""
 
+BC = 1
+"""`sagecc train` from a pool by behaviour cloning: from its windows to the weights."""
+
 TD3 = 1
 """`sagecc train` in labs by TD3: from what the labs say to the weights."""
 

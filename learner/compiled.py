@@ -38,6 +38,7 @@ from sagecc.common.manifest import MANIFEST, Manifest, digest
 from sagecc.common.marks import Mark, remove_leftover
 from sagecc.common.parquet import open_parquet, read_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
+from sagecc.learner.privileged import Recorded
 from sagecc.learner.rows import CHECKSUMS_FILE, COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
 from sagecc.learner.selection import EVERYTHING, Selection, Trajectories, sources, weights
 from sagecc.policy.scaling import Moments, symlog
@@ -126,6 +127,8 @@ class CompiledPool:
     """Share of the windows drawn from each source, by its number."""
     rewards: Floats | None = None
     """Rewards of all of the folder's rows in place of those that it has (learner.relabelled), float32 [N]."""
+    recorded: Recorded | None = None
+    """What only the recorder knows of the episodes (learner.privileged), where critics are to see it."""
 
     @property
     def rows(self) -> int:
@@ -164,6 +167,7 @@ class CompiledPool:
             identity=digest.hexdigest(),
             sources=source,
             shares=shares,
+            recorded=self.recorded and self.recorded.part(kept),
         )
 
     def drawn(self, possible: npt.NDArray[np.int64]) -> Doubles:

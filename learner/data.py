@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool
+from sagecc.learner.core import Batch
 from sagecc.learner.rows import RowFile
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
@@ -53,6 +55,7 @@ class WindowSampler:
         threads: threads that read and scale.
         period: rows from one decision to the next.
         start_share: share of windows that begin with their episode.
+        action_base: what an action of 1 multiplies the window by; None for actions that are log2 of the ratio.
 
     Raises:
         SageccError: No episode is as long as a window.
@@ -69,6 +72,7 @@ class WindowSampler:
         *,
         period: int = 1,
         start_share: float = 0.0,
+        action_base: float | None = None,
     ) -> None:
         rows = window * period
         possible = np.maximum(pool.lengths - rows + 1, 0)
@@ -80,7 +84,9 @@ class WindowSampler:
         shares = np.cumsum(pool.drawn(possible))
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
         self._schemes, self._rewards = pool.trajectories.schemes, pool.rewards
-        self._kicks = pool.kicks
+        self._kicks, self._recorded = pool.kicks, pool.recorded
+        self._action_unit = math.log2(action_base) if action_base else 1.0
+        self._action_limit = 1.0 if action_base else ACTION_LOG2_LIMIT
         self._scaling, self._seed = scaling, seed
         self._batch, self._window, self._period = batch, window, period
         self._start_share = start_share
@@ -112,24 +118,20 @@ class WindowSampler:
         """Return the scheme of each window of the batch of `step` [B]."""
         return self._schemes[self.windows(step)[0]]
 
-    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the batch of a step.
+    def batch(self, step: int, part: slice = ALL) -> Batch:
+        """Return the batch of a step, of arrays; observations are all 69.
 
-        A period of several rows has the first one's observation, the sum of log2 actions (clipped as one tick's are)
-        and the mean reward.
+        A period of several rows has the first one's observation and state, the sum of log2 actions (clipped as one
+        tick's are, or in units of `action_base` to +-1) and the mean reward.
 
         Args:
             step: the step.
             part: the windows to read and return, B in number; all by default.
 
-        Returns:
-            Scaled observations [T, B, 69], log2 actions [T, B], rewards [T, B], and labels [T, B]: 1 where the action
-            is the recorder's own, 0 where the lab had a part in it.
-
         Raises:
             SageccError: The compiled pool is damaged, or was truncated meanwhile.
         """
-        first = self.first_rows(step)[part]
+        episode, first = (of[part] for of in self.windows(step))
         rows_each = self._window * self._period
         self._file.announce(first, rows_each)
         observation = np.empty((self._window, len(first), len(FEATURE_NAMES)), np.float32)
@@ -142,12 +144,20 @@ class WindowSampler:
             if self._rewards is not None:
                 rows[..., -1] = self._rewards[first[chunk, None] + np.arange(rows_each)]
             actions, rewards = (rows[..., i].reshape(-1, self._window, self._period) for i in (-2, -1))
-            action[:, chunk] = np.clip(actions.sum(axis=-1), -ACTION_LOG2_LIMIT, ACTION_LOG2_LIMIT).T
+            units = actions.sum(axis=-1) / self._action_unit
+            action[:, chunk] = np.clip(units, -self._action_limit, self._action_limit).T
             reward[:, chunk] = rewards.mean(axis=-1).T
 
         for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
             pass
-        return observation, action, reward, self._labels(first)
+        return Batch(observation, action, reward, self._states(episode, first), self._labels(first))
+
+    def _states(self, episode: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> Floats:
+        """Return what critics see at each decision of windows of these episodes and first rows [T, B, G]."""
+        if self._recorded is None:
+            return np.empty((self._window, len(first), 0), np.float32)
+        begins = self._period * np.arange(self._window)[:, None]
+        return self._recorded.at(episode, first - self._starts[episode] + begins)
 
     def _labels(self, first: npt.NDArray[np.int64]) -> Floats:
         """Return which decisions of windows from these rows on are labels [T, B]."""

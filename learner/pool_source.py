@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from sagecc.learner.continuation import Continuation
 from sagecc.learner.core import Batch
 from sagecc.learner.data import ALL, Prefetch, WindowSampler
 from sagecc.learner.experience import Experience, Source
+from sagecc.learner.privileged import recorded
 from sagecc.learner.relabelled import with_reward
 from sagecc.learner.specification import Data, RunSpecification
 from sagecc.policy import artefact
@@ -52,6 +54,9 @@ class PoolExperience(Experience):
             raise SageccError("training configuration: it learns in labs, not from a pool")
         self._specification, self._data, self._seed, self.start = specification, data, seed, start
         compiled = with_reward(compile_pool(pool, cache), pool, data.reward)
+        if data.state_names:
+            known = recorded(pool, data.states, compiled.trajectories.ids, compiled.lengths)
+            compiled = replace(compiled, recorded=known)
         self._pool: CompiledPool = compiled.select(data.selection)
         if start:
             start.check(specification)
@@ -59,7 +64,7 @@ class PoolExperience(Experience):
         self._scaling: Scaling = (
             start.scaling if start else self._pool.moments.scaling(network.input_transform, network.input_limit)
         )
-        self.observations = data.observations
+        self.observations, self.states = data.observations, len(data.state_names)
         self.scaling = self._scaling.select(_columns(data))
         ticks = data.period_ticks
         self.value_range = (
@@ -69,7 +74,8 @@ class PoolExperience(Experience):
         )
         # Of several ticks each takes its part of an action.
         own = artefact.SPREAD_MAP if ticks > 1 else artefact.ACTION_MAP
-        self.control = artefact.Control(period_ms=float(data.period_ms), map=own)
+        limited: dict[str, Any] = {"base": data.action_base, "limits": (-1.0, 1.0)} if data.action_base else {}
+        self.control = artefact.Control(period_ms=float(data.period_ms), map=own, **limited)
 
     def identity(self) -> list[Any]:
         """Return what decides the data."""
@@ -100,6 +106,7 @@ class PoolExperience(Experience):
             self._seed,
             period=data.period_ticks,
             start_share=data.start_share,
+            action_base=data.action_base,
         )
         return PoolWindows(sampler, data, part, range(begin, specification.steps))
 
@@ -131,12 +138,12 @@ class PoolWindows(Source):
 
     def batch(self, step: int, part: slice = ALL) -> Batch:
         """Return a part of the batch of a step, from 0, with the observations and rewards that are chosen."""
-        observations, actions, rewards, labels = self._sampler.batch(step, part)
+        batch = self._sampler.batch(step, part)
         if self._columns != list(range(len(FEATURE_NAMES))):
-            observations = np.take(observations, self._columns, axis=-1)
+            batch = batch._replace(observations=np.take(batch.observations, self._columns, axis=-1))
         if self._data.reward_before_action:
-            observations, actions, rewards, labels = observations[1:], actions[1:], rewards[:-1], labels[1:]
-        return Batch(observations, actions, rewards, np.empty((*actions.shape, 0), np.float32), labels)
+            batch = batch.rows(slice(1, None))._replace(rewards=batch.rewards[:-1])
+        return batch
 
     def next(self, acting: Callable[[], dict[str, Floats]]) -> Batch:
         """Return the next update's batch."""

@@ -14,11 +14,12 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.architectures import NetworkSettings, read_network
 from sagecc.learner.core import Learner, Setting
 from sagecc.learner.exploration import Exploring
+from sagecc.learner.privileged import States, names_of
 from sagecc.learner.reader import LARGEST, WHERE, merged, read, require, shipped, whole_values
 from sagecc.learner.selection import EVERYTHING, Selection
 from sagecc.policy import artefact
 from sagecc.policy.artefact import MAX_WINDOW_BOUND
-from sagecc.policy.bounds import MAX_PERIOD_MS
+from sagecc.policy.bounds import MAX_BASE, MAX_PERIOD_MS
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
 
@@ -135,6 +136,15 @@ class Data:
     ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
     50 ms decisions matter more, and a window of as many rows covers five times the time.
     """
+    action_base: float | None = None
+    """What an action of 1 multiplies the window by over a period; actions reach from -1 to 1.
+
+    `null`: an action is log2 of the ratio, from -2 to 2. Networks of kind `mlp` and `recurrent` need a base. A period
+    whose window changes by more counts as -1 or 1: 1.0718 = 2**0.1 hides a halving, 2 has room for it.
+    """
+    states: States = "none"
+    """What critics see beside the observations: `none`, whether other `flows` share the link, or what is known of the
+    `network` and the place in the episode (learner.privileged). The policy sees none of it."""
     start_share: float = 0.0
     """Share of windows that begin with their episode, where a flow's memory is as empty as a window's.
 
@@ -156,6 +166,10 @@ class Data:
                 TICK_MS <= self.period_ms <= MAX_PERIOD_MS and self.period_ms % TICK_MS == 0,
                 f"data.period_ms must be a multiple of the pool's tick, {TICK_MS} ms, and at most {MAX_PERIOD_MS:,} ms",
             ),
+            (
+                self.action_base is None or 1 < self.action_base <= MAX_BASE,
+                f"data.action_base must be null or above 1 and at most {MAX_BASE:g}",
+            ),
         )
         if isinstance(self.inputs, str):
             if self.inputs not in INPUT_GROUPS:
@@ -172,6 +186,11 @@ class Data:
     def period_ticks(self) -> int:
         """Rows of the pool from one decision to the next."""
         return self.period_ms // TICK_MS
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of what critics see beside them."""
+        return names_of(self.states)
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -237,6 +256,8 @@ class ControlSettings:
     `null`: it never does. Where it does, a policy that goes beyond what its link takes loses about one packet in a
     hundred, not (k - 1) / k of all.
     """
+    window_bound_drains: bool | None = None
+    """Whether a round trip after such a loss goes without the 3 packets, so that a short path drains too."""
 
     def __post_init__(self) -> None:
         require(
@@ -247,6 +268,10 @@ class ControlSettings:
             (
                 self.window_bound_loss is None or bool(self.window_bound and 0 < self.window_bound_loss < 1),
                 "control.window_bound_loss must be null or between 0 and 1, and needs a window_bound",
+            ),
+            (
+                not self.window_bound_drains or bool(self.window_bound_loss),
+                "control.window_bound_drains needs a window_bound_loss",
             ),
         )
 
@@ -293,6 +318,10 @@ class RunSpecification:
             (
                 self.network.kind in self.algorithm.networks,
                 f"{name} needs a network of kind {' or '.join(self.algorithm.networks)}, not {self.network.kind}",
+            ),
+            (
+                not self.data or self.data.action_base or self.network.kind not in ("mlp", "recurrent"),
+                f"a network of kind {self.network.kind} has actions from -1 to 1: give data.action_base",
             ),
             (self.batch * self.window <= MAX_ROWS, f"batch times window must be at most {MAX_ROWS:,} rows"),
             (

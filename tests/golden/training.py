@@ -32,6 +32,14 @@ OFFLINE: dict[str, Any] = {
         "action_scale": 0.01,
     },
 }
+DENSE: dict[str, Any] = {
+    "steps": 20,
+    "batch": 16,
+    "window": 8,
+    "data": {"period_ms": 50, "action_base": 1.5, "states": "network"},
+    "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
+    "algorithm": {"name": "bc", "policy_rate": 1e-3, "final_rate": 0.1, "average": 0.9},
+}
 LABS: dict[str, Any] = {"count": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "replay": 1000}
 TD3: dict[str, Any] = {
     **{name: value for name, value in load("sagecc-10").record().items() if name != "control"},

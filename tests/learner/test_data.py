@@ -92,7 +92,7 @@ def test_a_period_is_its_first_rows_observation_its_actions_product_and_its_rewa
     rows[:200, 69] = -1  # the first episode's: five of them are clipped to -2
     replace_rows(compiled, rows)
     with WindowSampler(compiled, AS_IS, 50, 8, seed=0, period=5) as sampler:
-        observation, action, reward, _ = sampler.batch(0)
+        observation, action, reward, *_ = sampler.batch(0)
     episode, first = observation[0, :, 0].astype(int), observation[0, :, 1].astype(int)
     np.testing.assert_array_equal(observation[:, :, 1], first + 5 * np.arange(8)[:, None])
     np.testing.assert_array_equal(action, np.broadcast_to(np.where(episode == 0, -2.0, 1.25), (8, 50)))

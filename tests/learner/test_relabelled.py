@@ -41,7 +41,7 @@ def test_windows_have_the_reward_that_sql_has(pool: Path, tmp_path: Path, name: 
         expected = np.array(connection.execute(query).fetchall(), np.float32)[:, 0]
     with WindowSampler(compiled, AS_IS, 50, 30, 0) as sampler:
         first = sampler.first_rows(3)
-        _, _, rewards, _ = sampler.batch(3)
+        rewards = sampler.batch(3).rewards
     np.testing.assert_array_equal(rewards, expected[first + np.arange(30)[:, None]])
     assert compiled.value_range(0.9)[1] == pytest.approx(highest_return(expected, compiled.starts, 0.9), rel=1e-5)
 

@@ -121,7 +121,7 @@ def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) 
         ({**SMALLEST, "network": {"kind": "sage"}}, "network: field width, gru is missing"),
         ({k: v for k, v in SMALLEST.items() if k != "network"}, "field network is missing"),
         ({**SMALLEST, "network": {"kind": "lstm", "width": 8}}, "network.kind must be one of sage, recurrent, mlp"),
-        ({**SMALLEST, "algorithm": {"name": "ppo"}}, "algorithm.name must be one of crr, dagger, .*td3, not 'ppo'"),
+        ({**SMALLEST, "algorithm": {"name": "ppo"}}, "algorithm.name must be one of .*crr, dagger, .*td3, not 'ppo'"),
         ({**SMALLEST, "algorithm": {}}, "algorithm.name must be one of"),
         ({**SMALLEST, "network": 3}, "network.kind must be one of"),
         ({**SMALLEST, "data": 3}, "data must have fields, not 3"),

@@ -115,6 +115,7 @@ STAGES: dict[str, set[str]] = {
     "COMPILED": {"compile"},
     "LABS": {"labs"},
     "CRR": {"train"},
+    "BC": set(),
     "TD3": {"labs"},
     "DAGGER": set(),
     "POLICY": {"league"},
