@@ -40,6 +40,7 @@ DENSE: dict[str, Any] = {
     "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
     "algorithm": {"name": "bc", "policy_rate": 1e-3, "final_rate": 0.1, "average": 0.9},
 }
+AWR: dict[str, Any] = {**DENSE, "algorithm": {"name": "awr", "policy_rate": 1e-3, "value_rate": 1e-3, "average": 0.9}}
 LABS: dict[str, Any] = {"count": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "replay": 1000}
 TD3: dict[str, Any] = {
     **{name: value for name, value in load("sagecc-10").record().items() if name != "control"},
