@@ -83,7 +83,7 @@ def test_advantages_are_worked_out_by_hand() -> None:
 def test_with_all_of_the_trace_returns_reach_the_windows_end() -> None:
     random = np.random.default_rng(0)
     rewards, values = random.normal(size=(6, 3)), random.normal(size=(7, 3))
-    found = advantages(*(tf.constant(x, tf.float32) for x in (rewards, values, np.ones((6, 3)))), 0.9, 1.0)
+    found = advantages(tf.constant(rewards), tf.constant(values), tf.ones([6, 3], tf.float64), 0.9, 1.0)
     returns = [sum(0.9**k * rewards[t + k] for k in range(6 - t)) + 0.9 ** (6 - t) * values[6] for t in range(6)]
     np.testing.assert_allclose(found + values[:-1], returns, rtol=1e-5, atol=1e-5)
 
