@@ -36,7 +36,7 @@ def advantages(rewards: Any, values: Any, labels: Any, discount: float, trace: f
 
     Args:
         rewards: reward of each action [T, B].
-        values: V at each row and after the last one [T + 1, B].
+        values: value of each row and after the last one [T + 1, B].
         labels: 1 where the action is the recorder's own, else 0 [T, B].
         discount: per decision.
         trace: lambda: 0 looks one reward ahead, 1 to the window's end.
@@ -71,7 +71,7 @@ class AdvantageWeights:
         """Take a batch's advantages into the averages; return its weights [T, B], 0 where there is no label.
 
         Args:
-            advantages: A [T, B].
+            advantages: of the actions [T, B].
             groups: each one's group [T, B].
             labels: 1 where an action counts, else 0 [T, B].
             share: which share of the batch it is.
