@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.algorithms.td3 import METRICS, Td3, critic_inputs, error_loss, returns_over
+from sagecc.learner.actor_critic import critic_inputs, error_loss
+from sagecc.learner.algorithms.td3 import METRICS, Td3, returns_over
 from sagecc.learner.core import Batch
 from sagecc.learner.optimisers import compiled, earned, in_turn
 from sagecc.learner.specification import RunSpecification
@@ -62,12 +63,17 @@ def learner(config: RunSpecification, seed: int = 3) -> Td3:
     tf.random.set_seed(seed)
     td3: Td3 = specifications.learner(config, SEEN, states=STATES, seed=seed)
     random = np.random.default_rng(seed)
-    networks: list[Any] = [td3.actor, td3.target_actor, *td3.critics, *td3.target_critics]
+    networks: list[Any] = [
+        td3.networks.actor,
+        td3.networks.target_actor,
+        *td3.networks.critics,
+        *td3.networks.target_critics,
+    ]
     for network in networks:
         weights = network.weights()
         for name in ("answer.w", "answer.b"):
             weights[name].assign(random.normal(size=weights[name].shape) * 0.5)
-    for source, target in (*td3._pairs(), (td3.actor, td3.average_actor)):
+    for source, target in (*td3.networks.pairs(), (td3.networks.actor, td3.networks.average_actor)):
         for a, b in zip(source.weights().values(), target.weights().values(), strict=True):
             b.assign(a)
     return td3
@@ -88,7 +94,9 @@ def params(network: Any) -> dict[str, Any]:
 
 
 def reference(td3: Td3, config: RunSpecification) -> AcmeTd3:
-    return AcmeTd3(config, SEEN, params(td3.actor), params(td3.critics[0]), params(td3.critics[1]))
+    return AcmeTd3(
+        config, SEEN, params(td3.networks.actor), params(td3.networks.critics[0]), params(td3.networks.critics[1])
+    )
 
 
 def transition(batch: Batch) -> dict[str, Any]:
@@ -117,13 +125,13 @@ def test_losses_and_gradients_are_acmes(action_layer: int) -> None:
     for number, weights in enumerate((acme.critic, acme.twin)):
         loss, gradients = acme.critic_loss(weights, transition(batch), noise[0][:, None])
         np.testing.assert_allclose(ours.losses[number], loss, rtol=1e-4)
-        for name, variable in td3.critics[number].weights().items():
+        for name, variable in td3.networks.critics[number].weights().items():
             found = tape.gradient(ours.losses[number], variable)
             np.testing.assert_allclose(found, gradients[name], rtol=1e-4, atol=1e-6)
     loss, gradients = acme.policy_loss(transition(batch)["next_observation"])
     found = td3.actor_loss(batch)
     np.testing.assert_allclose(found.loss, loss, rtol=1e-4)
-    for name, gradient in zip(td3.actor.weights(), found.gradients, strict=True):
+    for name, gradient in zip(td3.networks.actor.weights(), found.gradients, strict=True):
         assert np.abs(gradient).max() > 1e-6
         np.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-7)
 
@@ -140,10 +148,10 @@ def test_updates_are_acmes() -> None:
         noise = tf.random.stateless_normal([1, config.batch], seed) * 0.2
         expected.append(acme.update_step(transition(part(several, number)), noise[0][:, None]))
     pairs: list[tuple[Any, Any]] = [
-        (td3.actor, acme.policy),
-        (td3.target_actor, acme.target_policy),
-        *zip(td3.critics, (acme.critic, acme.twin), strict=True),
-        *zip(td3.target_critics, (acme.target_critic, acme.target_twin), strict=True),
+        (td3.networks.actor, acme.policy),
+        (td3.networks.target_actor, acme.target_policy),
+        *zip(td3.networks.critics, (acme.critic, acme.twin), strict=True),
+        *zip(td3.networks.target_critics, (acme.target_critic, acme.target_twin), strict=True),
     ]
     for ours, theirs in pairs:
         for name, variable in ours.weights().items():
@@ -151,7 +159,7 @@ def test_updates_are_acmes() -> None:
     for values, part_of in zip(metrics, (expected[:4], expected[4:]), strict=True):
         mean = np.mean([step["critic_loss"] for step in part_of])
         np.testing.assert_allclose(values[METRICS.index("critic_loss")], mean, rtol=1e-4)
-    assert int(td3.steps) == 8
+    assert int(td3.networks.steps) == 8
 
 
 def test_target_by_hand() -> None:
@@ -159,10 +167,10 @@ def test_target_by_hand() -> None:
     td3 = learner(CONFIG)
     batch = part(batches(CONFIG), 0)
     found = td3.critic_losses(batch, tf.fill([1, CONFIG.batch], 100.0))  # clipped to 0.5
-    actions, _ = td3.target_actor.unroll(batch.observations[1:], None)
+    actions, _ = td3.networks.target_actor.unroll(batch.observations[1:], None)
     actions = np.clip(actions + 0.5, -1, 1)
     inputs = critic_inputs(batch)
-    values = [critic.values(inputs[1:], tf.constant(actions), None) for critic in td3.target_critics]
+    values = [critic.values(inputs[1:], tf.constant(actions), None) for critic in td3.networks.target_critics]
     expected = batch.rewards[:1] + 0.9 * np.minimum(*values)
     np.testing.assert_allclose(found.targets, expected, rtol=1e-5)
 
@@ -181,7 +189,7 @@ def test_returns_over_a_window_end_in_its_last_rows_value() -> None:
     found = learner(config).critic_losses(batch, noise)
     last = learner(CONFIG).critic_losses(Batch(*(x[-2:] for x in batch)), noise[-1:])
     np.testing.assert_allclose(found.targets[-1:], last.targets, rtol=1e-5)
-    np.testing.assert_allclose(found.values[-1:], last.values, rtol=1e-5)
+    np.testing.assert_allclose(found.values[0][-1:], last.values[0], rtol=1e-5)
     np.testing.assert_allclose(found.targets[:-1], batch.rewards[:-2] + 0.9 * found.targets[1:], rtol=1e-5)
 
 
@@ -192,7 +200,7 @@ def test_returns_over_a_recurrent_learners_window() -> None:
     found = learner(varied(config, returns="window")).critic_losses(batch, noise)
     step = learner(config).critic_losses(batch, noise)
     np.testing.assert_allclose(found.targets[-1], step.targets[-1], rtol=1e-5)
-    np.testing.assert_allclose(found.values, step.values, rtol=1e-5)
+    np.testing.assert_allclose(found.values[0], step.values[0], rtol=1e-5)
     np.testing.assert_allclose(found.targets[:-1], batch.rewards[2:-2] + 0.9 * found.targets[1:], rtol=1e-5)
 
 
@@ -207,11 +215,11 @@ def test_huber_by_hand() -> None:
 
 def test_a_limit_on_gradients(eagerly: None) -> None:
     before = learner(varied(CONFIG, gradient_clip=1e-9))
-    weights = params(before.actor)
+    weights = params(before.networks.actor)
     learn(before, batches(CONFIG, 1))
     free = learner(CONFIG)
     learn(free, batches(CONFIG, 1))
-    moved = [np.abs(a - b).max() for a, b in zip(params(before.actor).values(), weights.values(), strict=True)]
+    moved = [np.abs(a - b).max() for a, b in zip(params(before.networks.actor).values(), weights.values(), strict=True)]
     assert max(moved) < 1e-3
     norm = METRICS.index("critic_gradient_norm")
     assert learn(before, batches(CONFIG, 1))[norm] > 1e-3  # what it was, not what it became
@@ -222,13 +230,16 @@ def test_learning_rates_fall_to_their_share(eagerly: None) -> None:
     config = varied(CONFIG, steps=3, round_steps=1, final_rate=0.0, policy_delay=1)
     falling, steady = learner(config), learner(varied(config, final_rate=1.0))
     for step in range(3):
-        before = params(falling.actor)
+        before = params(falling.networks.actor)
         for td3 in (falling, steady):
             learn(td3, batches(config, 1, step))
-        same = [np.array_equal(a, b) for a, b in zip(before.values(), params(falling.actor).values(), strict=True)]
+        same = [
+            np.array_equal(a, b) for a, b in zip(before.values(), params(falling.networks.actor).values(), strict=True)
+        ]
         assert all(same) == (step == 2)
         first = [
-            np.array_equal(*pair) for pair in zip(*(params(x.actor).values() for x in (falling, steady)), strict=True)
+            np.array_equal(*pair)
+            for pair in zip(*(params(x.networks.actor).values() for x in (falling, steady)), strict=True)
         ]
         assert all(first) == (step == 0)
 
@@ -242,11 +253,11 @@ def test_what_comes_out_is_the_average_of_the_actors_updates(
     """Update n leaves min(decay, n / (n + 1)) of the average before it; what plays has the last weights."""
     config = varied(CONFIG, average=decay)
     td3 = learner(config)
-    seen = [params(td3.actor)]
+    seen = [params(td3.networks.actor)]
     for step in range(4):  # of which the actor takes two
         learn(td3, batches(config, 1, step))
         if step % 2 == 0:
-            seen.append(params(td3.actor))
+            seen.append(params(td3.networks.actor))
     for index, exported in enumerate(td3.exported().values()):
         expected = sum(part * list(weights.values())[index] for part, weights in zip(share, seen, strict=True))
         np.testing.assert_allclose(exported, expected, atol=1e-6)
@@ -289,11 +300,11 @@ def test_recurrent_learners_see_the_past_and_no_future() -> None:
     first = td3.critic_losses(batch, noise)
     later = Batch(*(tf.concat([x[:3], 5 + x[3:]], axis=0) for x in batch))
     second = td3.critic_losses(later, noise)
-    np.testing.assert_allclose(first.values[:3], second.values[:3], atol=1e-6)
+    np.testing.assert_allclose(first.values[0][:3], second.values[0][:3], atol=1e-6)
     np.testing.assert_allclose(first.targets[:2], second.targets[:2], atol=1e-6)
     assert (np.abs(first.targets[2:] - second.targets[2:]).max(axis=1) > 1e-3).all()
     earlier = Batch(batch.observations + tf.one_hot([0], RECURRENT.window)[0][:, None, None], *batch[1:])
-    assert np.abs(td3.critic_losses(earlier, noise).values[-1] - first.values[-1]).max() > 1e-6
+    assert np.abs(td3.critic_losses(earlier, noise).values[0][-1] - first.values[0][-1]).max() > 1e-6
 
 
 def test_burn_in_only_warms_up() -> None:
@@ -302,7 +313,7 @@ def test_burn_in_only_warms_up() -> None:
     batch = part(batches(RECURRENT), 0)
     noise = tf.constant(np.random.default_rng(1).normal(size=(RECURRENT.window - 1, RECURRENT.batch)), tf.float32)
     all_of_it, rest = whole.critic_losses(batch, noise), warmed.critic_losses(batch, noise)
-    np.testing.assert_allclose(rest.values, all_of_it.values[2:], atol=1e-5)
+    np.testing.assert_allclose(rest.values[0], all_of_it.values[0][2:], atol=1e-5)
     np.testing.assert_allclose(rest.targets, all_of_it.targets[2:], atol=1e-5)
     np.testing.assert_allclose(warmed.actor_loss(batch).actions, whole.actor_loss(batch).actions[2:], atol=1e-5)
 

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TD3 and its offline kin share: a deterministic actor, two critics, their targets, what runs over windows.
+
+Time comes first. Recurrent networks begin a window with an empty memory, and the burn-in's rows only warm it up; dense
+ones have no memory, so that any row stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from sagecc.learner.core import WHOLE, Batch, Setting, Share
+from sagecc.learner.lazy import tf
+from sagecc.learner.optimisers import Trained, copy, differentiated, move, named_weights, rate_share
+from sagecc.learner.reader import require
+from sagecc.learner.returns import at_rows
+from sagecc.learner.specification import Algorithm
+
+if TYPE_CHECKING:
+    from sagecc.learner.deterministic import ActorNetwork, Critic
+
+T = TypeVar("T")
+
+CRITICS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(Algorithm):
+    """The fields that they share."""
+
+    networks = ("mlp", "recurrent")
+
+    policy_rate: float
+    """Learning rate of the actor's Adam."""
+    critic_rate: float
+    """Learning rate of the critics' Adam."""
+    final_rate: float = 1.0
+    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    discount: float = 0.99
+    """Discount per decision."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before the critics learn from them."""
+    reward_limit: float = 0.0
+    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    tau: float = 0.005
+    """Share of the weights that a target network takes over at each of its updates."""
+    average: float = 0.0
+    """Decay per update of the actor of the moving average of its weights, which is the policy that comes out; 0 takes
+    the last weights. What plays to learn has the last weights."""
+    policy_delay: int = 2
+    """Updates of the critics per update of the actor and of its target."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target policy's actions; actions reach from -1 to 1."""
+    target_noise_clip: float = 0.5
+    """Most that this noise moves an action."""
+    huber: float = 0.0
+    """Temporal-difference error from which the critics' loss is linear (Huber's loss); 0 for the mean square."""
+    gradient_clip: float = 0.0
+    """Largest global norm of the actor's and of each critic's gradient; 0 for no limit."""
+
+    def __post_init__(self) -> None:
+        positive = ("policy_rate", "critic_rate", "tau", "reward_scale")
+        at_least_0 = ("target_noise", "target_noise_clip", "huber", "gradient_clip", "reward_limit")
+        require(
+            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
+            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
+            (self.policy_delay >= 1, "algorithm.policy_delay must be at least 1"),
+            (self.tau <= 1, "algorithm.tau must be at most 1"),
+            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
+            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
+            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
+        )
+
+    def critic(self, network: Any, inputs: int) -> Any:
+        """Return a new critic of a kind of network, for so many numbers of observation and state."""
+        return network.critic(inputs)
+
+
+class CriticLosses(NamedTuple):
+    """What the critics' gradients follow from, for some L rows of windows."""
+
+    losses: Any
+    """Each critic's mean loss, a list of scalars."""
+    values: Any
+    """Each critic's Q(s, a), a list of [L, B]."""
+    targets: Any
+    """What they should be [L, B]."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics of the critics' update."""
+        return {
+            "critic_loss": tf.add_n(self.losses) / CRITICS,
+            "q_mean": tf.reduce_mean(self.values[0]),
+            "target_mean": tf.reduce_mean(self.targets),
+        }
+
+
+class ActorCritic:
+    """The networks, their targets and their optimisers.
+
+    Args:
+        config: the algorithm's section.
+        setting: what the learner is made for.
+        of_actor: names of the metrics of an actor's update, the norm of its gradient among them.
+    """
+
+    def __init__(self, config: ActorCriticConfig, setting: Setting, of_actor: tuple[str, ...]) -> None:
+        self.config, self.setting = config, setting
+        network, observations = setting.network, setting.observations
+        self.actor, self.target_actor = (network.policy(observations) for _ in range(2))
+        self.critics, self.target_critics = (
+            [config.critic(network, observations + setting.states) for _ in range(CRITICS)] for _ in range(2)
+        )
+        self.average_actor = network.policy(observations) if config.average else self.actor
+        self._actor = Trained("actor", self.actor, config.policy_rate, config.gradient_clip)
+        self._critics = [
+            Trained(f"critic{i}", critic, config.critic_rate, config.gradient_clip)
+            for i, critic in enumerate(self.critics)
+        ]
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+        self._names = of_actor
+        self._of_actor = tf.Variable(tf.zeros([len(of_actor)]), trainable=False, name="actor_metrics")
+        for source, target in self.pairs():
+            copy(source, target)
+        if config.average:
+            copy(self.actor, self.average_actor)
+
+    @property
+    def actor_variables(self) -> list[Any]:
+        """The actor's variables, in the order of its gradients."""
+        return self._actor.variables
+
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """Return each network with its target, the actor first."""
+        return [(self.actor, self.target_actor), *zip(self.critics, self.target_critics, strict=True)]
+
+    def rate_share(self) -> Any:
+        """Return what is left of the learning rates at the update under way."""
+        return rate_share(self.steps + 1, self.setting.steps, self.config.final_rate)
+
+    def seed(self) -> Any:
+        """Return the two integers from which all random numbers of the update under way follow."""
+        return tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
+
+    def noise(self, actions: Any, share: Share = WHOLE) -> Any:
+        """Return the noise on target actions at so many rows [T, B] of a share of the batch, before it is clipped."""
+        drawn = share.part_of(lambda shape: tf.random.stateless_normal(shape, self.seed()), tf.shape(actions), axis=1)
+        return drawn * self.config.target_noise
+
+    def update(
+        self,
+        judge: Callable[[], tuple[Any, dict[str, Any]]],
+        act: Callable[[], tuple[list[Any], dict[str, Any]]],
+        share: Share = WHOLE,
+    ) -> dict[str, Any]:
+        """Update the critics and, where that is due, the actor, along gradients of the weights before; return metrics.
+
+        Args:
+            judge: returns the sum of the critics' losses, each of which reaches only its own critic, and metrics.
+            act: returns the actor's gradients and its metrics but their norm, `policy_gradient_norm`.
+            share: which share of the batch these are of.
+        """
+        gradients, metrics = share.mean(differentiated(judge, self._critics))
+        of_actor = self._update_actor(act, share)
+        return {**metrics, **of_actor, "critic_gradient_norm": self._update_critics(gradients)}
+
+    def actor_gradients(self, compute: Callable[[], tuple[Any, T]]) -> tuple[list[Any], T]:
+        """Return the actor's gradients of a loss; `compute` returns the loss and what else is wanted, returned too."""
+        (gradients,), found = differentiated(compute, (self._actor,))
+        return gradients, found
+
+    def perturbed(self, actions: Any, noise: Any) -> Any:
+        """Return a target policy's actions with noise, both clipped."""
+        limit = self.config.target_noise_clip
+        return tf.clip_by_value(actions + tf.clip_by_value(noise, -limit, limit), -1.0, 1.0)
+
+    def actions(self, actor: ActorNetwork, observations: Any, begin: int) -> Any:
+        """Return an actor's actions from a row after the burn-in on; rows before it only fill the actor's memory."""
+        before = _empty(observations, actor.memory)
+        if not actor.memory:
+            return actor.unroll(observations[begin:], before)[0]
+        burn_in = self.setting.burn_in
+        if burn_in:
+            _, states = actor.unroll(observations[:burn_in], before)
+            before = tf.stop_gradient(states[-1])
+        return actor.unroll(observations[burn_in:], before)[0][begin - burn_in :]
+
+    def actions_at(self, actor: ActorNetwork, observations: Any, rows: Any) -> Any:
+        """Return an actor's actions at some rows of each window, all after the burn-in [L, B]."""
+        if not actor.memory:
+            return self.actions(actor, at_rows(observations, rows), 0)
+        burn_in = self.setting.burn_in
+        return at_rows(self.actions(actor, observations, burn_in), rows - burn_in)
+
+    def memory(self, critic: Critic, inputs: Any, actions: Any) -> Any:
+        """Return a critic's memory before each row [T, B, H]; the burn-in only warms it up."""
+        burn_in = self.setting.burn_in
+        before = _empty(inputs, critic.memory)
+        parts = [before[None]]
+        if burn_in:
+            parts.append(tf.stop_gradient(critic.remember(inputs[:burn_in], actions[:burn_in], before)))
+            before = parts[-1][-1]
+        parts.append(critic.remember(inputs[burn_in:-1], actions[burn_in:-1], before))
+        return tf.concat(parts, axis=0)
+
+    def state(self) -> dict[str, Any]:
+        """Return every variable that a continued run needs, by name."""
+        others = {"target_actor": self.target_actor}
+        others |= {"average_actor": self.average_actor} if self.config.average else {}
+        others |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
+        named = {"steps": self.steps, "actor_metrics": self._of_actor}
+        for trained in (self._actor, *self._critics):
+            named |= trained.state()
+        for name, network in others.items():
+            named |= named_weights(name, network)
+        return named
+
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy that plays to learn."""
+        weights: dict[str, Any] = self.actor.weights()
+        return weights
+
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average over its last updates (ActorCriticConfig.average)."""
+        weights: dict[str, Any] = self.average_actor.weights()
+        return weights
+
+    def _update_actor(self, act: Callable[[], tuple[list[Any], dict[str, Any]]], share: Share) -> dict[str, Any]:
+        """Update the actor, its target and average where that is due; return the metrics of its last update."""
+        # Replicas cannot meet where some update may be skipped, so that several compute in each.
+        whole = share.mean(act()) if share.count > 1 else None
+
+        def take() -> None:
+            gradients, metrics = whole or act()
+            updates = self.steps // self.config.policy_delay + 1
+            norm = self._actor.apply(gradients, updates, self.rate_share())
+            move(self.actor, self.target_actor, self.config.tau)
+            if self.config.average:
+                # Over all updates so far until they outnumber those that the decay spans.
+                share = tf.maximum(1 - self.config.average, 1 / (tf.cast(updates, tf.float32) + 1))
+                move(self.actor, self.average_actor, share)
+            found = {**metrics, "policy_gradient_norm": norm}
+            self._of_actor.assign(tf.stack([found[name] for name in self._names]))
+
+        tf.cond(self.steps % self.config.policy_delay == 0, take, lambda: None)
+        return dict(zip(self._names, tf.unstack(self._of_actor), strict=True))
+
+    def _update_critics(self, gradients: list[list[Any]]) -> Any:
+        """Update the critics and their targets, and end the update; return the mean norm of the gradients."""
+        norms = [
+            critic.apply(each, self.steps + 1, self.rate_share())
+            for critic, each in zip(self._critics, gradients, strict=True)
+        ]
+        for source, target in self.pairs()[1:]:
+            move(source, target, self.config.tau)
+        self.steps.assign_add(1)
+        return tf.add_n(norms) / CRITICS
+
+
+def critic_inputs(batch: Batch) -> Any:
+    """Return what critics see beside the action [T, B, D + G]."""
+    return tf.concat([batch.observations, batch.states], axis=-1)
+
+
+def error_loss(error: Any, huber: float) -> Any:
+    """Return the square of each error or, up to `huber` half of it and linear beyond, Huber's loss."""
+    if not huber:
+        return tf.square(error)
+    size = tf.abs(error)
+    inner = tf.minimum(size, huber)
+    return 0.5 * tf.square(inner) + huber * (size - inner)
+
+
+def _empty(rows: Any, size: int) -> Any:
+    """Return the memory before the first of rows [T, B, ...]: zeros [B, H]."""
+    return tf.zeros([tf.shape(rows)[1], size])
