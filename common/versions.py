@@ -22,13 +22,13 @@ LABS = 1
 """Labs for whoever learns: observations and rewards, from actions in networks."""
 
 CRR = 1
-"""`sagecc train` from a pool: from its windows to the weights."""
+"""`sagecc train` from a pool by CRR: from its windows to the weights."""
+
+TD3_BC = 1
+"""The same by TD3+BC and ReBRAC."""
 
 BC = 1
 """`sagecc train` from a pool by behaviour cloning: from its windows to the weights."""
-
-AWR = 1
-"""`sagecc train` from a pool by advantage-weighted regression: from its windows to the weights."""
 
 TD3 = 1
 """`sagecc train` in labs by TD3: from what the labs say to the weights."""

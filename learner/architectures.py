@@ -148,11 +148,11 @@ class SageNetwork(TrunkNetwork):
 
         return CriticNetwork(self.sizes(observations), outputs, action_scale, self.precision)
 
-    def value(self, inputs: int) -> Any:
-        """Return a new V(s), for so many numbers of observation and state."""
+    def value(self, observations: int) -> Any:
+        """Return a new V(s)."""
         from sagecc.learner.mixture import ValueNetwork
 
-        return ValueNetwork(self.sizes(inputs), self.precision)
+        return ValueNetwork(self.sizes(observations), self.precision)
 
     def fused(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of tensors, compiled into fused kernels if `xla` says so."""
@@ -185,12 +185,6 @@ class RecurrentNetwork(TrunkNetwork):
         from sagecc.learner.deterministic import RecurrentCritic
 
         return RecurrentCritic(self.sizes(inputs), inputs)
-
-    def value(self, inputs: int) -> Any:
-        """Return a new V(s), for so many numbers of observation and state."""
-        from sagecc.learner.deterministic import RecurrentValue
-
-        return RecurrentValue(self.sizes(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,17 +220,11 @@ class MlpNetwork(NetworkSettings):
 
         return DenseActor(self.sizes(observations))
 
-    def critic(self, inputs: int) -> Any:
-        """Return a new Q(s, a), for so many numbers of observation and state."""
+    def critic(self, inputs: int, normalised: bool = False) -> Any:
+        """Return a new Q(s, a), for so many numbers of observation and state, perhaps with normalised layers."""
         from sagecc.learner.deterministic import DenseCritic
 
-        return DenseCritic(self.sizes(inputs), inputs, self.action_layer)
-
-    def value(self, inputs: int) -> Any:
-        """Return a new V(s), for so many numbers of observation and state."""
-        from sagecc.learner.deterministic import DenseValue
-
-        return DenseValue(self.sizes(inputs))
+        return DenseCritic(self.sizes(inputs), inputs, self.action_layer, normalised)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,12 @@ def _in_labs(part: str, name: str, **changes: Any) -> Golden:
     return Golden(part, lambda folder: training.trained(folder, name, placed(training.TD3, changes)))
 
 
+def _dense(part: str, name: str, algorithm: dict[str, Any], **changes: Any) -> Golden:
+    return Golden(part, lambda folder: training.dense(folder, name, algorithm, **changes))
+
+
+TD3_BC = {"name": "td3_bc", "alpha_shared": 0.5, "unit": "deviation"}
+REBRAC = {"name": "td3_bc", "follows": "lower", "critic_cloning": 0.1, "huber": 1}
 RUNS: Mapping[str, Golden] = MappingProxyType(
     {
         "pool": Golden("POOL", training.pool),
@@ -85,7 +91,8 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "crr-bc": _crr("crr-bc", filter="identity", period_ms=50, start_share=0.2, selection={"reward_weight": 8}),
         "crr-no-gru": _crr("crr-no-gru", gru=0, mixture=1, filter="binary", n_step=3, final_rate=0.1, average=0.9),
         "bc": Golden("BC", lambda folder: training.trained(folder, "bc", training.DENSE)),
-        "awr": Golden("AWR", lambda folder: training.trained(folder, "awr", training.AWR)),
+        "td3_bc": _dense("TD3_BC", "td3_bc", TD3_BC),
+        "rebrac": _dense("TD3_BC", "rebrac", REBRAC, network=training.RECURRENT, burn_in=1),
         "td3": _in_labs("TD3", "td3", hidden=[32, 16], average=0.9, final_rate=0.05, drop_every=40, drop_hold=10),
         "td3-recurrent": _in_labs("TD3", "td3-recurrent", network=training.RECURRENT, returns="step", burn_in=1),
         "dagger": Golden("DAGGER", lambda folder: training.trained(folder, "dagger", training.DAGGER)),
@@ -93,7 +100,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
 )
 
 
-SLOW = frozenset({"crr-bc", "crr-no-gru", "td3-recurrent", "grown"})
+SLOW = frozenset({"crr-bc", "crr-no-gru", "rebrac", "td3-recurrent", "grown"})
 """Runs of parts that have another, or take longer."""
 
 

@@ -40,7 +40,16 @@ DENSE: dict[str, Any] = {
     "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
     "algorithm": {"name": "bc", "policy_rate": 1e-3, "final_rate": 0.1, "average": 0.9},
 }
-AWR: dict[str, Any] = {**DENSE, "algorithm": {"name": "awr", "policy_rate": 1e-3, "value_rate": 1e-3, "average": 0.9}}
+CRITICS: dict[str, Any] = {
+    "policy_rate": 1e-3,
+    "critic_rate": 1e-3,
+    "final_rate": 0.1,
+    "average": 0.9,
+    "n_step": 3,
+    "reward_scale": 0.04,
+    "reward_limit": 1,
+}
+"""Fields of algorithms with critics that learn from a pool with dense or recurrent networks."""
 LABS: dict[str, Any] = {"count": 2, "warm_up": 60, "round_decisions": 40, "round_steps": 5, "replay": 1000}
 TD3: dict[str, Any] = {
     **{name: value for name, value in load("sagecc-10").record().items() if name != "control"},
@@ -109,3 +118,8 @@ def trained(folder: Path, name: str, values: dict[str, Any]) -> Made:
 def offline(folder: Path, name: str, **changes: Any) -> Made:
     """Return what a training from the pool ends with."""
     return trained(folder, name, placed(OFFLINE, changes))
+
+
+def dense(folder: Path, name: str, algorithm: dict[str, Any], **changes: Any) -> Made:
+    """Return what critics and a deterministic policy learn from the pool; arguments as those of `trained`."""
+    return trained(folder, name, placed({**DENSE, "algorithm": {**CRITICS, **algorithm}}, changes))

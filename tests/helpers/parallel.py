@@ -19,6 +19,7 @@ GROUPS = {
         "learner/test_td3.py",
         "learner/test_dagger.py",
         "learner/test_iql.py",
+        "learner/test_td3_bc.py",
         "learner/test_configs.py",
         "learner/test_mixture.py",
         "learner/test_acme_compat.py",

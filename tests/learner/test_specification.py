@@ -121,7 +121,10 @@ def test_bad_fields_are_one_clear_line(change: dict[str, object], message: str) 
         ({**SMALLEST, "network": {"kind": "sage"}}, "network: field width, gru is missing"),
         ({k: v for k, v in SMALLEST.items() if k != "network"}, "field network is missing"),
         ({**SMALLEST, "network": {"kind": "lstm", "width": 8}}, "network.kind must be one of sage, recurrent, mlp"),
-        ({**SMALLEST, "algorithm": {"name": "ppo"}}, "algorithm.name must be one of .*crr, dagger, .*td3, not 'ppo'"),
+        (
+            {**SMALLEST, "algorithm": {"name": "ppo"}},
+            "algorithm.name must be one of .*crr, .*dagger, .*td3, .*not 'ppo'",
+        ),
         ({**SMALLEST, "algorithm": {}}, "algorithm.name must be one of"),
         ({**SMALLEST, "network": 3}, "network.kind must be one of"),
         ({**SMALLEST, "data": 3}, "data must have fields, not 3"),
@@ -161,7 +164,7 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, data: bytes, message: s
 
 
 def test_no_such_configuration() -> None:
-    with pytest.raises(SageccError, match=r"'huge'.*paper.*small, tiny"):
+    with pytest.raises(SageccError, match=r"'huge'.*paper.*small.*tiny"):
         load("huge")
 
 

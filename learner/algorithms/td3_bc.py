@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TD3+BC (Fujimoto and Gu, NeurIPS 2021) and ReBRAC (Tarasov et al., NeurIPS 2023): TD3, held to a pool's actions.
+
+One update on a batch of windows, time first:
+
+    critics  Q_i(s, a) -> r + discount * (min_j Q'_j(s', a') - critic_cloning * (a' - b')^2), a' the target actor's
+             action with clipped noise, b' the recorder's; each by its mean square, or by Huber's loss;
+    actor    down (pi(s) - a)^2 - alpha * Q(s, pi(s)) / unit(Q), every `policy_delay` updates; then its target moves.
+             unit(Q) is a number: the mean of |Q| over the batch, or Q's deviation.
+
+TD3+BC follows Q_1 and has no `critic_cloning`. ReBRAC follows the lower Q and normalises the critics' layers; its
+weights of both terms, beta_1 and beta_2, are 1 / `alpha` (its actor's loss is ours times beta_1) and `critic_cloning`.
+
+With `n_step` a target has the rewards of several decisions, then the critics' value. It ends before an action that is
+no label, and such an action is neither judged nor imitated. As in td3.py all gradients of an update are of the weights
+before it, and the critics' targets move at every update. Critics may see what only the recorder knows (Batch.states).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sagecc.common import versions
+from sagecc.learner.actor_critic import ActorCritic, CriticLosses
+from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
+from sagecc.learner.lazy import tf
+from sagecc.learner.offline import Judges, OfflineConfig
+from sagecc.learner.privileged import shared
+from sagecc.learner.reader import require
+from sagecc.learner.returns import at_rows
+from sagecc.learner.specification import RunSpecification
+
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "q_mean",
+    "target_mean",
+    "cloning_error",
+    "action_mean",
+    "action_deviation",
+    "policy_gradient_norm",
+    "critic_gradient_norm",
+)
+"""The metrics of an update, in this order; those of the actor are of its last update."""
+
+_OF_ACTOR = ("policy_loss", "cloning_error", "action_mean", "action_deviation", "policy_gradient_norm")
+
+LEAST_UNIT = 1e-6
+"""Least number that Q is divided by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Td3BcConfig(OfflineConfig):
+    """Its section of a specification."""
+
+    version = versions.TD3_BC
+
+    alpha: float = 2.5
+    """Weight of Q in the actor's loss; the cloning term's is 1."""
+    alpha_shared: float | None = None
+    """The same where other flows share the link, as `data.states` tell; `null`: `alpha` there too."""
+    unit: Literal["mean", "deviation"] = "mean"
+    """What Q is divided by there: the batch's mean of |Q|, or its deviation, which no constant reward changes."""
+    follows: Literal["first", "lower"] = "first"
+    """Which Q the actor follows: the first critic's, as in TD3+BC, or the lower of both, as in ReBRAC."""
+    critic_cloning: float = 0.0
+    """What a critic's target loses for each unit of (a' - b')^2, by which the target actor's action a' differs from the
+    recorder's b' (ReBRAC's beta_2); in units of return."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_0 = ("alpha", "alpha_shared", "critic_cloning")
+        require(*(((getattr(self, name) or 0) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0))
+
+    def check(self, whole: RunSpecification) -> None:
+        """Raise SageccError where the rest of a specification does not fit it."""
+        super().check(whole)
+        blind = self.alpha_shared is not None and whole.data and not whole.data.state_names
+        require((not blind, "algorithm.alpha_shared needs data.states of flows or network"))
+
+    def learner(self, setting: Setting) -> Td3Bc:
+        """Return the learner."""
+        return Td3Bc(self, setting)
+
+
+class HeldActorLoss(NamedTuple):
+    """What the actor's gradient follows from, for the L rows that learn."""
+
+    loss: Any
+    """A scalar."""
+    cloning_error: Any
+    """Mean of (pi(s) - a)^2, a scalar."""
+    actions: Any
+    """pi(s) [L, B]."""
+
+
+class Td3Bc:
+    """The networks, their targets, the optimisers' state, and the update of them all."""
+
+    metrics = METRICS
+
+    def __init__(self, config: Td3BcConfig, setting: Setting) -> None:
+        self.config, self.setting = config, setting
+        self.networks = ActorCritic(config, setting, _OF_ACTOR)
+        self.judges = Judges(config, self.networks)
+        self.state, self.acting, self.exported = self.networks.state, self.networks.acting, self.networks.exported
+
+    def update(self, batch: Batch) -> Update:
+        """Take one update; see Learner."""
+        share = Share.of_replica()
+        noise = self.networks.noise(batch.actions[self.judges.rows], share)
+        values = self.networks.update(lambda: self._judged(batch, noise), lambda: self._acted(batch, share), share)
+        return Update(tf.stack([values[name] for name in METRICS]), {})
+
+    def critic_losses(self, batch: Batch, noise: Any) -> CriticLosses:
+        """Return the critics' losses; see Judges.losses."""
+
+        def price(actions: Any, rows: Any) -> Any:
+            own = at_rows(batch.labels, rows)  # no other action is one to be near to
+            return self.config.critic_cloning * own * tf.square(actions - at_rows(batch.actions, rows))
+
+        return self.judges.losses(batch, noise, price if self.config.critic_cloning else None)
+
+    def actor_loss(self, batch: Batch, share: Share = WHOLE) -> HeldActorLoss:
+        """Return the actor's loss as a mean over the rows that learn.
+
+        Args:
+            batch: a batch of windows, or a replica's share of it.
+            share: which share of the batch it is.
+        """
+        config, rows, actions = self.config, self.judges.rows, self.judges.actions(batch)
+        followed = self.networks.critics[:1] if config.follows == "first" else self.networks.critics
+        q = tf.reduce_min([self.judges.values(critic, batch, actions) for critic in followed], axis=0)
+        error = tf.reduce_mean(batch.labels[rows] * tf.square(actions - batch.actions[rows]))
+        loss = error - tf.reduce_mean(self._alpha(batch.states[rows]) * q) / tf.stop_gradient(self._unit(q, share))
+        return HeldActorLoss(loss, error, actions)
+
+    def _alpha(self, states: Any) -> Any:
+        """Return the weight of Q by what critics see: a number, or [L, B]."""
+        config = self.config
+        if config.alpha_shared is None:
+            return config.alpha
+        return tf.where(shared(states), config.alpha_shared, config.alpha)
+
+    def _unit(self, q: Any, share: Share) -> Any:
+        """Return what Q is divided by, of the whole batch."""
+        if self.config.unit == "mean":
+            return tf.maximum(share.mean(tf.reduce_mean(tf.abs(q))), LEAST_UNIT)
+        variance = share.mean(tf.reduce_mean(tf.square(q - share.mean(tf.reduce_mean(q)))))
+        return tf.maximum(tf.sqrt(variance), LEAST_UNIT)
+
+    def _judged(self, batch: Batch, noise: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the sum of the critics' losses, and the metrics of their update."""
+        found = self.critic_losses(batch, noise)
+        return tf.add_n(found.losses), found.metrics
+
+    def _acted(self, batch: Batch, share: Share) -> tuple[list[Any], dict[str, Any]]:
+        """Return the actor's gradients and the metrics of its update."""
+
+        def compute() -> tuple[Any, HeldActorLoss]:
+            found = self.actor_loss(batch, share)
+            return found.loss, found
+
+        gradients, found = self.networks.actor_gradients(compute)
+        return gradients, {
+            "policy_loss": found.loss,
+            "cloning_error": found.cloning_error,
+            "action_mean": tf.reduce_mean(found.actions),
+            "action_deviation": tf.math.reduce_std(found.actions),
+        }

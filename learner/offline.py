@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deterministic actors and critics that learn from a pool: which rows of its windows do, values and targets there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sagecc.learner.actor_critic import ActorCritic, ActorCriticConfig, CriticLosses, critic_inputs, error_loss
+from sagecc.learner.core import Batch
+from sagecc.learner.lazy import tf
+from sagecc.learner.optimisers import earned
+from sagecc.learner.reader import require
+from sagecc.learner.returns import Ahead, ahead, at_rows
+from sagecc.learner.specification import RunSpecification
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfflineConfig(ActorCriticConfig):
+    """The fields that they share."""
+
+    sources = ("data",)
+
+    n_step: int = 1
+    """Rewards in a critic's target before the value. Of a window only the rows learn that have so many after them: with
+    n_step + 1 rows its first."""
+    critic_norm: bool = False
+    """Normalise the outputs of the critics' hidden layers, as ReBRAC does; of networks of kind `mlp`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require((self.n_step >= 1, "algorithm.n_step must be at least 1"))
+
+    def check(self, whole: RunSpecification) -> None:
+        """Raise SageccError where the rest of a specification does not fit it."""
+        require(
+            (
+                self.n_step <= whole.transitions - whole.burn_in,
+                "algorithm.n_step must be at most the transitions of a window after its burn_in",
+            ),
+            (not self.critic_norm or whole.network.kind == "mlp", "algorithm.critic_norm is for networks of kind mlp"),
+        )
+
+    def critic(self, network: Any, inputs: int) -> Any:
+        """Return a new critic; see ActorCriticConfig."""
+        return network.critic(inputs, normalised=True) if self.critic_norm else network.critic(inputs)
+
+
+class Judges:
+    """The critics of an algorithm, on the rows of a pool's windows that learn.
+
+    Args:
+        config: the algorithm's section.
+        networks: its networks.
+    """
+
+    def __init__(self, config: OfflineConfig, networks: ActorCritic) -> None:
+        self._config, self._networks = config, networks
+        setting = networks.setting
+        self.rows = slice(setting.burn_in, setting.window - config.n_step)
+        """The rows that learn."""
+
+    def losses(self, batch: Batch, noise: Any, price: Callable[[Any, Any], Any] | None = None) -> CriticLosses:
+        """Return the critics' losses as means over the rows that learn; an action that is no label has none.
+
+        Args:
+            batch: a batch of windows, or a replica's share of it.
+            noise: what is added to the target policy's actions, before it is clipped [L, B].
+            price: returns what the value in a target loses, of the target policy's actions and their rows [L, B].
+        """
+        config, actions = self._config, batch.actions[self.rows]
+        coming = self.ahead(batch)
+        targets = tf.stop_gradient(coming.returns(self._next_values(batch, coming, noise, price)))
+        values = [self.values(critic, batch, actions) for critic in self._networks.critics]
+        labels = batch.labels[self.rows]
+        losses = [tf.reduce_mean(labels * error_loss(targets - value, config.huber)) for value in values]
+        return CriticLosses(losses, values, targets)
+
+    def values(self, critic: Any, batch: Batch, actions: Any) -> Any:
+        """Return a critic's Q of any actions at the rows that learn [L, B]."""
+        inputs, memory = critic_inputs(batch), self._memory(critic, batch)
+        return critic.values(inputs[self.rows], actions, memory[self.rows])
+
+    def ahead(self, batch: Batch) -> Ahead:
+        """Return what lies ahead of the rows that learn."""
+        config, own = self._config, slice(self.rows.start, -1)
+        rewards = earned(batch.rewards[own], config.reward_scale, config.reward_limit)
+        return ahead(rewards, batch.labels[own], config.discount, config.n_step)
+
+    def actions(self, batch: Batch) -> Any:
+        """Return the actor's actions at the rows that learn [L, B]."""
+        return self._networks.actions(self._networks.actor, batch.observations[: self.rows.stop], self.rows.start)
+
+    def _next_values(self, batch: Batch, coming: Ahead, noise: Any, price: Any) -> Any:
+        """Return the value of the states in which sums of rewards end [L, B]."""
+        networks, inputs = self._networks, critic_inputs(batch)
+        ends = tf.range(self.rows.start, self.rows.stop)[:, None] + coming.ends
+        actions = networks.perturbed(networks.actions_at(networks.target_actor, batch.observations, ends), noise)
+        inputs = at_rows(inputs, ends)
+        values = [
+            critic.values(inputs, actions, at_rows(self._memory(critic, batch), ends))
+            for critic in networks.target_critics
+        ]
+        lower = tf.reduce_min(values, axis=0)  # where an episode ends too: no state is terminal
+        return lower - price(actions, ends) if price else lower
+
+    def _memory(self, critic: Any, batch: Batch) -> Any:
+        return self._networks.memory(critic, critic_inputs(batch), batch.actions)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TD3+BC and ReBRAC: losses against the papers' equations in numpy, kicks, what critics see."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sagecc.common.errors import SageccError
+from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner.actor_critic import critic_inputs
+from sagecc.learner.core import Batch
+from sagecc.learner.optimisers import compiled
+from sagecc.learner.specification import RunSpecification
+from tests.conftest import ROOT
+from tests.helpers import specifications
+from tests.helpers.specifications import spec, varied
+from tests.helpers.training import command
+from tests.learner.conftest import PoolMaker
+from tests.learner.test_train import preferred
+
+pytestmark = pytest.mark.tensorflow
+
+SEEN, STATES = 4, 3
+OFFLINE: dict[str, Any] = {
+    "steps": 10,
+    "batch": 6,
+    "window": 2,
+    "data": {"action_base": 2.0},
+    "network": {"kind": "mlp", "hidden": [12, 8], "action_layer": 2},
+    "algorithm": {"name": "td3_bc", "policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.9},
+}
+CONFIG = spec(OFFLINE)
+REBRAC = varied(CONFIG, follows="lower", critic_cloning=0.5, critic_norm=True, alpha=4.0)
+RECURRENT = spec({**OFFLINE, "network": {"kind": "recurrent", "width": 8, "gru": 7}}, residual_blocks=1, window=6)
+
+
+def batch_of(config: RunSpecification, seed: int = 0) -> Batch:
+    random = np.random.default_rng(seed)
+    shape = (config.window, config.batch)
+    seen, states = (tf.constant(random.normal(size=(*shape, size)), tf.float32) for size in (SEEN, STATES))
+    actions = tf.constant(random.uniform(-1, 1, size=shape), tf.float32)
+    return Batch(seen, actions, tf.constant(random.normal(size=shape), tf.float32), states, tf.ones(shape))
+
+
+def learner(config: RunSpecification, seed: int = 3) -> Any:
+    """With targets unlike their networks, and last layers that matter from the start."""
+    tf.random.set_seed(seed)
+    made = specifications.learner(config, SEEN, states=STATES, seed=seed)
+    for i, pair in enumerate(made.networks.pairs()):
+        for j, network in enumerate(pair):
+            for k, (name, variable) in enumerate(network.weights().items()):
+                wide = 0.5 if name.startswith("answer") else 0.1
+                variable.assign_add(tf.random.stateless_normal(variable.shape, [i, 10 * j + k], stddev=wide))
+    return made
+
+
+def kicked(data: Batch, *rows: int) -> Batch:
+    """Say that some rows' actions are the lab's."""
+    labels = np.ones(data.labels.shape, np.float32)
+    labels[list(rows)] = 0
+    return data._replace(labels=tf.constant(labels))
+
+
+def drawn(config: RunSpecification, rows: int) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(1).normal(size=(rows, config.batch)), tf.float32)
+
+
+class InNumpy:
+    """The networks of a dense learner on a transition (s, a, r, s', b'), as numpy has them."""
+
+    def __init__(self, made: Any, data: Batch) -> None:
+        self.made, self.data = made, data
+        self.s, self.s2 = critic_inputs(data)[:1], critic_inputs(data)[1:]
+        self.a, self.b2 = data.actions[:1].numpy(), data.actions[1:].numpy()
+
+    def q(self, critic: Any, inputs: Any, actions: Any) -> np.ndarray:
+        return np.asarray(critic.values(inputs, tf.constant(actions, tf.float32), None))
+
+    def pi(self, actor: Any, observations: Any) -> np.ndarray:
+        return np.asarray(actor.unroll(observations, None)[0])
+
+
+@pytest.mark.parametrize("config", [CONFIG, REBRAC])
+def test_critics_learn_the_papers_targets(config: RunSpecification) -> None:
+    """TD3's min_j Q'_j(s', pi'(s') + noise), less ReBRAC's beta_2 (pi'(s') + noise - b')^2 (Tarasov et al., Eq. 4)."""
+    made, data = learner(config), batch_of(config)
+    of, noise, algorithm = InNumpy(made, data), drawn(config, 1), vars(config.algorithm)
+    found = made.critic_losses(data, noise)
+    a2 = np.clip(of.pi(made.networks.target_actor, data.observations[1:]) + np.clip(noise, -0.5, 0.5), -1, 1)
+    lower = np.min([of.q(critic, of.s2, a2) for critic in made.networks.target_critics], axis=0)
+    penalised = lower - algorithm["critic_cloning"] * (a2 - of.b2) ** 2
+    targets = data.rewards[:1] + 0.9 * penalised
+    np.testing.assert_allclose(found.targets, targets, rtol=1e-5, atol=1e-6)
+    for loss, critic in zip(found.losses, made.networks.critics, strict=True):
+        assert float(loss) == pytest.approx(np.mean((of.q(critic, of.s, of.a) - targets) ** 2), rel=1e-5)
+
+
+def test_the_actor_loses_what_td3_bc_says() -> None:
+    """-lambda Q_1(s, pi(s)) + (pi(s) - a)^2 with lambda = alpha / mean |Q_1| (Fujimoto and Gu, Eq. 3 to 5)."""
+    made, data = learner(CONFIG), batch_of(CONFIG)
+    of = InNumpy(made, data)
+    pi = of.pi(made.networks.actor, data.observations[:1])
+    q = of.q(made.networks.critics[0], of.s, pi)
+    expected = -(2.5 / np.abs(q).mean()) * q.mean() + ((pi - of.a) ** 2).mean()
+    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_actor_loses_what_rebrac_says_times_alpha() -> None:
+    """beta_1 (pi(s) - a)^2 - lambda min_i Q_i(s, pi(s)), lambda = 1 / mean |min Q|, with beta_1 = 1 / alpha."""
+    made, data = learner(REBRAC), batch_of(REBRAC)
+    of = InNumpy(made, data)
+    pi = of.pi(made.networks.actor, data.observations[:1])
+    q = np.min([of.q(critic, of.s, pi) for critic in made.networks.critics], axis=0)
+    published = (0.25 * (pi - of.a) ** 2 - q / np.abs(q).mean()).mean()
+    assert float(made.actor_loss(data).loss) == pytest.approx(4.0 * published, rel=1e-5)
+
+
+def test_q_in_units_of_its_deviation() -> None:
+    config = varied(CONFIG, unit="deviation")
+    made, data = learner(config), batch_of(config)
+    of = InNumpy(made, data)
+    pi = of.pi(made.networks.actor, data.observations[:1])
+    q = of.q(made.networks.critics[0], of.s, pi)
+    expected = -2.5 * q.mean() / q.std() + ((pi - of.a) ** 2).mean()
+    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-4)
+
+
+def test_q_weighs_something_else_where_other_flows_share_the_link() -> None:
+    config = varied(CONFIG, states="flows", alpha_shared=0.5)
+    made, data = learner(config), batch_of(config)
+    data = data._replace(states=tf.constant([0.0, 0.5, 0, 1, 0, 0])[None, :, None] * tf.ones([2, 1, STATES]))
+    of = InNumpy(made, data)
+    pi = of.pi(made.networks.actor, data.observations[:1])
+    q = of.q(made.networks.critics[0], of.s, pi)
+    alpha = np.array([2.5, 0.5, 2.5, 0.5, 2.5, 2.5])
+    expected = -(alpha * q).mean() / np.abs(q).mean() + ((pi - of.a) ** 2).mean()
+    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_q_the_actor_clones() -> None:
+    made, data = learner(varied(CONFIG, alpha=0.0)), batch_of(CONFIG)
+    variables = made.networks.actor_variables
+    with tf.GradientTape(persistent=True) as tape:
+        loss = made.actor_loss(data).loss
+        wanted = tf.reduce_mean(
+            tf.square(made.networks.actor.unroll(data.observations[:1], None)[0] - data.actions[:1])
+        )
+    for found, expected in zip(tape.gradient(loss, variables), tape.gradient(wanted, variables), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+def test_q_pulls_the_actor_up_its_slope_and_moves_no_critic() -> None:
+    """The gradient is that of -alpha / mean|Q| dQ/da dpi, and no critic has one."""
+    made, data = learner(varied(CONFIG, alpha=1e6)), batch_of(CONFIG)
+    networks = made.networks
+    with tf.GradientTape(persistent=True) as tape:
+        loss = made.actor_loss(data).loss
+        pi = networks.actor.unroll(data.observations[:1], None)[0]
+        q = networks.critics[0].values(critic_inputs(data)[:1], pi, None)
+        followed = -tf.reduce_mean(q) / tf.stop_gradient(tf.reduce_mean(tf.abs(q)))
+    for found, expected in zip(
+        tape.gradient(loss, made.networks.actor_variables),
+        tape.gradient(followed, made.networks.actor_variables),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found / 1e6, expected, atol=1e-5)
+    assert np.abs(tape.gradient(loss, made.networks.actor_variables)[0]).max() > 1
+
+
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_of_one_reward_recurrent_critics_learn_what_td3s_do(burn_in: int) -> None:
+    config = varied(RECURRENT, burn_in=burn_in)
+    in_labs = {**specifications.IN_LABS, "network": config.record()["network"]}
+    td3 = learner(spec(in_labs, window=config.window, burn_in=burn_in))
+    made, data, noise = learner(config), batch_of(config), drawn(config, config.window - 1)
+    wanted, found = td3.critic_losses(data, noise), made.critic_losses(data, noise[burn_in:])
+    np.testing.assert_allclose(found.targets, wanted.targets, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.values[0], wanted.values[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("config", [CONFIG, RECURRENT])
+def test_a_target_of_three_rewards_by_hand(config: RunSpecification) -> None:
+    """Of six rows the first three learn; each target ends three rows on, where that of one reward does."""
+    three, one = varied(config, window=6, n_step=3), varied(config, window=6)
+    data, noise = batch_of(three), drawn(three, 5)
+    found, single = learner(three).critic_losses(data, noise[2:]), learner(one).critic_losses(data, noise)
+    values = (single.targets - data.rewards[:5]) / 0.9
+    for t in range(3):
+        expected = data.rewards[t] + 0.9 * data.rewards[t + 1] + 0.81 * data.rewards[t + 2] + 0.729 * values[t + 2]
+        np.testing.assert_allclose(found.targets[t], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.values[0], single.values[0][:3], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("config", [CONFIG, REBRAC])
+def test_nothing_after_a_kick_reaches_what_is_learned_of_the_rows_before(config: RunSpecification) -> None:
+    config = varied(config, window=6, n_step=3)
+    made, noise = learner(config), drawn(config, 3)
+    data = kicked(batch_of(config), 2)
+    after = tf.constant([0.0, 0, 0, 9, 9, 9])[:, None]
+    at_kick = tf.constant([0.0, 0, 9, 0, 0, 0])[:, None]
+    other = data._replace(
+        observations=data.observations + after[..., None],
+        rewards=data.rewards + after + at_kick,
+        actions=data.actions + after + at_kick,
+    )
+    ours, theirs = (made.critic_losses(each, noise) for each in (data, other))
+    np.testing.assert_allclose(ours.targets[:2], theirs.targets[:2], rtol=1e-6)
+    for a, b in zip(ours.losses, theirs.losses, strict=True):
+        assert float(a) == pytest.approx(float(b), rel=1e-6)
+    plain = made.critic_losses(batch_of(config), noise)
+    assert np.abs(plain.targets[:2] - ours.targets[:2]).min() > 1e-4
+    assert float(made.actor_loss(data).cloning_error) == pytest.approx(
+        float(made.actor_loss(other).cloning_error), rel=1e-6
+    )
+
+
+def test_critics_see_the_network_and_the_actor_does_not() -> None:
+    made, data = learner(CONFIG), batch_of(CONFIG)
+    other = data._replace(states=data.states + 1)
+    noise = drawn(CONFIG, 1)
+    assert np.abs(made.critic_losses(data, noise).values[0] - made.critic_losses(other, noise).values[0]).min() > 1e-4
+    assert np.abs(made.critic_losses(data, noise).targets - made.critic_losses(other, noise).targets).min() > 1e-4
+    np.testing.assert_array_equal(made.actor_loss(data).actions, made.actor_loss(other).actions)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        varied(CONFIG, average=0.9, window=5, n_step=2),
+        varied(REBRAC, policy_delay=1),
+        varied(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0, n_step=2, unit="deviation"),
+    ],
+)
+def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunSpecification) -> None:
+    ends = []
+    for _ in range(2):
+        made = learner(config)
+        before = {name: variable.numpy() for name, variable in made.state().items()}
+        step = compiled(made.update)
+        for seed in range(2):
+            found = step(kicked(batch_of(config, seed), 1))
+            assert np.isfinite(found.metrics).all()
+        assert found.metrics.shape == (len(made.metrics),)
+        ends.append({name: variable.numpy() for name, variable in made.state().items()})
+    assert [name for name in before if np.array_equal(before[name], ends[0][name])] == []
+    for name, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"n_step": 2}, "n_step must be at most"),
+        ({"alpha": -1.0}, "alpha cannot be negative"),
+        ({"alpha_shared": 1.0}, "alpha_shared needs data.states"),
+        ({"critic_cloning": -1.0}, "critic_cloning cannot be negative"),
+        ({"policy_delay": 0}, "policy_delay must be at least 1"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(SageccError, match=told):
+        varied(CONFIG, **changes)
+
+
+def test_only_dense_critics_are_normalised() -> None:
+    with pytest.raises(SageccError, match="kind mlp"):
+        varied(RECURRENT, critic_norm=True)
+    critic: Any = learner(REBRAC).networks.critics[0]
+    assert critic.weights()["layer0.norm.scale"].shape == (12,)
+
+
+def test_it_prefers_the_better_action_where_a_clone_would_do_neither(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """The pool tosses a coin between 1 and -1, in units of the base."""
+    rates = {"policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.5, "reward_scale": 0.05}
+    changes: dict[str, Any] = {
+        "steps": 300,
+        "batch": 64,
+        "window": 2,
+        "data": {"action_base": 2**0.5},
+        "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
+        "algorithm": {"name": "td3_bc", **rates, "tau": 0.05, "policy_delay": 1, "average": 0.9, "unit": "deviation"},
+    }
+    done = subprocess.run(
+        command(tmp_path, make_pool((2000, 2000)), **changes), cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    low, high = preferred(tmp_path, "a")
+    assert low > 0.5
+    assert high < -0.5
