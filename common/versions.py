@@ -30,6 +30,9 @@ TD3_BC = 1
 BC = 1
 """`sagecc train` from a pool by behaviour cloning: from its windows to the weights."""
 
+AWR = 1
+"""`sagecc train` from a pool by advantage-weighted regression: from its windows to the weights."""
+
 TD3 = 1
 """`sagecc train` in labs by TD3: from what the labs say to the weights."""
 

@@ -148,11 +148,11 @@ class SageNetwork(TrunkNetwork):
 
         return CriticNetwork(self.sizes(observations), outputs, action_scale, self.precision)
 
-    def value(self, observations: int) -> Any:
-        """Return a new V(s)."""
+    def value(self, inputs: int) -> Any:
+        """Return a new V(s), for so many numbers of observation and state."""
         from sagecc.learner.mixture import ValueNetwork
 
-        return ValueNetwork(self.sizes(observations), self.precision)
+        return ValueNetwork(self.sizes(inputs), self.precision)
 
     def fused(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of tensors, compiled into fused kernels if `xla` says so."""
@@ -185,6 +185,12 @@ class RecurrentNetwork(TrunkNetwork):
         from sagecc.learner.deterministic import RecurrentCritic
 
         return RecurrentCritic(self.sizes(inputs), inputs)
+
+    def value(self, inputs: int) -> Any:
+        """Return a new V(s), for so many numbers of observation and state."""
+        from sagecc.learner.deterministic import RecurrentValue
+
+        return RecurrentValue(self.sizes(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +231,12 @@ class MlpNetwork(NetworkSettings):
         from sagecc.learner.deterministic import DenseCritic
 
         return DenseCritic(self.sizes(inputs), inputs, self.action_layer, normalised)
+
+    def value(self, inputs: int) -> Any:
+        """Return a new V(s), for so many numbers of observation and state."""
+        from sagecc.learner.deterministic import DenseValue
+
+        return DenseValue(self.sizes(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)

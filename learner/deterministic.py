@@ -70,6 +70,24 @@ class Critic(Protocol):
         """Return every variable by name."""
 
 
+class Value(Protocol):
+    """V(s)."""
+
+    def unroll(self, inputs: Any, before: Any) -> tuple[Any, Any]:
+        """Return the values of windows.
+
+        Args:
+            inputs: observations and global states [T, B, D + G].
+            before: memory before the first [B, H].
+
+        Returns:
+            The values [T, B], and the memory after each row [T, B, H].
+        """
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+
+
 class DenseActor(snt.Module):  # type: ignore[misc]
     """Layers, each followed by the activation, and a last one of one unit followed by tanh."""
 
@@ -88,8 +106,7 @@ class DenseActor(snt.Module):  # type: ignore[misc]
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by name."""
-        layers = {**{f"layer{i}": layer for i, layer in enumerate(self._layers)}, "answer": self._answer}
-        return {f"{name}.{part}": v for name, layer in layers.items() for part, v in (("w", layer.w), ("b", layer.b))}
+        return _named(self._layers, self._answer)
 
     def _apply(self, x: Any) -> Any:
         for layer in self._layers:
@@ -127,8 +144,7 @@ class DenseCritic(snt.Module):  # type: ignore[misc]
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by name."""
-        layers = {**{f"layer{i}": layer for i, layer in enumerate(self._layers)}, "answer": self._answer}
-        named = {f"{name}.{part}": v for name, layer in layers.items() for part, v in (("w", layer.w), ("b", layer.b))}
+        named = _named(self._layers, self._answer)
         for i, norm in enumerate(self._norms):
             named |= parts(f"layer{i}", norm)
         return named
@@ -139,6 +155,29 @@ class DenseCritic(snt.Module):  # type: ignore[misc]
             x = tf.concat([x, action], axis=-1) if number == self._action_layer else x
             x = self._activation(layer(x))
             x = self._norms[number - 1](x) if self._norms else x
+        return self._answer(x)
+
+
+class DenseValue(snt.Module):  # type: ignore[misc]
+    """Layers, each followed by the activation, and a last linear one of one unit."""
+
+    def __init__(self, sizes: Mlp) -> None:
+        super().__init__(name="value")
+        self._activation = _activation(sizes)
+        self._layers, self._answer = [snt.Linear(size) for size in sizes.hidden], snt.Linear(1)
+        self._apply(tf.zeros([1, sizes.inputs]))
+
+    def unroll(self, inputs: Any, before: Any) -> tuple[Any, Any]:
+        """Return the values; see Value."""
+        return _flat(self._apply, inputs), _nothing(inputs)
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        return _named(self._layers, self._answer)
+
+    def _apply(self, x: Any) -> Any:
+        for layer in self._layers:
+            x = self._activation(layer(x))
         return self._answer(x)
 
 
@@ -156,6 +195,24 @@ class RecurrentActor(snt.Module):  # type: ignore[misc]
         """Return the actions and the memory; see ActorNetwork."""
         states = self._trunk.gru.unroll(self._trunk.before_gru(observations), before)
         return tf.tanh(rowwise(self._answer, self._trunk.after_gru(states)))[..., 0], states
+
+    def weights(self) -> dict[str, Any]:
+        """Return every variable by name."""
+        return self._trunk.weights() | parts("answer", self._answer)
+
+
+class RecurrentValue(snt.Module):  # type: ignore[misc]
+    """Sage's layers around a GRU, and a last linear one of one unit."""
+
+    def __init__(self, sizes: Recurrent) -> None:
+        super().__init__(name="value")
+        self._trunk, self._answer = Trunk(sizes.inputs, sizes), snt.Linear(1)
+        self._answer(tf.zeros([1, sizes.width]))
+
+    def unroll(self, inputs: Any, before: Any) -> tuple[Any, Any]:
+        """Return the values and the memory; see Value."""
+        states = self._trunk.gru.unroll(self._trunk.before_gru(inputs), before)
+        return rowwise(self._answer, self._trunk.after_gru(states))[..., 0], states
 
     def weights(self) -> dict[str, Any]:
         """Return every variable by name."""
@@ -216,6 +273,12 @@ class ChoiceActor(snt.Module):  # type: ignore[misc]
 
 def _activation(sizes: Mlp) -> Callable[[Any], Any]:
     return tf.tanh if sizes.activation == "tanh" else lambda x: tf.nn.leaky_relu(x, sizes.slope)
+
+
+def _named(layers: list[Any], answer: Any) -> dict[str, Any]:
+    """Return the variables of dense layers and the last one by name."""
+    named = {**{f"layer{i}": layer for i, layer in enumerate(layers)}, "answer": answer}
+    return {f"{name}.{part}": v for name, layer in named.items() for part, v in (("w", layer.w), ("b", layer.b))}
 
 
 def _answer() -> Any:

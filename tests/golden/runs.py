@@ -91,6 +91,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "crr-bc": _crr("crr-bc", filter="identity", period_ms=50, start_share=0.2, selection={"reward_weight": 8}),
         "crr-no-gru": _crr("crr-no-gru", gru=0, mixture=1, filter="binary", n_step=3, final_rate=0.1, average=0.9),
         "bc": Golden("BC", lambda folder: training.trained(folder, "bc", training.DENSE)),
+        "awr": Golden("AWR", lambda folder: training.trained(folder, "awr", training.AWR)),
         "td3_bc": _dense("TD3_BC", "td3_bc", TD3_BC),
         "rebrac": _dense("TD3_BC", "rebrac", REBRAC, network=training.RECURRENT, burn_in=1),
         "td3": _in_labs("TD3", "td3", hidden=[32, 16], average=0.9, final_rate=0.05, drop_every=40, drop_hold=10),

@@ -40,6 +40,7 @@ DENSE: dict[str, Any] = {
     "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
     "algorithm": {"name": "bc", "policy_rate": 1e-3, "final_rate": 0.1, "average": 0.9},
 }
+AWR: dict[str, Any] = {**DENSE, "algorithm": {"name": "awr", "policy_rate": 1e-3, "value_rate": 1e-3, "average": 0.9}}
 CRITICS: dict[str, Any] = {
     "policy_rate": 1e-3,
     "critic_rate": 1e-3,

@@ -116,6 +116,7 @@ STAGES: dict[str, set[str]] = {
     "LABS": {"labs"},
     "CRR": {"train"},
     "BC": set(),
+    "AWR": set(),
     "TD3_BC": set(),
     "TD3": {"labs"},
     "DAGGER": set(),

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Advantage-weighted regression in one step (Peng et al., 2019, arXiv 1910.00177), on windows, time first.
+
+The policy imitates the pool's actions, each the more the better it was than what the schemes do there on average.
+It never judges an action that the pool does not have, and never its own: one step of improvement over the behaviour
+(Brandfonbrener et al., NeurIPS 2021), with nothing for errors to build up on.
+
+    value   V(s, g) regresses on the behaviour's lambda-returns A + V'(s, g), V' a target that moves along, g what only
+            the recorder knows (learner.privileged); rewards are multiplied by 1 - discount, so V is a discounted mean;
+    A, w    advantages by GAE with V', and their weights (learner.advantages);
+    policy  the mean of w (pi(s) - a)^2 or, of a mixture, of -w log pi(a | s).
+
+Where the lab acted there is no loss, and sums of rewards end there. All gradients of an update are of the weights
+before it; the target moves after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sagecc.common import versions
+from sagecc.learner.advantages import AdvantageWeights, advantages, groups_of
+from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
+from sagecc.learner.imitation import action_of, answers, misfit
+from sagecc.learner.lazy import tf
+from sagecc.learner.optimisers import Trained, average, copy, differentiated, earned, move, named_weights, rate_share
+from sagecc.learner.reader import require
+from sagecc.learner.specification import Algorithm, RunSpecification
+
+METRICS = (
+    "value_loss",
+    "policy_loss",
+    "value_mean",
+    "advantage_std",
+    "filter_weight_mean",
+    "effective_share",
+    "value_gradient_norm",
+    "policy_gradient_norm",
+)
+"""The metrics of an update, in this order; the effective share of the transitions is (sum of w)^2 / (n sum of w^2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwrConfig(Algorithm):
+    """Its section of a specification."""
+
+    networks = ("mlp", "recurrent", "sage")
+    sources = ("data",)
+    version = versions.AWR
+
+    policy_rate: float
+    """Learning rate of the policy's Adam."""
+    value_rate: float
+    """Learning rate of the value's Adam."""
+    final_rate: float = 1.0
+    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    discount: float = 0.99
+    """Discount per decision."""
+    trace: float = 0.97
+    """Lambda of the returns and advantages: 0 looks one reward ahead, 1 to the window's end."""
+    beta: float = 0.5
+    """Temperature of the weights exp(A / beta), in deviations of A among flows that are alone, or beside others."""
+    ratio_cap: float = 20.0
+    """Largest such weight, before they are divided by their mean."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before the value learns from them."""
+    reward_limit: float = 0.0
+    """What it learns of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    tau: float = 0.005
+    """Share of the value's weights that its target takes over at each update."""
+    average: float = 0.0
+    """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
+    gradient_clip: float = 0.0
+    """Largest global norm of each network's gradient; 0 for no limit."""
+
+    def __post_init__(self) -> None:
+        positive = ("policy_rate", "value_rate", "beta", "ratio_cap", "reward_scale", "tau")
+        at_least_0 = ("reward_limit", "gradient_clip")
+        require(
+            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
+            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
+            (self.tau <= 1, "algorithm.tau must be at most 1"),
+            (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
+            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
+            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
+            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
+        )
+
+    def check(self, whole: RunSpecification) -> None:
+        """Raise SageccError where the rest of a specification does not fit it."""
+        require((whole.data and whole.data.state_names, "awr tells flows alone from others: give data.states"))
+
+    def learner(self, setting: Setting) -> Awr:
+        """Return the learner."""
+        return Awr(self, setting)
+
+
+class AwrLosses(NamedTuple):
+    """The losses as means over transitions, and what they were computed from for each transition [T, B]."""
+
+    value: Any
+    """A scalar."""
+    policy: Any
+    """A scalar."""
+    v: Any
+    """V(s, g)."""
+    advantage: Any
+    """A."""
+    weight: Any
+    """Weight of the pool's action in the policy's loss."""
+    said: Any
+    """What the policy says: an action, or a mixture of them."""
+
+
+class Awr:
+    """Policy, value and its target, the weights' averages, the optimisers' state, and the update of them all."""
+
+    metrics = METRICS
+
+    def __init__(self, config: AwrConfig, setting: Setting) -> None:
+        self.config, self.setting = config, setting
+        network, observations = setting.network, setting.observations
+        self.policy = network.policy(observations)
+        self.value, self.target = (network.value(observations + setting.states) for _ in range(2))
+        self.average_policy = network.policy(observations) if config.average else self.policy
+        self.weights = AdvantageWeights(config.beta, config.ratio_cap)
+        self._trained = (
+            Trained("value", self.value, config.value_rate, config.gradient_clip),
+            Trained("policy", self.policy, config.policy_rate, config.gradient_clip),
+        )
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+        for source, other in ((self.value, self.target), (self.policy, self.average_policy)):
+            copy(source, other)
+
+    def update(self, batch: Batch) -> Update:
+        """Take an update; see Learner."""
+        config, share = self.config, Share.of_replica()
+        seed = tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
+
+        def compute() -> tuple[Any, AwrLosses]:
+            losses = self.losses(batch, share)
+            return losses.value + losses.policy, losses
+
+        gradients, losses = differentiated(compute, self._trained)
+        found = [
+            losses.value,
+            losses.policy,
+            tf.reduce_mean(losses.v),
+            tf.math.reduce_std(losses.advantage),
+            tf.reduce_mean(losses.weight),
+            tf.square(tf.reduce_mean(losses.weight)) / tf.reduce_mean(tf.square(losses.weight)),
+        ]
+        gradients, metrics = share.mean((gradients, tf.stack(found)))
+        self.steps.assign_add(1)
+        rate = rate_share(self.steps, self.setting.steps, config.final_rate)
+        norms = [net.apply(g, self.steps, rate) for net, g in zip(self._trained, gradients, strict=True)]
+        if config.average:
+            average(self.policy, self.average_policy, config.average, self.steps)
+        move(self.value, self.target, config.tau)
+        seen = {"advantage": losses.advantage, "filter_weight": losses.weight}
+        return Update(tf.concat([metrics, norms], axis=0), {**seen, "action": action_of(losses.said, seed, share)})
+
+    def losses(self, batch: Batch, share: Share = WHOLE) -> AwrLosses:
+        """Return the losses of a batch, or of a replica's share of it; its burn-in only warms the memory up."""
+        config, memory, skipped = self.config, self.setting.network.memory, self.setting.burn_in
+        now = batch.rows(slice(skipped, -1))
+        inputs = tf.concat([batch.observations, batch.states], axis=-1)
+        values = answers(self.target.unroll, inputs, memory, skipped)
+        rewards = earned(now.rewards, config.reward_scale, config.reward_limit) * (1 - config.discount)
+        advantage = advantages(rewards, values, now.labels, config.discount, config.trace)
+        weight = self.weights.of(advantage, groups_of(now), now.labels, share)
+        v = answers(self.value.unroll, inputs[:-1], memory, skipped)
+        said = answers(self.policy.unroll, batch.observations[:-1], memory, skipped)
+        error = tf.stop_gradient(advantage + values[:-1]) - v
+        return AwrLosses(
+            value=tf.reduce_mean(now.labels * tf.square(error)),
+            policy=tf.reduce_mean(weight * misfit(said, now.actions)),
+            v=v,
+            advantage=advantage,
+            weight=weight,
+            said=said,
+        )
+
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy as it is."""
+        weights: dict[str, Any] = self.policy.weights()
+        return weights
+
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average over the last updates (AwrConfig.average)."""
+        weights: dict[str, Any] = self.average_policy.weights()
+        return weights
+
+    def state(self) -> dict[str, Any]:
+        """Return every variable that a continued run needs, by name."""
+        others = {"target": self.target, **({"average_policy": self.average_policy} if self.config.average else {})}
+        named = {"steps": self.steps, **self.weights.state()}
+        for trained in self._trained:
+            named |= trained.state()
+        for name, network in others.items():
+            named |= named_weights(name, network)
+        return named
