@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sagecc.learner.core import WHOLE, Batch, Setting, Share
+from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Trained, copy, differentiated, move, named_weights, rate_share
 from sagecc.learner.reader import require
@@ -19,7 +20,7 @@ from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import Algorithm
 
 if TYPE_CHECKING:
-    from sagecc.learner.deterministic import ActorNetwork, Critic
+    from sagecc.learner.deterministic import Critic
 
 T = TypeVar("T")
 
@@ -105,9 +106,12 @@ class ActorCritic:
         config: the algorithm's section.
         setting: what the learner is made for.
         of_actor: names of the metrics of an actor's update, the norm of its gradient among them.
+        value: whether a value V(s) is trained beside the critics, as they are but without a target.
     """
 
-    def __init__(self, config: ActorCriticConfig, setting: Setting, of_actor: tuple[str, ...]) -> None:
+    def __init__(
+        self, config: ActorCriticConfig, setting: Setting, of_actor: tuple[str, ...], value: bool = False
+    ) -> None:
         self.config, self.setting = config, setting
         network, observations = setting.network, setting.observations
         self.actor, self.target_actor = (network.policy(observations) for _ in range(2))
@@ -115,11 +119,11 @@ class ActorCritic:
             [config.critic(network, observations + setting.states) for _ in range(CRITICS)] for _ in range(2)
         )
         self.average_actor = network.policy(observations) if config.average else self.actor
+        self.value: Any = network.value(observations + setting.states) if value else None
         self._actor = Trained("actor", self.actor, config.policy_rate, config.gradient_clip)
-        self._critics = [
-            Trained(f"critic{i}", critic, config.critic_rate, config.gradient_clip)
-            for i, critic in enumerate(self.critics)
-        ]
+        judging = {f"critic{i}": critic for i, critic in enumerate(self.critics)}
+        judging |= {"value": self.value} if value else {}
+        self._judging = [Trained(name, of, config.critic_rate, config.gradient_clip) for name, of in judging.items()]
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self._names = of_actor
         self._of_actor = tf.Variable(tf.zeros([len(of_actor)]), trainable=False, name="actor_metrics")
@@ -152,19 +156,21 @@ class ActorCritic:
 
     def update(
         self,
-        judge: Callable[[], tuple[Any, dict[str, Any]]],
-        act: Callable[[], tuple[list[Any], dict[str, Any]]],
+        judge: Callable[[], tuple[Any, tuple[dict[str, Any], T]]],
+        act: Callable[[T], tuple[list[Any], dict[str, Any]]],
         share: Share = WHOLE,
     ) -> dict[str, Any]:
         """Update the critics and, where that is due, the actor, along gradients of the weights before; return metrics.
 
         Args:
-            judge: returns the sum of the critics' losses, each of which reaches only its own critic, and metrics.
+            judge: returns the sum of the losses of critics and value, each of which reaches its own alone, metrics of
+                them, and what `act` is given.
             act: returns the actor's gradients and its metrics but their norm, `policy_gradient_norm`.
             share: which share of the batch these are of.
         """
-        gradients, metrics = share.mean(differentiated(judge, self._critics))
-        of_actor = self._update_actor(act, share)
+        gradients, (metrics, given) = differentiated(judge, self._judging)
+        gradients, metrics = share.mean((gradients, metrics))
+        of_actor = self._update_actor(lambda: act(given), share)
         return {**metrics, **of_actor, "critic_gradient_norm": self._update_critics(gradients)}
 
     def actor_gradients(self, compute: Callable[[], tuple[Any, T]]) -> tuple[list[Any], T]:
@@ -177,23 +183,25 @@ class ActorCritic:
         limit = self.config.target_noise_clip
         return tf.clip_by_value(actions + tf.clip_by_value(noise, -limit, limit), -1.0, 1.0)
 
-    def actions(self, actor: ActorNetwork, observations: Any, begin: int) -> Any:
-        """Return an actor's actions from a row after the burn-in on; rows before it only fill the actor's memory."""
-        before = _empty(observations, actor.memory)
-        if not actor.memory:
-            return actor.unroll(observations[begin:], before)[0]
-        burn_in = self.setting.burn_in
-        if burn_in:
-            _, states = actor.unroll(observations[:burn_in], before)
-            before = tf.stop_gradient(states[-1])
-        return actor.unroll(observations[burn_in:], before)[0][begin - burn_in :]
+    def answers_from(self, unroll: Callable[[Any, Any], tuple[Any, Any]], seen: Any, begin: int) -> Any:
+        """Return what an actor or a value says from a row after the burn-in on; arguments as those of `answers_at`."""
+        memory, burn_in = self.setting.network.memory, self.setting.burn_in
+        if not memory:
+            return answers(unroll, seen[begin:], 0, 0)
+        return answers(unroll, seen, memory, burn_in)[begin - burn_in :]
 
-    def actions_at(self, actor: ActorNetwork, observations: Any, rows: Any) -> Any:
-        """Return an actor's actions at some rows of each window, all after the burn-in [L, B]."""
-        if not actor.memory:
-            return self.actions(actor, at_rows(observations, rows), 0)
-        burn_in = self.setting.burn_in
-        return at_rows(self.actions(actor, observations, burn_in), rows - burn_in)
+    def answers_at(self, unroll: Callable[[Any, Any], tuple[Any, Any]], seen: Any, rows: Any) -> Any:
+        """Return what an actor or a value says at some rows of each window, all after the burn-in [L, B].
+
+        Args:
+            unroll: runs the network over rows from a memory.
+            seen: what it sees [T, B, F].
+            rows: the rows [L, B].
+        """
+        memory, burn_in = self.setting.network.memory, self.setting.burn_in
+        if not memory:
+            return answers(unroll, at_rows(seen, rows), 0, 0)
+        return at_rows(answers(unroll, seen, memory, burn_in), rows - burn_in)
 
     def memory(self, critic: Critic, inputs: Any, actions: Any) -> Any:
         """Return a critic's memory before each row [T, B, H]; the burn-in only warms it up."""
@@ -212,7 +220,7 @@ class ActorCritic:
         others |= {"average_actor": self.average_actor} if self.config.average else {}
         others |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
         named = {"steps": self.steps, "actor_metrics": self._of_actor}
-        for trained in (self._actor, *self._critics):
+        for trained in (self._actor, *self._judging):
             named |= trained.state()
         for name, network in others.items():
             named |= named_weights(name, network)
@@ -251,13 +259,13 @@ class ActorCritic:
     def _update_critics(self, gradients: list[list[Any]]) -> Any:
         """Update the critics and their targets, and end the update; return the mean norm of the gradients."""
         norms = [
-            critic.apply(each, self.steps + 1, self.rate_share())
-            for critic, each in zip(self._critics, gradients, strict=True)
+            trained.apply(each, self.steps + 1, self.rate_share())
+            for trained, each in zip(self._judging, gradients, strict=True)
         ]
         for source, target in self.pairs()[1:]:
             move(source, target, self.config.tau)
         self.steps.assign_add(1)
-        return tf.add_n(norms) / CRITICS
+        return tf.add_n(norms[:CRITICS]) / CRITICS
 
 
 def critic_inputs(batch: Batch) -> Any:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deterministic actors and critics that learn from a pool: which rows of its windows do, values and targets there."""
+"""Deterministic actors and critics that learn from a pool: which rows of its windows do, values and targets there.
+
+Rewards are multiplied by 1 - discount, so that a value is a discounted mean of what is earned, whatever the discount.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class Judges:
         """
         config, actions = self._config, batch.actions[self.rows]
         coming = self.ahead(batch)
-        targets = tf.stop_gradient(coming.returns(self._next_values(batch, coming, noise, price)))
+        targets = tf.stop_gradient(coming.returns(self._next_values(batch, self.ends(coming), noise, price)))
         values = [self.values(critic, batch, actions) for critic in self._networks.critics]
         labels = batch.labels[self.rows]
         losses = [tf.reduce_mean(labels * error_loss(targets - value, config.huber)) for value in values]
@@ -85,19 +88,23 @@ class Judges:
     def ahead(self, batch: Batch) -> Ahead:
         """Return what lies ahead of the rows that learn."""
         config, own = self._config, slice(self.rows.start, -1)
-        rewards = earned(batch.rewards[own], config.reward_scale, config.reward_limit)
+        rewards = earned(batch.rewards[own], config.reward_scale, config.reward_limit) * (1 - config.discount)
         return ahead(rewards, batch.labels[own], config.discount, config.n_step)
+
+    def ends(self, coming: Ahead) -> Any:
+        """Return the rows of the states in which the sums ahead end [L, B]."""
+        return tf.range(self.rows.start, self.rows.stop)[:, None] + coming.ends
 
     def actions(self, batch: Batch) -> Any:
         """Return the actor's actions at the rows that learn [L, B]."""
-        return self._networks.actions(self._networks.actor, batch.observations[: self.rows.stop], self.rows.start)
+        seen = batch.observations[: self.rows.stop]
+        return self._networks.answers_from(self._networks.actor.unroll, seen, self.rows.start)
 
-    def _next_values(self, batch: Batch, coming: Ahead, noise: Any, price: Any) -> Any:
-        """Return the value of the states in which sums of rewards end [L, B]."""
-        networks, inputs = self._networks, critic_inputs(batch)
-        ends = tf.range(self.rows.start, self.rows.stop)[:, None] + coming.ends
-        actions = networks.perturbed(networks.actions_at(networks.target_actor, batch.observations, ends), noise)
-        inputs = at_rows(inputs, ends)
+    def _next_values(self, batch: Batch, ends: Any, noise: Any, price: Any) -> Any:
+        """Return the value of the states at some rows [L, B]."""
+        networks, inputs = self._networks, at_rows(critic_inputs(batch), ends)
+        actions = networks.answers_at(networks.target_actor.unroll, batch.observations, ends)
+        actions = networks.perturbed(actions, noise)
         values = [
             critic.values(inputs, actions, at_rows(self._memory(critic, batch), ends))
             for critic in networks.target_critics

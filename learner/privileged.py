@@ -40,11 +40,6 @@ def names_of(states: States) -> tuple[str, ...]:
     return {"none": (), "flows": NAMES[:1], "network": NAMES}[states]
 
 
-def shared(states: Any) -> Any:
-    """Tell of states that are not `none` where other flows share the link: [..., G] -> booleans [...]."""
-    return states[..., NAMES.index(FLOWS)] > 0
-
-
 @dataclass(frozen=True)
 class Recorded:
     """What is known of each of E trajectories."""

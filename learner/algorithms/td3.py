@@ -136,7 +136,7 @@ class Td3:
     def update(self, batch: Batch) -> Update:
         """Take one update; see Learner."""
         noise = self.networks.noise(batch.actions[1:])
-        values = self.networks.update(lambda: self._judged(batch, noise), lambda: self._acted(batch))
+        values = self.networks.update(lambda: self._judged(batch, noise), lambda _: self._acted(batch))
         return Update(tf.stack([values[name] for name in METRICS]), {})
 
     def critic_losses(self, batch: Batch, noise: Any) -> CriticLosses:
@@ -151,7 +151,7 @@ class Td3:
         judged = (
             self.setting.window - 1 if config.returns == "window" else 1 + skipped
         )  # the first row whose value counts
-        actions = networks.actions(networks.target_actor, batch.observations, judged)
+        actions = networks.answers_from(networks.target_actor.unroll, batch.observations, judged)
         actions = networks.perturbed(actions, noise[judged - 1 :])
         next_values = [
             critic.values(inputs[judged:], actions, networks.memory(critic, inputs, batch.actions)[judged:])
@@ -184,7 +184,7 @@ class Td3:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
-            actions = networks.actions(networks.actor, batch.observations, 1 + skipped)
+            actions = networks.answers_from(networks.actor.unroll, batch.observations, 1 + skipped)
         with tf.GradientTape(watch_accessed_variables=False) as slope_tape:
             slope_tape.watch(actions)
             values = critic.values(inputs[1 + skipped :], actions, memory)
@@ -193,10 +193,10 @@ class Td3:
         gradients = tape.gradient(actions, variables, output_gradients=share)
         return ActorLoss(0.5 * tf.reduce_mean(tf.square(slope)), gradients, actions)
 
-    def _judged(self, batch: Batch, noise: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the sum of the critics' losses, and the metrics of their update."""
+    def _judged(self, batch: Batch, noise: Any) -> tuple[Any, tuple[dict[str, Any], None]]:
+        """Return the sum of the critics' losses, and the metrics of their update; nothing for the actor's."""
         found = self.critic_losses(batch, noise)
-        return tf.add_n(found.losses), found.metrics
+        return tf.add_n(found.losses), (found.metrics, None)
 
     def _acted(self, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
         """Return the actor's gradients and the metrics of its update."""

@@ -5,11 +5,15 @@ One update on a batch of windows, time first:
 
     critics  Q_i(s, a) -> r + discount * (min_j Q'_j(s', a') - critic_cloning * (a' - b')^2), a' the target actor's
              action with clipped noise, b' the recorder's; each by its mean square, or by Huber's loss;
-    actor    down (pi(s) - a)^2 - alpha * Q(s, pi(s)) / unit(Q), every `policy_delay` updates; then its target moves.
+    actor    down w (pi(s) - a)^2 - alpha * Q(s, pi(s)) / unit(Q), every `policy_delay` updates; then its target moves.
              unit(Q) is a number: the mean of |Q| over the batch, or Q's deviation.
 
 TD3+BC follows Q_1 and has no `critic_cloning`. ReBRAC follows the lower Q and normalises the critics' layers; its
 weights of both terms, beta_1 and beta_2, are 1 / `alpha` (its actor's loss is ours times beta_1) and `critic_cloning`.
+
+w is 1 or, with `beta`, weights the better actions of the pool more, as advantage-weighted regression does
+(learner.advantages): their advantages are the critics' sums of rewards and V(s') less V(s), V the value of the pool's
+behaviour, which regresses on these sums.
 
 With `n_step` a target has the rewards of several decisions, then the critics' value. It ends before an action that is
 no label, and such an action is neither judged nor imitated. As in td3.py all gradients of an update are of the weights
@@ -22,11 +26,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sagecc.common import versions
-from sagecc.learner.actor_critic import ActorCritic, CriticLosses
+from sagecc.learner.actor_critic import ActorCritic, CriticLosses, critic_inputs
+from sagecc.learner.advantages import AdvantageWeights, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
 from sagecc.learner.offline import Judges, OfflineConfig
-from sagecc.learner.privileged import shared
 from sagecc.learner.reader import require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import RunSpecification
@@ -44,6 +48,9 @@ METRICS = (
 )
 """The metrics of an update, in this order; those of the actor are of its last update."""
 
+_OF_WEIGHTS = ("value_loss", "advantage_std", "filter_weight_mean")
+"""Those of weights, behind them."""
+
 _OF_ACTOR = ("policy_loss", "cloning_error", "action_mean", "action_deviation", "policy_gradient_norm")
 
 LEAST_UNIT = 1e-6
@@ -59,7 +66,7 @@ class Td3BcConfig(OfflineConfig):
     alpha: float = 2.5
     """Weight of Q in the actor's loss; the cloning term's is 1."""
     alpha_shared: float | None = None
-    """The same where other flows share the link, as `data.states` tell; `null`: `alpha` there too."""
+    """The same for flows beside others, which `data.states` tell from flows alone; `null`: `alpha` there too."""
     unit: Literal["mean", "deviation"] = "mean"
     """What Q is divided by there: the batch's mean of |Q|, or its deviation, which no constant reward changes."""
     follows: Literal["first", "lower"] = "first"
@@ -67,17 +74,30 @@ class Td3BcConfig(OfflineConfig):
     critic_cloning: float = 0.0
     """What a critic's target loses for each unit of (a' - b')^2, by which the target actor's action a' differs from the
     recorder's b' (ReBRAC's beta_2); in units of return."""
+    beta: float = 0.0
+    """Temperature of the weights exp(A / beta) of the cloning term, in deviations of the advantages A among flows that
+    are alone, or beside others; 0 for no weights."""
+    ratio_cap: float = 20.0
+    """Largest such weight, before they are divided by their mean."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_0 = ("alpha", "alpha_shared", "critic_cloning")
-        require(*(((getattr(self, name) or 0) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0))
+        at_least_0 = ("alpha", "alpha_shared", "critic_cloning", "beta")
+        require(
+            *(((getattr(self, name) or 0) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
+            (self.ratio_cap > 0, "algorithm.ratio_cap must be above 0"),
+        )
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
         super().check(whole)
-        blind = self.alpha_shared is not None and whole.data and not whole.data.state_names
-        require((not blind, "algorithm.alpha_shared needs data.states of flows or network"))
+        blind = whole.data and not whole.data.state_names
+        require(
+            *(
+                (not (blind and asked), f"algorithm.{name} tells flows alone from others: give data.states")
+                for name, asked in (("alpha_shared", self.alpha_shared is not None), ("beta", self.beta))
+            )
+        )
 
     def learner(self, setting: Setting) -> Td3Bc:
         """Return the learner."""
@@ -98,20 +118,22 @@ class HeldActorLoss(NamedTuple):
 class Td3Bc:
     """The networks, their targets, the optimisers' state, and the update of them all."""
 
-    metrics = METRICS
-
     def __init__(self, config: Td3BcConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
-        self.networks = ActorCritic(config, setting, _OF_ACTOR)
+        self.networks = ActorCritic(config, setting, _OF_ACTOR, value=bool(config.beta))
         self.judges = Judges(config, self.networks)
-        self.state, self.acting, self.exported = self.networks.state, self.networks.acting, self.networks.exported
+        self.weights = AdvantageWeights(config.beta, config.ratio_cap) if config.beta else None
+        self.metrics = (*METRICS, *_OF_WEIGHTS) if config.beta else METRICS
+        self.acting, self.exported = self.networks.acting, self.networks.exported
 
     def update(self, batch: Batch) -> Update:
         """Take one update; see Learner."""
         share = Share.of_replica()
         noise = self.networks.noise(batch.actions[self.judges.rows], share)
-        values = self.networks.update(lambda: self._judged(batch, noise), lambda: self._acted(batch, share), share)
-        return Update(tf.stack([values[name] for name in METRICS]), {})
+        values = self.networks.update(
+            lambda: self._judged(batch, noise, share), lambda weights: self._acted(batch, weights, share), share
+        )
+        return Update(tf.stack([values[name] for name in self.metrics]), {})
 
     def critic_losses(self, batch: Batch, noise: Any) -> CriticLosses:
         """Return the critics' losses; see Judges.losses."""
@@ -122,26 +144,42 @@ class Td3Bc:
 
         return self.judges.losses(batch, noise, price if self.config.critic_cloning else None)
 
-    def actor_loss(self, batch: Batch, share: Share = WHOLE) -> HeldActorLoss:
+    def advantages(self, batch: Batch) -> Any:
+        """Return the advantages of the pool's actions over V at the rows that learn [L, B], with V(s)'s gradient."""
+        networks, judges, inputs = self.networks, self.judges, critic_inputs(batch)
+        coming, unroll = judges.ahead(batch), networks.value.unroll
+        following = tf.stop_gradient(networks.answers_at(unroll, inputs, judges.ends(coming)))
+        return coming.returns(following) - networks.answers_from(unroll, inputs[: judges.rows.stop], judges.rows.start)
+
+    def actor_loss(self, batch: Batch, weights: Any, share: Share = WHOLE) -> HeldActorLoss:
         """Return the actor's loss as a mean over the rows that learn.
 
         Args:
             batch: a batch of windows, or a replica's share of it.
+            weights: of the pool's actions, 0 where one is no label [L, B].
             share: which share of the batch it is.
         """
         config, rows, actions = self.config, self.judges.rows, self.judges.actions(batch)
         followed = self.networks.critics[:1] if config.follows == "first" else self.networks.critics
         q = tf.reduce_min([self.judges.values(critic, batch, actions) for critic in followed], axis=0)
-        error = tf.reduce_mean(batch.labels[rows] * tf.square(actions - batch.actions[rows]))
-        loss = error - tf.reduce_mean(self._alpha(batch.states[rows]) * q) / tf.stop_gradient(self._unit(q, share))
-        return HeldActorLoss(loss, error, actions)
+        error = tf.square(actions - batch.actions[rows])
+        pull = tf.reduce_mean(self._alpha(batch) * q) / tf.stop_gradient(self._unit(q, share))
+        return HeldActorLoss(
+            loss=tf.reduce_mean(weights * error) - pull,
+            cloning_error=tf.reduce_mean(batch.labels[rows] * error),
+            actions=actions,
+        )
 
-    def _alpha(self, states: Any) -> Any:
-        """Return the weight of Q by what critics see: a number, or [L, B]."""
+    def state(self) -> dict[str, Any]:
+        """Return every variable that a continued run needs, by name."""
+        return {**self.networks.state(), **(self.weights.state() if self.weights else {})}
+
+    def _alpha(self, batch: Batch) -> Any:
+        """Return the weight of Q: a number, or [L, B]."""
         config = self.config
         if config.alpha_shared is None:
             return config.alpha
-        return tf.where(shared(states), config.alpha_shared, config.alpha)
+        return tf.gather([config.alpha, config.alpha_shared], groups_of(batch)[self.judges.rows])
 
     def _unit(self, q: Any, share: Share) -> Any:
         """Return what Q is divided by, of the whole batch."""
@@ -150,16 +188,26 @@ class Td3Bc:
         variance = share.mean(tf.reduce_mean(tf.square(q - share.mean(tf.reduce_mean(q)))))
         return tf.maximum(tf.sqrt(variance), LEAST_UNIT)
 
-    def _judged(self, batch: Batch, noise: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the sum of the critics' losses, and the metrics of their update."""
-        found = self.critic_losses(batch, noise)
-        return tf.add_n(found.losses), found.metrics
+    def _judged(self, batch: Batch, noise: Any, share: Share) -> tuple[Any, tuple[dict[str, Any], Any]]:
+        """Return the sum of the losses of critics and value, metrics of them, and the actions' weights."""
+        found, labels = self.critic_losses(batch, noise), batch.labels[self.judges.rows]
+        if not self.weights:
+            return tf.add_n(found.losses), (found.metrics, labels)
+        advantages = self.advantages(batch)
+        value_loss = tf.reduce_mean(labels * tf.square(advantages))
+        weights = self.weights.of(advantages, groups_of(batch)[self.judges.rows], labels, share)
+        metrics = {
+            "value_loss": value_loss,
+            "advantage_std": tf.math.reduce_std(advantages),
+            "filter_weight_mean": tf.reduce_mean(weights),
+        }
+        return tf.add_n([*found.losses, value_loss]), (found.metrics | metrics, weights)
 
-    def _acted(self, batch: Batch, share: Share) -> tuple[list[Any], dict[str, Any]]:
+    def _acted(self, batch: Batch, weights: Any, share: Share) -> tuple[list[Any], dict[str, Any]]:
         """Return the actor's gradients and the metrics of its update."""
 
         def compute() -> tuple[Any, HeldActorLoss]:
-            found = self.actor_loss(batch, share)
+            found = self.actor_loss(batch, weights, share)
             return found.loss, found
 
         gradients, found = self.networks.actor_gradients(compute)

@@ -65,7 +65,7 @@ def _dense(part: str, name: str, algorithm: dict[str, Any], **changes: Any) -> G
     return Golden(part, lambda folder: training.dense(folder, name, algorithm, **changes))
 
 
-TD3_BC = {"name": "td3_bc", "alpha_shared": 0.5, "unit": "deviation"}
+TD3_BC = {"name": "td3_bc", "alpha_shared": 0.5, "unit": "deviation", "beta": 0.5}
 REBRAC = {"name": "td3_bc", "follows": "lower", "critic_cloning": 0.1, "huber": 1}
 RUNS: Mapping[str, Golden] = MappingProxyType(
     {

@@ -13,7 +13,7 @@ import pytest
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.actor_critic import critic_inputs
-from sagecc.learner.core import Batch
+from sagecc.learner.core import WHOLE, Batch
 from sagecc.learner.optimisers import compiled
 from sagecc.learner.specification import RunSpecification
 from tests.conftest import ROOT
@@ -66,6 +66,11 @@ def kicked(data: Batch, *rows: int) -> Batch:
     return data._replace(labels=tf.constant(labels))
 
 
+def acted(made: Any, data: Batch) -> Any:
+    """The actor's loss, all labels weighing alike."""
+    return made.actor_loss(data, data.labels[made.judges.rows])
+
+
 def drawn(config: RunSpecification, rows: int) -> tf.Tensor:
     return tf.constant(np.random.default_rng(1).normal(size=(rows, config.batch)), tf.float32)
 
@@ -87,14 +92,17 @@ class InNumpy:
 
 @pytest.mark.parametrize("config", [CONFIG, REBRAC])
 def test_critics_learn_the_papers_targets(config: RunSpecification) -> None:
-    """TD3's min_j Q'_j(s', pi'(s') + noise), less ReBRAC's beta_2 (pi'(s') + noise - b')^2 (Tarasov et al., Eq. 4)."""
+    """TD3's min_j Q'_j(s', pi'(s') + noise), less ReBRAC's beta_2 (pi'(s') + noise - b')^2 (Tarasov et al., Eq. 4).
+
+    Rewards are multiplied by 1 - discount.
+    """
     made, data = learner(config), batch_of(config)
     of, noise, algorithm = InNumpy(made, data), drawn(config, 1), vars(config.algorithm)
     found = made.critic_losses(data, noise)
     a2 = np.clip(of.pi(made.networks.target_actor, data.observations[1:]) + np.clip(noise, -0.5, 0.5), -1, 1)
     lower = np.min([of.q(critic, of.s2, a2) for critic in made.networks.target_critics], axis=0)
     penalised = lower - algorithm["critic_cloning"] * (a2 - of.b2) ** 2
-    targets = data.rewards[:1] + 0.9 * penalised
+    targets = 0.1 * data.rewards[:1] + 0.9 * penalised
     np.testing.assert_allclose(found.targets, targets, rtol=1e-5, atol=1e-6)
     for loss, critic in zip(found.losses, made.networks.critics, strict=True):
         assert float(loss) == pytest.approx(np.mean((of.q(critic, of.s, of.a) - targets) ** 2), rel=1e-5)
@@ -107,7 +115,7 @@ def test_the_actor_loses_what_td3_bc_says() -> None:
     pi = of.pi(made.networks.actor, data.observations[:1])
     q = of.q(made.networks.critics[0], of.s, pi)
     expected = -(2.5 / np.abs(q).mean()) * q.mean() + ((pi - of.a) ** 2).mean()
-    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-5)
+    assert float(acted(made, data).loss) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_actor_loses_what_rebrac_says_times_alpha() -> None:
@@ -117,7 +125,7 @@ def test_the_actor_loses_what_rebrac_says_times_alpha() -> None:
     pi = of.pi(made.networks.actor, data.observations[:1])
     q = np.min([of.q(critic, of.s, pi) for critic in made.networks.critics], axis=0)
     published = (0.25 * (pi - of.a) ** 2 - q / np.abs(q).mean()).mean()
-    assert float(made.actor_loss(data).loss) == pytest.approx(4.0 * published, rel=1e-5)
+    assert float(acted(made, data).loss) == pytest.approx(4.0 * published, rel=1e-5)
 
 
 def test_q_in_units_of_its_deviation() -> None:
@@ -127,7 +135,7 @@ def test_q_in_units_of_its_deviation() -> None:
     pi = of.pi(made.networks.actor, data.observations[:1])
     q = of.q(made.networks.critics[0], of.s, pi)
     expected = -2.5 * q.mean() / q.std() + ((pi - of.a) ** 2).mean()
-    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-4)
+    assert float(acted(made, data).loss) == pytest.approx(expected, rel=1e-4)
 
 
 def test_q_weighs_something_else_where_other_flows_share_the_link() -> None:
@@ -139,14 +147,14 @@ def test_q_weighs_something_else_where_other_flows_share_the_link() -> None:
     q = of.q(made.networks.critics[0], of.s, pi)
     alpha = np.array([2.5, 0.5, 2.5, 0.5, 2.5, 2.5])
     expected = -(alpha * q).mean() / np.abs(q).mean() + ((pi - of.a) ** 2).mean()
-    assert float(made.actor_loss(data).loss) == pytest.approx(expected, rel=1e-5)
+    assert float(acted(made, data).loss) == pytest.approx(expected, rel=1e-5)
 
 
 def test_without_q_the_actor_clones() -> None:
     made, data = learner(varied(CONFIG, alpha=0.0)), batch_of(CONFIG)
     variables = made.networks.actor_variables
     with tf.GradientTape(persistent=True) as tape:
-        loss = made.actor_loss(data).loss
+        loss = acted(made, data).loss
         wanted = tf.reduce_mean(
             tf.square(made.networks.actor.unroll(data.observations[:1], None)[0] - data.actions[:1])
         )
@@ -159,7 +167,7 @@ def test_q_pulls_the_actor_up_its_slope_and_moves_no_critic() -> None:
     made, data = learner(varied(CONFIG, alpha=1e6)), batch_of(CONFIG)
     networks = made.networks
     with tf.GradientTape(persistent=True) as tape:
-        loss = made.actor_loss(data).loss
+        loss = acted(made, data).loss
         pi = networks.actor.unroll(data.observations[:1], None)[0]
         q = networks.critics[0].values(critic_inputs(data)[:1], pi, None)
         followed = -tf.reduce_mean(q) / tf.stop_gradient(tf.reduce_mean(tf.abs(q)))
@@ -176,7 +184,7 @@ def test_q_pulls_the_actor_up_its_slope_and_moves_no_critic() -> None:
 def test_of_one_reward_recurrent_critics_learn_what_td3s_do(burn_in: int) -> None:
     config = varied(RECURRENT, burn_in=burn_in)
     in_labs = {**specifications.IN_LABS, "network": config.record()["network"]}
-    td3 = learner(spec(in_labs, window=config.window, burn_in=burn_in))
+    td3 = learner(spec(in_labs, window=config.window, burn_in=burn_in, reward_scale=0.1))
     made, data, noise = learner(config), batch_of(config), drawn(config, config.window - 1)
     wanted, found = td3.critic_losses(data, noise), made.critic_losses(data, noise[burn_in:])
     np.testing.assert_allclose(found.targets, wanted.targets, rtol=1e-5, atol=1e-6)
@@ -189,9 +197,10 @@ def test_a_target_of_three_rewards_by_hand(config: RunSpecification) -> None:
     three, one = varied(config, window=6, n_step=3), varied(config, window=6)
     data, noise = batch_of(three), drawn(three, 5)
     found, single = learner(three).critic_losses(data, noise[2:]), learner(one).critic_losses(data, noise)
-    values = (single.targets - data.rewards[:5]) / 0.9
+    rewards = 0.1 * data.rewards
+    values = (single.targets - rewards[:5]) / 0.9
     for t in range(3):
-        expected = data.rewards[t] + 0.9 * data.rewards[t + 1] + 0.81 * data.rewards[t + 2] + 0.729 * values[t + 2]
+        expected = rewards[t] + 0.9 * rewards[t + 1] + 0.81 * rewards[t + 2] + 0.729 * values[t + 2]
         np.testing.assert_allclose(found.targets[t], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.values[0], single.values[0][:3], rtol=1e-5, atol=1e-6)
 
@@ -214,9 +223,7 @@ def test_nothing_after_a_kick_reaches_what_is_learned_of_the_rows_before(config:
         assert float(a) == pytest.approx(float(b), rel=1e-6)
     plain = made.critic_losses(batch_of(config), noise)
     assert np.abs(plain.targets[:2] - ours.targets[:2]).min() > 1e-4
-    assert float(made.actor_loss(data).cloning_error) == pytest.approx(
-        float(made.actor_loss(other).cloning_error), rel=1e-6
-    )
+    assert float(acted(made, data).cloning_error) == pytest.approx(float(acted(made, other).cloning_error), rel=1e-6)
 
 
 def test_critics_see_the_network_and_the_actor_does_not() -> None:
@@ -225,7 +232,34 @@ def test_critics_see_the_network_and_the_actor_does_not() -> None:
     noise = drawn(CONFIG, 1)
     assert np.abs(made.critic_losses(data, noise).values[0] - made.critic_losses(other, noise).values[0]).min() > 1e-4
     assert np.abs(made.critic_losses(data, noise).targets - made.critic_losses(other, noise).targets).min() > 1e-4
-    np.testing.assert_array_equal(made.actor_loss(data).actions, made.actor_loss(other).actions)
+    np.testing.assert_array_equal(acted(made, data).actions, acted(made, other).actions)
+
+
+@pytest.mark.parametrize("config", [CONFIG, varied(RECURRENT, burn_in=1)])
+def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpecification) -> None:
+    """A = r + 0.9 r' + 0.81 V(s'') - V(s), a kick's state in place of s''; exp(A / D), D their deviation in a group."""
+    config = varied(config, window=6, n_step=2, states="flows", beta=1.0, ratio_cap=1.5)
+    made, data = learner(config), kicked(batch_of(config), 3)
+    data = data._replace(states=tf.constant([0.0, 0.5, 0, 1, 0, 0])[None, :, None] * tf.ones([6, 1, STATES]))
+    first, value = config.burn_in, made.networks.value
+    v = np.asarray(value.unroll(critic_inputs(data), tf.zeros([config.batch, config.network.memory]))[0])
+    found = np.asarray(made.advantages(data))
+    rewards = 0.1 * data.rewards.numpy()
+    for t in range(first, 4):
+        one, two = rewards[t] + 0.9 * v[t + 1], rewards[t] + 0.9 * rewards[t + 1] + 0.81 * v[t + 2]
+        np.testing.assert_allclose(found[t - first], (one if t == 2 else two) - v[t], rtol=1e-4, atol=1e-5)
+    _, (metrics, weights) = made._judged(data, drawn(config, 4 - first), WHOLE)
+    own = np.asarray(data.labels[first:4]) * np.ones_like(found)
+    for group in ([1, 3], [0, 2, 4, 5]):
+        counted = own[:, group] > 0
+        exponents = np.exp(found[:, group] / found[:, group][counted].std())
+        wanted = np.minimum(exponents, 1.5) * counted
+        np.testing.assert_allclose(weights.numpy()[:, group], wanted / wanted[counted].mean(), rtol=1e-3)
+    assert float(metrics["value_loss"]) == pytest.approx((own * found**2).mean(), rel=1e-4)
+    error = (np.asarray(made.judges.actions(data)) - data.actions[first:4]) ** 2
+    clone = varied(config, alpha=0.0).algorithm
+    made.config = clone
+    assert float(made.actor_loss(data, weights).loss) == pytest.approx((weights * error).numpy().mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +267,7 @@ def test_critics_see_the_network_and_the_actor_does_not() -> None:
     [
         varied(CONFIG, average=0.9, window=5, n_step=2),
         varied(REBRAC, policy_delay=1),
+        varied(CONFIG, states="flows", beta=0.5, alpha_shared=1.0),
         varied(RECURRENT, burn_in=2, huber=1.0, gradient_clip=1.0, n_step=2, unit="deviation"),
     ],
 )
@@ -257,7 +292,8 @@ def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunS
     [
         ({"n_step": 2}, "n_step must be at most"),
         ({"alpha": -1.0}, "alpha cannot be negative"),
-        ({"alpha_shared": 1.0}, "alpha_shared needs data.states"),
+        ({"alpha_shared": 1.0}, "alpha_shared tells flows alone from others: give data.states"),
+        ({"beta": 1.0}, "beta tells flows alone from others"),
         ({"critic_cloning": -1.0}, "critic_cloning cannot be negative"),
         ({"policy_delay": 0}, "policy_delay must be at least 1"),
     ],
