@@ -5,8 +5,10 @@ The policy imitates the pool's actions, each the more the better it was than wha
 It never judges an action that the pool does not have, and never its own: one step of improvement over the behaviour
 (Brandfonbrener et al., NeurIPS 2021), with nothing for errors to build up on.
 
-    value   V(s, g) regresses on the behaviour's lambda-returns A + V'(s, g), V' a target that moves along, g what only
-            the recorder knows (learner.privileged); rewards are multiplied by 1 - discount, so V is a discounted mean;
+    value   V(s, g) regresses on the behaviour's lambda-returns G = A + V'(s, g), V' a target that moves along, g what
+            only the recorder knows (learner.privileged); rewards are multiplied by 1 - discount, so V is a discounted
+            mean. An expectile above 1/2 makes V that of the better schemes (Kostrikov et al., ICLR 2022, Eq. 5):
+            the mean of 2 |expectile - (G < V)| (G - V)^2;
     A, w    advantages by GAE with V', and their weights (learner.advantages);
     policy  the mean of w (pi(s) - a)^2 or, of a mixture, of -w log pi(a | s).
 
@@ -59,6 +61,8 @@ class AwrConfig(Algorithm):
     """Discount per decision."""
     trace: float = 0.97
     """Lambda of the returns and advantages: 0 looks one reward ahead, 1 to the window's end."""
+    expectile: float = 0.5
+    """Which expectile of the returns V is: 0.5 their mean, so that one step is taken; towards 1 the best of them."""
     beta: float = 0.5
     """Temperature of the weights exp(A / beta), in deviations of A among flows that are alone, or beside others."""
     ratio_cap: float = 20.0
@@ -82,6 +86,7 @@ class AwrConfig(Algorithm):
             *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
             (self.tau <= 1, "algorithm.tau must be at most 1"),
             (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
+            (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
             (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
             (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
             (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
@@ -173,8 +178,9 @@ class Awr:
         v = answers(self.value.unroll, inputs[:-1], memory, skipped)
         said = answers(self.policy.unroll, batch.observations[:-1], memory, skipped)
         error = tf.stop_gradient(advantage + values[:-1]) - v
+        expectile = 2 * tf.abs(config.expectile - tf.cast(error < 0, tf.float32))
         return AwrLosses(
-            value=tf.reduce_mean(now.labels * tf.square(error)),
+            value=tf.reduce_mean(now.labels * expectile * tf.square(error)),
             policy=tf.reduce_mean(weight * misfit(said, now.actions)),
             v=v,
             advantage=advantage,

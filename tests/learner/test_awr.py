@@ -117,11 +117,12 @@ def test_a_group_that_is_not_in_a_batch_keeps_its_averages() -> None:
     assert float(weights.state()["advantage_moments"][0, 1]) == pytest.approx(9 - 8 * KEPT**500, rel=0.01)
 
 
+@pytest.mark.parametrize("expectile", [0.5, 0.9])
 @pytest.mark.parametrize("burn_in", [0, 1])
 @pytest.mark.parametrize("kind", list(NETWORKS))
-def test_losses_are_worked_out_by_hand_from_what_the_networks_say(kind: str, burn_in: int) -> None:
+def test_losses_are_worked_out_by_hand_from_what_the_networks_say(kind: str, burn_in: int, expectile: float) -> None:
     """In numpy, transition by transition."""
-    of = config(kind, burn_in=burn_in)
+    of = config(kind, burn_in=burn_in, expectile=expectile)
     awr, data = learner(of), batch()
     inputs = tf.concat([data.observations, data.states], axis=-1)
     before = tf.zeros([WINDOWS, of.network.memory])
@@ -140,7 +141,8 @@ def test_losses_are_worked_out_by_hand_from_what_the_networks_say(kind: str, bur
         deviation = np.std([advantage[at] for at in counted])
         weight = {at: min(np.exp(advantage[at] / (0.5 * deviation)), 3.0) for at in counted}
         policy_loss += sum(weight[at] * misfit[at] for at in counted) / np.mean(list(weight.values()))
-        value_loss += sum((advantage[at] + target[at] - v[at]) ** 2 for at in counted)
+        errors = [advantage[at] + target[at] - v[at] for at in counted]
+        value_loss += sum(2 * (expectile if e > 0 else 1 - expectile) * e**2 for e in errors)
     found, count = awr.losses(data), len(rows) * WINDOWS
     assert float(found.value) == pytest.approx(value_loss / count, rel=1e-4)
     assert float(found.policy) == pytest.approx(policy_loss / count, rel=1e-4)
