@@ -27,6 +27,9 @@ CRR = 1
 TD3_BC = 1
 """The same by TD3+BC and ReBRAC."""
 
+CQL = 1
+"""The same by conservative Q-learning."""
+
 BC = 1
 """`sagecc train` from a pool by behaviour cloning: from its windows to the weights."""
 

@@ -149,9 +149,16 @@ class ActorCritic:
         """Return the two integers from which all random numbers of the update under way follow."""
         return tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
 
-    def noise(self, actions: Any, share: Share = WHOLE) -> Any:
-        """Return the noise on target actions at so many rows [T, B] of a share of the batch, before it is clipped."""
-        drawn = share.part_of(lambda shape: tf.random.stateless_normal(shape, self.seed()), tf.shape(actions), axis=1)
+    def noise(self, actions: Any, share: Share = WHOLE, seed: Any = None) -> Any:
+        """Return the noise on target actions at so many rows [T, B], before it is clipped.
+
+        Args:
+            actions: actions at as many rows.
+            share: which share of the batch they are of.
+            seed: the noise's; `seed()` where nothing else is drawn.
+        """
+        seed = self.seed() if seed is None else seed
+        drawn = share.part_of(lambda shape: tf.random.stateless_normal(shape, seed), tf.shape(actions), axis=1)
         return drawn * self.config.target_noise
 
     def update(
@@ -270,6 +277,8 @@ class ActorCritic:
 
 def critic_inputs(batch: Batch) -> Any:
     """Return what critics see beside the action [T, B, D + G]."""
+    if batch.states.shape[-1] == 0:
+        return batch.observations
     return tf.concat([batch.observations, batch.states], axis=-1)
 
 

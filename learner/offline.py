@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagecc.learner.actor_critic import ActorCritic, ActorCriticConfig, CriticLosses, critic_inputs, error_loss
+from sagecc.learner.actor_critic import CRITICS, ActorCritic, ActorCriticConfig, CriticLosses, critic_inputs, error_loss
 from sagecc.learner.core import Batch
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import earned
@@ -85,6 +85,21 @@ class Judges:
         inputs, memory = critic_inputs(batch), self._memory(critic, batch)
         return critic.values(inputs[self.rows], actions, memory[self.rows])
 
+    def alternatives(self, critic: Any, batch: Batch, actions: Any) -> Any:
+        """Return a critic's Q of N other actions at each row that learns: actions [N, L, B] -> [N, L, B]."""
+        inputs, memory = critic_inputs(batch)[self.rows], self._memory(critic, batch)[self.rows]
+        shape = tf.shape(actions)
+
+        def repeated(rows: Any) -> Any:
+            return tf.tile(rows, [shape[0], 1, 1])
+
+        flat = tf.reshape(actions, [-1, shape[2]])
+        return tf.reshape(critic.values(repeated(inputs), flat, repeated(memory)), shape)
+
+    def lower(self, batch: Batch, actions: Any, critics: int = CRITICS) -> Any:
+        """Return the lowest Q of the first critics of any actions at the rows that learn [L, B]."""
+        return tf.reduce_min([self.values(of, batch, actions) for of in self._networks.critics[:critics]], axis=0)
+
     def ahead(self, batch: Batch) -> Ahead:
         """Return what lies ahead of the rows that learn."""
         config, own = self._config, slice(self.rows.start, -1)
@@ -99,6 +114,15 @@ class Judges:
         """Return the actor's actions at the rows that learn [L, B]."""
         seen = batch.observations[: self.rows.stop]
         return self._networks.answers_from(self._networks.actor.unroll, seen, self.rows.start)
+
+    def action_metrics(self, batch: Batch, actions: Any) -> dict[str, Any]:
+        """Return metrics of the actor's actions at the rows that learn."""
+        error = batch.labels[self.rows] * tf.square(actions - batch.actions[self.rows])
+        return {
+            "cloning_error": tf.reduce_mean(error),
+            "action_mean": tf.reduce_mean(actions),
+            "action_deviation": tf.math.reduce_std(actions),
+        }
 
     def _next_values(self, batch: Batch, ends: Any, noise: Any, price: Any) -> Any:
         """Return the value of the states at some rows [L, B]."""

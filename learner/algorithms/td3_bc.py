@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sagecc.common import versions
-from sagecc.learner.actor_critic import ActorCritic, CriticLosses, critic_inputs
+from sagecc.learner.actor_critic import CRITICS, ActorCritic, CriticLosses, critic_inputs
 from sagecc.learner.advantages import AdvantageWeights, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
@@ -109,8 +109,6 @@ class HeldActorLoss(NamedTuple):
 
     loss: Any
     """A scalar."""
-    cloning_error: Any
-    """Mean of (pi(s) - a)^2, a scalar."""
     actions: Any
     """pi(s) [L, B]."""
 
@@ -159,16 +157,11 @@ class Td3Bc:
             weights: of the pool's actions, 0 where one is no label [L, B].
             share: which share of the batch it is.
         """
-        config, rows, actions = self.config, self.judges.rows, self.judges.actions(batch)
-        followed = self.networks.critics[:1] if config.follows == "first" else self.networks.critics
-        q = tf.reduce_min([self.judges.values(critic, batch, actions) for critic in followed], axis=0)
-        error = tf.square(actions - batch.actions[rows])
+        judges, actions = self.judges, self.judges.actions(batch)
+        q = judges.lower(batch, actions, 1 if self.config.follows == "first" else CRITICS)
+        error = tf.square(actions - batch.actions[judges.rows])
         pull = tf.reduce_mean(self._alpha(batch) * q) / tf.stop_gradient(self._unit(q, share))
-        return HeldActorLoss(
-            loss=tf.reduce_mean(weights * error) - pull,
-            cloning_error=tf.reduce_mean(batch.labels[rows] * error),
-            actions=actions,
-        )
+        return HeldActorLoss(tf.reduce_mean(weights * error) - pull, actions)
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
@@ -211,9 +204,4 @@ class Td3Bc:
             return found.loss, found
 
         gradients, found = self.networks.actor_gradients(compute)
-        return gradients, {
-            "policy_loss": found.loss,
-            "cloning_error": found.cloning_error,
-            "action_mean": tf.reduce_mean(found.actions),
-            "action_deviation": tf.math.reduce_std(found.actions),
-        }
+        return gradients, {"policy_loss": found.loss, **self.judges.action_metrics(batch, found.actions)}

@@ -20,6 +20,7 @@ GROUPS = {
         "learner/test_dagger.py",
         "learner/test_iql.py",
         "learner/test_td3_bc.py",
+        "learner/test_cql.py",
         "learner/test_configs.py",
         "learner/test_mixture.py",
         "learner/test_acme_compat.py",

@@ -118,6 +118,7 @@ STAGES: dict[str, set[str]] = {
     "BC": set(),
     "AWR": set(),
     "TD3_BC": set(),
+    "CQL": set(),
     "TD3": {"labs"},
     "DAGGER": set(),
     "POLICY": {"league"},
