@@ -17,13 +17,14 @@ from click.testing import CliRunner
 
 from sagecc.commands.collect import command as collect
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import ACTION_MAPS, RATIOS, action_map
+from sagecc.execution.agent.actions import ACTION_MAPS, action_map
 from sagecc.execution.environments.networks import agents
 from sagecc.leagues.flow_metrics import SERIES_SCHEMA, share_over_time
 from sagecc.leagues.league import Rules
 from sagecc.leagues.report.pictures import analysis_picture
 from sagecc.leagues.scores import METRICS, SCORE_SCHEMA, rescore
 from sagecc.policy.artefact import MAPS, STEPS_MAP, Control, PolicyArtefact
+from sagecc.policy.ratios import RATIOS
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
 from sagecc.schemas.environment import Environment, RewardKind

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Doubles, Ints
 from sagecc.execution.flow.window import RATE_WINDOWS, UNLIMITED, CongestionWindows, pacing_rates
-from sagecc.policy import exact
 from sagecc.policy.artefact import (
     ACKED,
     ACTION_MAP,
@@ -23,6 +22,7 @@ from sagecc.policy.artefact import (
     STEPS_MAP,
     Control,
 )
+from sagecc.policy.ratios import ratios
 from sagecc.policy.steps import candidates, indices
 
 Bools = npt.NDArray[np.bool_]
@@ -55,40 +55,6 @@ class ActionMap(Protocol):
 
     def reset(self, slot: int) -> None:
         """Forget a flow."""
-
-
-def ratios(control: Control, actions: Doubles) -> Doubles:
-    """Return what windows, or rates, are multiplied by, before any rounding.
-
-    base**a: Sage's action (section 4.1: log2 of the ratio), and with base 4 and a within 1 Orca's 2**alpha with |alpha|
-    < 2 (its Eq. 3). The linear map is Astraea's Eq. 3, whose alpha is base - 1: 1 + alpha a from a = 0 on, and
-    1 / (1 - alpha a) below; Aurora changes rates by the same.
-
-    Args:
-        control: names the map and its base.
-        actions: a [B].
-
-    Returns:
-        Ratios [B].
-    """
-    return RATIOS[control.map](control.base, actions)
-
-
-def _linear(base: float, actions: Doubles) -> Doubles:
-    change = (base - 1.0) * actions
-    return np.asarray((1.0 + np.maximum(change, 0.0)) / (1.0 - np.minimum(change, 0.0)))
-
-
-RATIOS: Mapping[str, Callable[[float, Doubles], Doubles]] = MappingProxyType(
-    {
-        ACTION_MAP: exact.power,
-        SPREAD_MAP: exact.power,
-        HUNDREDTHS_MAP: exact.power,
-        LINEAR_MAP: _linear,
-        RATE_MAP: _linear,
-    }
-)
-"""By a map that multiplies, what it multiplies by: from base and actions to ratios."""
 
 
 class Multiply:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import AckedStart, action_map, ratios
+from sagecc.execution.agent.actions import AckedStart, action_map
 from sagecc.execution.agent.decisions import period_ticks
 from sagecc.execution.environments.congestion import CongestionEnv
 from sagecc.execution.environments.earnings import Place, TickEarnings
@@ -24,6 +24,7 @@ from sagecc.execution.schemes.orca.observation import OBSERVATIONS as ORCA_OBSER
 from sagecc.learner.specification import load
 from sagecc.online import online_task
 from sagecc.policy.artefact import HUNDREDTHS_MAP, LINEAR_MAP, MAPS, SPREAD_MAP, Control
+from sagecc.policy.ratios import ratios
 from sagecc.pool.reward import graded, power
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, Flow

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from sagecc.common.errors import SageccError
-from sagecc.execution.agent.actions import action_map, ratios
+from sagecc.execution.agent.actions import action_map
 from sagecc.execution.environments.earnings import IntervalEarnings, Place
 from sagecc.execution.environments.task import LearningTask
 from sagecc.execution.flow.intervals import Intervals
@@ -19,6 +19,7 @@ from sagecc.execution.schemes.aurora.control import CONTROL
 from sagecc.execution.schemes.aurora.observation import OBSERVATIONS, REPORTING
 from sagecc.execution.schemes.aurora.reward import REWARDS
 from sagecc.policy.artefact import RATE_MAP, Control
+from sagecc.policy.ratios import ratios
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment, Flow, Link, RateStep
 
