@@ -157,16 +157,26 @@ class CompiledPool:
             shares = (1 - math.fsum(selection.shares.values()), *selection.shares.values())
             digest.update(source.tobytes() + repr(shares).encode())
         return replace(
+            self.part(weight > 0), weights=weight[kept], identity=digest.hexdigest(), sources=source, shares=shares
+        )
+
+    def part(self, chosen: npt.NDArray[np.bool_]) -> CompiledPool:
+        """Return some of the episodes, weighted as they are.
+
+        Args:
+            chosen: marks them [E].
+        """
+        kept = np.flatnonzero(chosen)
+        return replace(
             self,
             starts=self.starts[kept],
             lengths=self.lengths[kept],
-            weights=weight[kept],
+            weights=self.weights[kept],
             trajectories=self.trajectories.part(kept),
             sums=self.sums[kept],
             counted=self.counted[kept],
-            identity=digest.hexdigest(),
-            sources=source,
-            shares=shares,
+            identity=hashlib.sha256(self.identity.encode() + kept.tobytes()).hexdigest(),
+            sources=None if self.sources is None else self.sources[kept],
             recorded=self.recorded and self.recorded.part(kept),
         )
 

@@ -23,6 +23,7 @@ from sagecc.learner.experience import Experience, Source
 from sagecc.learner.privileged import recorded
 from sagecc.learner.relabelled import with_reward
 from sagecc.learner.specification import Data, RunSpecification
+from sagecc.learner.validation import training_part
 from sagecc.policy import artefact
 from sagecc.policy.artefact import OBSERVATION_SOURCE
 from sagecc.policy.scaling import Scaling
@@ -57,7 +58,7 @@ class PoolExperience(Experience):
         if data.state_names:
             known = recorded(pool, data.states, compiled.trajectories.ids, compiled.lengths)
             compiled = replace(compiled, recorded=known)
-        self._pool: CompiledPool = compiled.select(data.selection)
+        self._pool: CompiledPool = training_part(compiled.select(data.selection), data.validation_share)
         if start:
             start.check(specification)
         network = specification.network

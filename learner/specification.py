@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +50,10 @@ INPUT_GROUPS: Mapping[str, Callable[[Column], bool]] = MappingProxyType(
 )
 """Which features each named group of inputs keeps: all, those of section 7.3's ablations, and section 7.4's windows."""
 
+
+LATER: Mapping[str, str] = MappingProxyType({"recorded": "where it is set"})
+"""Metadata of a field that came later: a record has it where it is not its default, so that older runs stay what they
+are."""
 
 _FLAT = {"width", "gru", "hidden", "policy_rate", "critic_rate", "actor_rate", "filter", "inputs", "replay"}
 """Fields of configurations as they were before they had sections."""
@@ -136,13 +140,13 @@ class Data:
     ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
     50 ms decisions matter more, and a window of as many rows covers five times the time.
     """
-    action_base: float | None = None
+    action_base: float | None = field(default=None, metadata=LATER)
     """What an action of 1 multiplies the window by over a period; actions reach from -1 to 1.
 
     `null`: an action is log2 of the ratio, from -2 to 2. Networks of kind `mlp` and `recurrent` need a base. A period
     whose window changes by more counts as -1 or 1: 1.0718 = 2**0.1 hides a halving, 2 has room for it.
     """
-    states: States = "none"
+    states: States = field(default="none", metadata=LATER)
     """What critics see beside the observations: `none`, whether other `flows` share the link, or what is known of the
     `network` and the place in the episode (learner.privileged). The policy sees none of it."""
     start_share: float = 0.0
@@ -153,6 +157,11 @@ class Data:
     """
     reward: str = "pool"
     """The reward that is learned from, a name of pool.reward: `pool` is the one that the pool's rows have."""
+    validation_share: float = field(default=0.0, metadata=LATER)
+    """Share of the environments that the policy does not learn from, but is judged on (learner.validation).
+
+    Which ones follows from their ids, whatever else the pool has; 0 learns from all, and judges nothing.
+    """
     reward_before_action: bool = False
     """Pair action t with the reward measured before it, as Sage's code does.
 
@@ -162,6 +171,7 @@ class Data:
     def __post_init__(self) -> None:
         require(
             (0 <= self.start_share <= 1, "data.start_share must be from 0 to 1"),
+            (0 <= self.validation_share < 1, "data.validation_share must be from 0 to below 1"),
             (
                 TICK_MS <= self.period_ms <= MAX_PERIOD_MS and self.period_ms % TICK_MS == 0,
                 f"data.period_ms must be a multiple of the pool's tick, {TICK_MS} ms, and at most {MAX_PERIOD_MS:,} ms",
@@ -256,7 +266,7 @@ class ControlSettings:
     `null`: it never does. Where it does, a policy that goes beyond what its link takes loses about one packet in a
     hundred, not (k - 1) / k of all.
     """
-    window_bound_drains: bool | None = None
+    window_bound_drains: bool | None = field(default=None, metadata=LATER)
     """Whether a round trip after such a loss goes without the 3 packets, so that a short path drains too."""
 
     def __post_init__(self) -> None:
@@ -365,7 +375,7 @@ class RunSpecification:
     def record(self) -> dict[str, Any]:
         """Return every choice as plain values, as a card has them and `from_dict` reads them."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        found = {name: asdict(x) if hasattr(x, "__dataclass_fields__") else x for name, x in values.items()}
+        found = {name: _values(x) if hasattr(x, "__dataclass_fields__") else x for name, x in values.items()}
         found["network"] = {"kind": self.network.kind, **found["network"]}
         found["algorithm"] = {"name": name_of(self.algorithm), **found["algorithm"]}
         return {name: value for name, value in found.items() if value is not None}
@@ -377,6 +387,13 @@ class RunSpecification:
     def changed(self, **changes: Any) -> RunSpecification:
         """Return it with other values of some fields; those of a section are given as a mapping."""
         return from_dict(merged(self.record(), changes))
+
+
+def _values(section: Any) -> dict[str, Any]:
+    """Return a section's fields as plain values, those of LATER only where they are set."""
+    values = asdict(section)
+    unset = {of.name for of in fields(section) if of.metadata == LATER and values[of.name] == of.default}
+    return {name: value for name, value in values.items() if name not in unset}
 
 
 def load(name: str, **changes: Any) -> RunSpecification:
