@@ -40,11 +40,13 @@ from sagecc.leagues.standings import sets
 from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.experience import Experience
+from sagecc.learner.judging.judge import evaluation_of
 from sagecc.learner.online.lab_source import LabExperience
 from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.runs import SCORES
 from sagecc.learner.train import Outcome, train
+from sagecc.learner.validation import training_part
 from sagecc.online import online_task
 from sagecc.options import kernel_option
 from sagecc.schemas.environment import Environment
@@ -142,6 +144,7 @@ def trained(
     else:
         assert run.pool is not None
         experience = PoolExperience(run.config, run.pool, POOL_CACHE, run.seed)
+        evaluation = evaluation_of(run.config, run.pool, POOL_CACHE, evaluation)
     outcome = train(run.config, experience, policy, logs, run.seed, evaluation=evaluation)
     assert outcome is not None, "a run in one process is its own chief"
     return outcome
@@ -156,10 +159,11 @@ def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> Compil
     """Return what a run learns from: its part of a pool, compiled once into `pools`, or a task in labs."""
     if run.in_labs:
         return online_task(run.config, kernel)
-    assert run.pool is not None and run.config.data is not None
+    data = run.config.data
+    assert run.pool is not None and data is not None
     if run.pool not in pools:
         pools[run.pool] = compile_pool(run.pool, POOL_CACHE)
-    return pools[run.pool].select(run.config.data.selection)
+    return training_part(pools[run.pool].select(data.selection), data.validation_share)
 
 
 def harm_of(episodes: Mapping[tuple[str, str], StoredEpisode], scheme: str) -> dict[str, Any]:

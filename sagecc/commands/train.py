@@ -172,6 +172,10 @@ def command(
         raise SageccError("--keep best goes with --evaluate-every: it takes a league to know the best")
     if strategy == "workers" and evaluate_every is not None:
         raise SageccError("--evaluate-every goes with one machine, not with --strategy workers: leave it out there")
+    if strategy == "workers" and specification.data and specification.data.validation_share:
+        raise SageccError(
+            "data.validation_share goes with one machine, not with --strategy workers: leave it out there"
+        )
     out = out or Path("models") / Path(name).stem
     logs = logs or Path("logs") / out.name
     evaluation = None
@@ -190,6 +194,7 @@ def command(
             jobs=jobs,
         )
     experience = _experience(specification, pool, cache, seed, actors, replay, kernel, trusted)
+    from sagecc.learner.judging.judge import evaluation_of
     from sagecc.learner.train import train  # it takes time to load: not for --help
 
     outcome = train(
@@ -201,7 +206,7 @@ def command(
         checkpoint_s=checkpoint_every,
         checkpoint_steps=checkpoint_steps or 0,
         int8=int8,
-        evaluation=evaluation,
+        evaluation=evaluation_of(specification, pool, cache, evaluation),
         strategy=strategy,
         device=device,
     )

@@ -24,6 +24,7 @@ _ROOMS = {
     "learner": "common schemas pool policy",
     "learner/algorithms": "common policy learner",
     "learner/online": "common policy learner",
+    "learner/judging": "common schemas pool policy learner",
     "execution/flow": "common schemas",
     "execution/schemes": "common schemas pool policy execution/flow",
     "execution/schemes/*": "common schemas pool policy execution/flow execution/schemes",
@@ -40,8 +41,8 @@ _ROOMS = {
     "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
-    "learner/online execution/schemes/* execution/agent execution/lab execution/stock growth leagues leagues/report "
-    "leagues/study sagecc sagecc/doctor",
+    "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock growth leagues "
+    "leagues/report leagues/study sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
 """Each folder of an installation, and the folders from which its modules import; data pass them in this order.
