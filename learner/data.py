@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
+from sagecc.common.limits import usable_cores
 from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.core import Batch
 from sagecc.learner.rows import RowFile
@@ -26,10 +27,10 @@ from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 T = TypeVar("T")
 
 THREADS = 4
-"""Threads that copy and scale; the disk is asked for a whole batch before, so more threads do not read more at once."""
+"""Most threads that copy and scale; the disk is asked for a whole batch before, so more would not read more at once."""
 
-CHUNK = 8
-"""Windows that one thread reads and scales at a time; fixed, so that a batch does not depend on the threads."""
+CHUNK_ROWS = 2048
+"""Rows that one thread reads and scales at a time, about; fixed, so that a batch does not depend on the threads."""
 
 
 ALL = slice(None)
@@ -52,7 +53,7 @@ class WindowSampler:
         batch: windows per batch.
         window: decisions per window.
         seed: seed of the windows that are drawn.
-        threads: threads that read and scale.
+        threads: threads that read and scale; by default one for each core, at most THREADS.
         period: rows from one decision to the next.
         start_share: share of windows that begin with their episode.
         action_base: what an action of 1 multiplies the window by; None for actions that are log2 of the ratio.
@@ -68,7 +69,7 @@ class WindowSampler:
         batch: int,
         window: int,
         seed: int,
-        threads: int = THREADS,
+        threads: int | None = None,
         *,
         period: int = 1,
         start_share: float = 0.0,
@@ -91,7 +92,8 @@ class WindowSampler:
         self._batch, self._window, self._period = batch, window, period
         self._start_share = start_share
         self._file = RowFile(pool.folder)
-        self._threads = ThreadPoolExecutor(threads, "window")
+        self._chunk = max(1, CHUNK_ROWS // rows)
+        self._threads = ThreadPoolExecutor(threads or min(THREADS, usable_cores()), "window")
 
     def __enter__(self) -> WindowSampler:
         return self
@@ -138,7 +140,7 @@ class WindowSampler:
         action, reward = (np.empty((self._window, len(first)), np.float32) for _ in range(2))
 
         def fill(begin: int) -> None:
-            chunk = slice(begin, begin + CHUNK)
+            chunk = slice(begin, begin + self._chunk)
             rows = self._file.read(first[chunk], rows_each)
             observation[:, chunk] = self._scaling(rows[:, :: self._period, :-2]).swapaxes(0, 1)
             if self._rewards is not None:
@@ -148,7 +150,7 @@ class WindowSampler:
             action[:, chunk] = np.clip(units, -self._action_limit, self._action_limit).T
             reward[:, chunk] = rewards.mean(axis=-1).T
 
-        for _ in self._threads.map(fill, range(0, len(first), CHUNK)):
+        for _ in self._threads.map(fill, range(0, len(first), self._chunk)):
             pass
         return Batch(observation, action, reward, self._states(episode, first), self._labels(first))
 
