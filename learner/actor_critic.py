@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sagecc.learner.core import WHOLE, Batch, Setting, Share
+from sagecc.learner.core import WHOLE, Setting, Share
 from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Trained, copy, differentiated, move, named_weights, rate_share
@@ -273,13 +273,6 @@ class ActorCritic:
             move(source, target, self.config.tau)
         self.steps.assign_add(1)
         return tf.add_n(norms[:CRITICS]) / CRITICS
-
-
-def critic_inputs(batch: Batch) -> Any:
-    """Return what critics see beside the action [T, B, D + G]."""
-    if batch.states.shape[-1] == 0:
-        return batch.observations
-    return tf.concat([batch.observations, batch.states], axis=-1)
 
 
 def error_loss(error: Any, huber: float) -> Any:

@@ -25,6 +25,13 @@ class Batch(NamedTuple):
     """1 where the action is the recorder's own, 0 where the lab disturbed it [T, B]: such an action is not to be
     imitated, and what follows it is not its recorder's doing, so that sums of rewards end before it."""
 
+    @property
+    def inputs(self) -> Any:
+        """What critics see beside the action: observations and states [T, B, D + G]."""
+        if self.states.shape[-1] == 0:
+            return self.observations
+        return tf.concat([self.observations, self.states], axis=-1)
+
     def rows(self, which: slice) -> Batch:
         """Return some of the rows."""
         return Batch(*(x[which] for x in self))

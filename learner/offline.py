@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagecc.learner.actor_critic import CRITICS, ActorCritic, ActorCriticConfig, CriticLosses, critic_inputs, error_loss
+from sagecc.learner.actor_critic import CRITICS, ActorCritic, ActorCriticConfig, CriticLosses, error_loss
 from sagecc.learner.core import Batch
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import earned
@@ -82,12 +82,12 @@ class Judges:
 
     def values(self, critic: Any, batch: Batch, actions: Any) -> Any:
         """Return a critic's Q of any actions at the rows that learn [L, B]."""
-        inputs, memory = critic_inputs(batch), self._memory(critic, batch)
+        inputs, memory = batch.inputs, self._memory(critic, batch)
         return critic.values(inputs[self.rows], actions, memory[self.rows])
 
     def alternatives(self, critic: Any, batch: Batch, actions: Any) -> Any:
         """Return a critic's Q of N other actions at each row that learns: actions [N, L, B] -> [N, L, B]."""
-        inputs, memory = critic_inputs(batch)[self.rows], self._memory(critic, batch)[self.rows]
+        inputs, memory = batch.inputs[self.rows], self._memory(critic, batch)[self.rows]
         shape = tf.shape(actions)
 
         def repeated(rows: Any) -> Any:
@@ -126,7 +126,7 @@ class Judges:
 
     def _next_values(self, batch: Batch, ends: Any, noise: Any, price: Any) -> Any:
         """Return the value of the states at some rows [L, B]."""
-        networks, inputs = self._networks, at_rows(critic_inputs(batch), ends)
+        networks, inputs = self._networks, at_rows(batch.inputs, ends)
         actions = networks.answers_at(networks.target_actor.unroll, batch.observations, ends)
         actions = networks.perturbed(actions, noise)
         values = [
@@ -137,4 +137,4 @@ class Judges:
         return lower - price(actions, ends) if price else lower
 
     def _memory(self, critic: Any, batch: Batch) -> Any:
-        return self._networks.memory(critic, critic_inputs(batch), batch.actions)
+        return self._networks.memory(critic, batch.inputs, batch.actions)

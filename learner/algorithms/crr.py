@@ -8,6 +8,9 @@ One step on a batch of windows, time first:
     Eq. 6  the policy learns the pool's actions, each weighted by a filter of its advantage
            A = Q(s, a) - mean of Q(s, a^j), a^j drawn from the policy. The filter `identity` is behaviour cloning.
 
+The critic may see what only the recorder knows (Batch.states), and learn from several rewards (`n_step`, `trace`).
+Where the lab acted nothing is learned, and no sum of rewards goes on.
+
 Every random number is a function of the run's seed and the step, so a run continues from any step bit for bit.
 """
 
@@ -96,6 +99,9 @@ class CrrConfig(Algorithm):
 
     More than 1 propagates rewards faster, but the rewards are those of the pool's actions, not of the policy's.
     """
+    trace: float = 0.0
+    """Lambda of the temporal-difference target, which mixes those of one reward, two, and so on up to the window's end,
+    each with lambda times the weight of the one before; 0 for `n_step`."""
     average: float = 0.0
     """Decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights.
 
@@ -123,6 +129,8 @@ class CrrConfig(Algorithm):
             (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
             (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
             (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
+            (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
+            (not self.trace or self.n_step == 1, "algorithm.trace goes with an n_step of 1"),
             (low < high, "algorithm.value_range must be [low, high] with low < high"),
         )
 
@@ -162,10 +170,11 @@ class Crr:
     def __init__(self, config: CrrConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
         network, observations = setting.network, setting.observations
+        seen = observations + setting.states
         self.policy = network.policy(observations)
-        self.critic = network.critic(observations, config.atoms, config.action_scale)
+        self.critic = network.critic(seen, config.atoms, config.action_scale)
         self.target_policy = network.policy(observations)
-        self.target_critic = network.critic(observations, config.atoms, config.action_scale)
+        self.target_critic = network.critic(seen, config.atoms, config.action_scale)
         self.average_policy = network.policy(observations) if config.average else self.policy
         low, high = setting.value_range or (0.0, 1.0)
         self.values = tf.linspace(tf.constant(low), tf.constant(high), config.atoms)
@@ -229,26 +238,24 @@ class Crr:
         now, following = (part.rows(slice(self.setting.burn_in, None)) for part in (now, following))
 
         # Policy evaluation (Eq. 5). As in Acme, the targets' memory begins at the second row.
-        critic_states = self.critic.states(now.observations, now.actions, states["critic"])
+        critic_states = self.critic.states(now.inputs, now.actions, states["critic"])
         logits = self.critic.logits(critic_states)
-        target_states = self.target_critic.states(following.observations, following.actions, states["target_critic"])
+        target_states = self.target_critic.states(following.inputs, following.actions, states["target_critic"])
         target_mixture, _ = self.target_policy.unroll(following.observations, states["target_policy"])
         next_logits = self.target_critic.alternatives(
-            following.observations,
+            following.inputs,
             target_mixture.sample(config.td_samples, td_seed, share),
             _states_before(target_states, states["target_critic"]),
         )
         next_probabilities = tf.reduce_mean(tf.nn.softmax(next_logits), axis=0)
-        reward, last, discount = n_step_returns(now.rewards, config.discount, config.n_step)
-        summed = labelled_spans(now.labels, config.n_step)
-        target = project(reward, discount, tf.gather(next_probabilities, last), self.values)
+        target, summed = self._target(now, next_probabilities)
         critic_loss = tf.nn.softmax_cross_entropy_with_logits(labels=tf.stop_gradient(target), logits=logits)
 
         # Policy improvement (Eq. 6).
         mixture, _ = self.policy.unroll(now.observations, states["policy"])
         samples = mixture.sample(config.value_samples, value_seed, share)
         before = _states_before(critic_states, states["critic"])
-        value_logits = self.critic.alternatives(now.observations, samples, before)
+        value_logits = self.critic.alternatives(now.inputs, samples, before)
         q = self._expected(logits)
         advantage = q - tf.reduce_mean(self._expected(value_logits), axis=0)
         weight = tf.stop_gradient(self._filter(advantage))
@@ -287,6 +294,20 @@ class Crr:
             named |= named_weights(name, network)
         return named
 
+    def _target(self, now: Batch, following: Any) -> tuple[Any, Any]:
+        """Return what the critic learns at each transition [T, B, A], and 1 where it does, else 0 [T, B].
+
+        Args:
+            now: the transitions.
+            following: distributions of the value after each of them [T, B, A].
+        """
+        config = self.config
+        if config.trace:
+            return lambda_returns(now, following, config.discount, config.trace, self.values), now.labels
+        reward, last, discount = n_step_returns(now.rewards, config.discount, config.n_step)
+        target = project(reward, discount, tf.gather(following, last), self.values)
+        return target, labelled_spans(now.labels, config.n_step)
+
     def _filter(self, advantage: Any) -> Any:
         """Return the weights f(A) of Eq. 6."""
         config = self.config
@@ -311,9 +332,9 @@ class Crr:
         now, following = (part.rows(slice(None, burn_in)) for part in (now, following))
         states = {
             "policy": self.policy.unroll(now.observations, zeros)[1],
-            "critic": self.critic.states(now.observations, now.actions, zeros),
+            "critic": self.critic.states(now.inputs, now.actions, zeros),
             "target_policy": self.target_policy.unroll(following.observations, zeros)[1],
-            "target_critic": self.target_critic.states(following.observations, following.actions, zeros),
+            "target_critic": self.target_critic.states(following.inputs, following.actions, zeros),
         }
         return {name: tf.stop_gradient(after[-1]) for name, after in states.items()}
 
@@ -341,6 +362,29 @@ def labelled_spans(labels: Any, steps: int) -> Any:
     length = labels.shape[0]
     ahead = [tf.pad(labels[k:], [[0, k], [0, 0]], constant_values=1) for k in range(min(steps, length))]
     return tf.reduce_min(tf.stack(ahead), axis=0)
+
+
+def lambda_returns(now: Batch, following: Any, discount: float, trace: float, values: Any) -> Any:
+    """Return the distribution of each transition's lambda-return on the support of values [T, B, A].
+
+    It is that of reward + discount * z, where z has with probability `trace` the distribution of the next transition's
+    lambda-return, else that of the value there; the latter alone where the next action is no label and at the window's
+    end. Its mean is the lambda-return of the means (Sutton and Barto, 2018, section 12.1).
+
+    Args:
+        now: the transitions.
+        following: distributions of the value after each of them [T, B, A].
+        discount: per transition.
+        trace: lambda.
+        values: the support [A].
+    """
+    found: list[Any] = []
+    for row in reversed(range(now.rewards.shape[0])):
+        after = following[row]
+        if found:
+            after += trace * now.labels[row + 1][:, None] * (found[-1] - after)
+        found.append(project(now.rewards[row], discount, after, values))
+    return tf.stack(found[::-1])
 
 
 def project(reward: Any, discount: Any, probabilities: Any, values: Any) -> Any:

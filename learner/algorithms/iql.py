@@ -120,9 +120,10 @@ class Iql:
     def __init__(self, config: IqlConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
         network, observations = setting.network, setting.observations
-        self.policy, self.value = network.policy(observations), network.value(observations)
+        seen = observations + setting.states
+        self.policy, self.value = network.policy(observations), network.value(seen)
         self.critics, self.targets = (
-            [network.critic(observations, action_scale=config.action_scale) for _ in range(2)] for _ in range(2)
+            [network.critic(seen, action_scale=config.action_scale) for _ in range(2)] for _ in range(2)
         )
         self.average_policy = network.policy(observations) if config.average else self.policy
         rates = {"value": config.critic_rate, "critic0": config.critic_rate, "critic1": config.critic_rate}
@@ -174,7 +175,7 @@ class Iql:
         now = batch.rows(slice(None, -1))
         actions, labels = now.actions[skipped:], now.labels[skipped:]
         rewards = earned(now.rewards[skipped:], config.reward_scale, config.reward_limit)
-        values = self._unrolled(self.value.unroll, batch.observations)[0]
+        values = self._unrolled(self.value.unroll, batch.inputs)[0]
         v, following = values[:-1], tf.stop_gradient(values[1:])
         q = tf.stop_gradient(tf.reduce_min([self._judged(target, now) for target in self.targets], axis=0))
         advantage = q - v
@@ -222,7 +223,7 @@ class Iql:
             states = critic.states(*rows, state)
             return critic.logits(states)[..., 0], states
 
-        return self._unrolled(unroll, now.observations, now.actions)[0]
+        return self._unrolled(unroll, now.inputs, now.actions)[0]
 
     def _unrolled(self, unroll: Callable[[Any, Any], tuple[Any, Any]], *rows: Any) -> tuple[Any, Any]:
         """Run a network over rows, from an empty memory or from one that the burn-in's rows have warmed up."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sagecc.common import versions
-from sagecc.learner.actor_critic import ActorCritic, ActorCriticConfig, CriticLosses, critic_inputs, error_loss
+from sagecc.learner.actor_critic import ActorCritic, ActorCriticConfig, CriticLosses, error_loss
 from sagecc.learner.core import Batch, Setting, Update
 from sagecc.learner.exploration import ActionNoise
 from sagecc.learner.lazy import tf
@@ -147,7 +147,7 @@ class Td3:
             noise: what is added to the target policy's actions, before it is clipped [T - 1, B].
         """
         config, networks, skipped = self.config, self.networks, self.setting.burn_in
-        inputs = critic_inputs(batch)
+        inputs = batch.inputs
         judged = (
             self.setting.window - 1 if config.returns == "window" else 1 + skipped
         )  # the first row whose value counts
@@ -178,7 +178,7 @@ class Td3:
     def actor_loss(self, batch: Batch) -> ActorLoss:
         """Return the actor's loss as a mean over transitions, and its gradients."""
         networks, skipped = self.networks, self.setting.burn_in
-        inputs, critic = critic_inputs(batch), networks.critics[0]
+        inputs, critic = batch.inputs, networks.critics[0]
         memory = networks.memory(critic, inputs, batch.actions)[1 + skipped :]
         variables = networks.actor_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:

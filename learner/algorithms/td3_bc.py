@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sagecc.common import versions
-from sagecc.learner.actor_critic import CRITICS, ActorCritic, CriticLosses, critic_inputs
+from sagecc.learner.actor_critic import CRITICS, ActorCritic, CriticLosses
 from sagecc.learner.advantages import AdvantageWeights, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
@@ -144,7 +144,7 @@ class Td3Bc:
 
     def advantages(self, batch: Batch) -> Any:
         """Return the advantages of the pool's actions over V at the rows that learn [L, B], with V(s)'s gradient."""
-        networks, judges, inputs = self.networks, self.judges, critic_inputs(batch)
+        networks, judges, inputs = self.networks, self.judges, batch.inputs
         coming, unroll = judges.ahead(batch), networks.value.unroll
         following = tf.stop_gradient(networks.answers_at(unroll, inputs, judges.ends(coming)))
         return coming.returns(following) - networks.answers_from(unroll, inputs[: judges.rows.stop], judges.rows.start)

@@ -11,6 +11,7 @@ import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner import acme_compat, optimisers
 from sagecc.learner.algorithms import crr
@@ -238,6 +239,48 @@ def test_more_steps_than_a_window_holds_are_those_there_are() -> None:
         np.testing.assert_array_equal(mine, other)
 
 
+@pytest.mark.parametrize("trace", [0.0, 0.6, 1.0])
+def test_means_of_lambda_returns_by_hand(trace: float) -> None:
+    """Of six transitions, the fourth action no label: the third's return ends in the value of the state there."""
+    random, values = np.random.default_rng(0), np.linspace(-50, 50, 101)
+    following = random.dirichlet(np.ones(101), size=(6, 3)).astype(np.float32)
+    rewards, labels = random.uniform(-2, 2, size=(6, 3)), np.array([1, 1, 1, 0, 1, 1])[:, None] * np.ones(3)
+    data = pool_batch(*(tf.constant(x, tf.float32) for x in (np.zeros((6, 3, 1)), rewards, rewards)))
+    data = data._replace(labels=tf.constant(labels, tf.float32))
+    found = crr.lambda_returns(data, tf.constant(following), 0.9, trace, tf.constant(values, tf.float32))
+    np.testing.assert_allclose(tf.reduce_sum(found, axis=-1), np.ones((6, 3)), atol=1e-5)
+    means, expected = following @ values, np.zeros((6, 3))
+    for t in reversed(range(6)):
+        onwards = trace if t < 5 and labels[t + 1, 0] else 0.0
+        expected[t] = rewards[t] + 0.9 * ((1 - onwards) * means[t] + (onwards * expected[t + 1] if onwards else 0))
+    np.testing.assert_allclose(found.numpy() @ values, expected, atol=1e-3)
+
+
+def test_lambda_of_nothing_is_one_reward_and_of_all_changes_the_critics_loss_alone() -> None:
+    data, seed = batch(), tf.constant([0, 0])
+    one, tiny, most = (learner(varied(CONFIG, trace=trace)).losses(data, seed) for trace in (0.0, 1e-7, 0.9))
+    assert float(one.critic) == pytest.approx(float(tiny.critic), rel=1e-5)
+    assert float(most.critic) != pytest.approx(float(one.critic), rel=1e-3)
+    assert float(most.policy) == float(one.policy)
+
+
+def test_lambda_goes_with_single_rewards() -> None:
+    with pytest.raises(SageccError, match="trace goes with an n_step of 1"):
+        varied(CONFIG, trace=0.5, n_step=2)
+
+
+def test_the_critic_sees_the_network_and_the_policy_does_not() -> None:
+    tf.random.set_seed(0)
+    ours = specifications.learner(CONFIG, 5, states=2, value_range=RANGE)
+    data, seed = batch(), tf.constant([0, 0])
+    one, other = (
+        ours.losses(data._replace(states=states + tf.zeros([*data.actions.shape, 2])), seed) for states in (0.0, 1.0)
+    )
+    assert np.abs(one.q - other.q).max() > 1e-3
+    np.testing.assert_array_equal(one.drawn, other.drawn)
+    assert np.isfinite(step(ours, data._replace(states=tf.zeros([*data.actions.shape, 2])))).all()
+
+
 def test_n_step_is_off_by_default_and_changes_the_critics_loss_alone() -> None:
     data, seed = batch(), tf.constant([0, 0])
     one, three = (learner(varied(CONFIG, n_step=n)).losses(data, seed) for n in (1, 3))
@@ -247,7 +290,8 @@ def test_n_step_is_off_by_default_and_changes_the_critics_loss_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"gru": 0}, {"gru": 0, "burn_in": 2}, {"second_encoder": False}, {"mixture": 1}, {"n_step": 3}]
+    "change",
+    [{"gru": 0}, {"gru": 0, "burn_in": 2}, {"second_encoder": False}, {"mixture": 1}, {"n_step": 3}, {"trace": 0.9}],
 )
 def test_every_variant_takes_a_step_and_moves_every_weight(change: dict[str, int]) -> None:
     ours = learner(varied(CONFIG, **change))

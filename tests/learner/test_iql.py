@@ -85,6 +85,17 @@ def test_each_loss_reaches_its_own_networks_alone() -> None:
             assert all(any(g is not None for g in each) == (name == loss) for each in found), (loss, name)
 
 
+def test_critics_and_value_see_the_network_and_the_policy_does_not() -> None:
+    tf.random.set_seed(0)
+    iql, data = specifications.learner(CONFIG, 4, states=2), batch()
+    one, other = (
+        iql.losses(data._replace(states=states + tf.zeros([*data.actions.shape, 2]))) for states in (0.0, 1.0)
+    )
+    for name in ("q", "v"):
+        assert np.abs(getattr(one, name) - getattr(other, name)).max() > 1e-3
+    np.testing.assert_array_equal(one.mixture.loc, other.mixture.loc)
+
+
 @pytest.mark.parametrize("changes", [{}, {"gru": 0}, {"burn_in": 2, "average": 0.9, "mixture": 1}])
 def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(changes: dict[str, Any]) -> None:
     config = varied(CONFIG, **changes)

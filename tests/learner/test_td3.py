@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.actor_critic import critic_inputs, error_loss
+from sagecc.learner.actor_critic import error_loss
 from sagecc.learner.algorithms.td3 import METRICS, Td3, returns_over
 from sagecc.learner.core import Batch
 from sagecc.learner.optimisers import compiled, earned, in_turn
@@ -100,7 +100,7 @@ def reference(td3: Td3, config: RunSpecification) -> AcmeTd3:
 
 
 def transition(batch: Batch) -> dict[str, Any]:
-    inputs = critic_inputs(batch)
+    inputs = batch.inputs
     return {
         "observation": inputs[0],
         "action": batch.actions[0][:, None],
@@ -169,7 +169,7 @@ def test_target_by_hand() -> None:
     found = td3.critic_losses(batch, tf.fill([1, CONFIG.batch], 100.0))  # clipped to 0.5
     actions, _ = td3.networks.target_actor.unroll(batch.observations[1:], None)
     actions = np.clip(actions + 0.5, -1, 1)
-    inputs = critic_inputs(batch)
+    inputs = batch.inputs
     values = [critic.values(inputs[1:], tf.constant(actions), None) for critic in td3.networks.target_critics]
     expected = batch.rewards[:1] + 0.9 * np.minimum(*values)
     np.testing.assert_allclose(found.targets, expected, rtol=1e-5)
@@ -284,7 +284,7 @@ def test_a_recurrent_actor_is_its_artefacts_network() -> None:
 
 def test_a_recurrent_critic_values_the_actions_taken_as_it_remembers_them() -> None:
     critic, batch = RECURRENT.network.critic(SEEN + STATES), part(batches(RECURRENT), 0)
-    inputs, zeros = critic_inputs(batch), tf.zeros([RECURRENT.batch, 7])
+    inputs, zeros = batch.inputs, tf.zeros([RECURRENT.batch, 7])
     states = critic.remember(inputs, batch.actions, zeros)
     before = tf.concat([zeros[None], states[:-1]], axis=0)
     values = critic.values(inputs, batch.actions, before)

@@ -12,7 +12,6 @@ import pytest
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
-from sagecc.learner.actor_critic import critic_inputs
 from sagecc.learner.core import WHOLE, Batch
 from sagecc.learner.optimisers import compiled
 from sagecc.learner.specification import RunSpecification
@@ -80,7 +79,7 @@ class InNumpy:
 
     def __init__(self, made: Any, data: Batch) -> None:
         self.made, self.data = made, data
-        self.s, self.s2 = critic_inputs(data)[:1], critic_inputs(data)[1:]
+        self.s, self.s2 = data.inputs[:1], data.inputs[1:]
         self.a, self.b2 = data.actions[:1].numpy(), data.actions[1:].numpy()
 
     def q(self, critic: Any, inputs: Any, actions: Any) -> np.ndarray:
@@ -169,7 +168,7 @@ def test_q_pulls_the_actor_up_its_slope_and_moves_no_critic() -> None:
     with tf.GradientTape(persistent=True) as tape:
         loss = acted(made, data).loss
         pi = networks.actor.unroll(data.observations[:1], None)[0]
-        q = networks.critics[0].values(critic_inputs(data)[:1], pi, None)
+        q = networks.critics[0].values(data.inputs[:1], pi, None)
         followed = -tf.reduce_mean(q) / tf.stop_gradient(tf.reduce_mean(tf.abs(q)))
     for found, expected in zip(
         tape.gradient(loss, made.networks.actor_variables),
@@ -243,7 +242,7 @@ def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpec
     made, data = learner(config), kicked(batch_of(config), 3)
     data = data._replace(states=tf.constant([0.0, 0.5, 0, 1, 0, 0])[None, :, None] * tf.ones([6, 1, STATES]))
     first, value = config.burn_in, made.networks.value
-    v = np.asarray(value.unroll(critic_inputs(data), tf.zeros([config.batch, config.network.memory]))[0])
+    v = np.asarray(value.unroll(data.inputs, tf.zeros([config.batch, config.network.memory]))[0])
     found = np.asarray(made.advantages(data))
     rewards = 0.1 * data.rewards.numpy()
     for t in range(first, 4):
