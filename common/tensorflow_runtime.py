@@ -43,7 +43,7 @@ with quietly(), requires_extra("train"):
 __all__ = ["configure", "quietly", "snt", "tf"]
 
 
-def configure(seed: int) -> None:
+def configure(seed: int, tensorfloat32: bool = False) -> None:
     """Make this process's TensorFlow deterministic; to be called before the first operation.
 
     One thread within an operation, so that sums are always taken in the same order, and one thread per core between
@@ -51,6 +51,8 @@ def configure(seed: int) -> None:
 
     Args:
         seed: seed of TensorFlow's random numbers.
+        tensorfloat32: whether a GPU may round the factors of float32 products to 11 bits of mantissa, as TensorFlow
+            does by default.
 
     Raises:
         SageccError: TensorFlow has already started with other settings.
@@ -62,3 +64,4 @@ def configure(seed: int) -> None:
         raise SageccError(f"training must start before TensorFlow is used in this process: {error}") from error
     tf.random.set_seed(seed)
     tf.config.experimental.enable_op_determinism()
+    tf.config.experimental.enable_tensor_float_32_execution(tensorfloat32)

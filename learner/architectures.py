@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from sagecc.common.errors import SageccError
-from sagecc.learner.lazy import tf
+from sagecc.learner.arithmetic import Arithmetic
 from sagecc.learner.reader import WHERE, read, require
 from sagecc.policy.bounds import MAX_LAYERS, MAX_UNITS
 from sagecc.policy.choice import Chooser
@@ -20,7 +20,7 @@ from sagecc.policy.residual import NetworkSizes
 from sagecc.policy.scaling import InputTransform
 from sagecc.policy.steps import ACTIONS
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "tensorfloat32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,11 @@ class NetworkSettings:
         """Size of its recurrent state; 0 for none."""
         return 0
 
+    @property
+    def tensorfloat32(self) -> bool:
+        """Whether a GPU may round the factors of its float32 products."""
+        return False
+
     def sizes(self, observations: int) -> Architecture:
         """Return the policy's network and its sizes, for so many observations."""
         raise NotImplementedError
@@ -76,9 +81,12 @@ class TrunkNetwork(NetworkSettings):
     precision: Precision = "float32"
     """Precision of the matrix products, for a GPU; a run with another precision is another run.
 
-    `bfloat16` gives products 8 bits of mantissa; their sums, weights, losses, gradients and Adam's state stay float32.
-    It has float32's exponents, so no loss needs scaling (float16 would).
+    `tensorfloat32` gives products 11 bits of mantissa on NVIDIA's GPUs since Ampere, and is float32 elsewhere;
+    `bfloat16` gives them 8. Their sums, weights, losses, gradients and Adam's state stay float32. Both have float32's
+    exponents, so no loss needs scaling (float16 would).
     """
+    xla: bool = False
+    """Compile the recurrences with XLA, for a GPU; a run with another choice is another run."""
 
     def __post_init__(self) -> None:
         require(
@@ -95,6 +103,16 @@ class TrunkNetwork(NetworkSettings):
         """Size of its recurrent state; 0 for none."""
         return self.gru
 
+    @property
+    def tensorfloat32(self) -> bool:
+        """Whether a GPU may round the factors of its float32 products."""
+        return self.precision == "tensorfloat32"
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How its networks are computed."""
+        return Arithmetic(self.precision, self.xla)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SageNetwork(TrunkNetwork):
@@ -110,11 +128,6 @@ class SageNetwork(TrunkNetwork):
     Acme and Sage's code have 1e-4. Most ticks leave the window unchanged, so a Gaussian collapses onto 0 and its
     gradients, which grow with 1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small
     budget.
-    """
-    xla: bool = False
-    """Compile the losses and their gradients into fused kernels, for a GPU; a run with another choice is another run.
-
-    The first step takes about a minute longer.
     """
 
     def __post_init__(self) -> None:
@@ -140,24 +153,19 @@ class SageNetwork(TrunkNetwork):
         """Return a new policy; see NetworkSettings."""
         from sagecc.learner.mixture import PolicyNetwork
 
-        return PolicyNetwork(self.sizes(observations), self.precision)
+        return PolicyNetwork(self.sizes(observations), self.arithmetic)
 
     def critic(self, observations: int, outputs: int = 1, action_scale: float = 0.0) -> Any:
         """Return a new Q(s, a), with as many outputs (learner.mixture.CriticNetwork)."""
         from sagecc.learner.mixture import CriticNetwork
 
-        return CriticNetwork(self.sizes(observations), outputs, action_scale, self.precision)
+        return CriticNetwork(self.sizes(observations), outputs, action_scale, self.arithmetic)
 
     def value(self, inputs: int) -> Any:
         """Return a new V(s), for so many numbers of observation and state."""
         from sagecc.learner.mixture import ValueNetwork
 
-        return ValueNetwork(self.sizes(inputs), self.precision)
-
-    def fused(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of tensors, compiled into fused kernels if `xla` says so."""
-        compiled: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True, jit_compile=True)
-        return compiled if self.xla else function
+        return ValueNetwork(self.sizes(inputs), self.arithmetic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,19 +186,19 @@ class RecurrentNetwork(TrunkNetwork):
         """Return a new policy; see NetworkSettings."""
         from sagecc.learner.deterministic import RecurrentActor
 
-        return RecurrentActor(self.sizes(observations))
+        return RecurrentActor(self.sizes(observations), self.arithmetic)
 
     def critic(self, inputs: int) -> Any:
         """Return a new Q(s, a), for so many numbers of observation and state."""
         from sagecc.learner.deterministic import RecurrentCritic
 
-        return RecurrentCritic(self.sizes(inputs), inputs)
+        return RecurrentCritic(self.sizes(inputs), inputs, self.arithmetic)
 
     def value(self, inputs: int) -> Any:
         """Return a new V(s), for so many numbers of observation and state."""
         from sagecc.learner.deterministic import RecurrentValue
 
-        return RecurrentValue(self.sizes(inputs))
+        return RecurrentValue(self.sizes(inputs), self.arithmetic)
 
 
 @dataclass(frozen=True, kw_only=True)

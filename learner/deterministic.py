@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from sagecc.common.tensorflow_runtime import snt, tf
+from sagecc.learner.arithmetic import PLAIN, Arithmetic
 from sagecc.learner.gru import Gru
 from sagecc.learner.mixture import Trunk, parts, rowwise
 from sagecc.policy.choice import Chooser
@@ -184,10 +185,10 @@ class DenseValue(snt.Module):  # type: ignore[misc]
 class RecurrentActor(snt.Module):  # type: ignore[misc]
     """Sage's layers around a GRU, and a last one of one unit followed by tanh."""
 
-    def __init__(self, sizes: Recurrent) -> None:
+    def __init__(self, sizes: Recurrent, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="actor")
         self.memory = sizes.gru
-        self._trunk = Trunk(sizes.inputs, sizes)
+        self._trunk = Trunk(sizes.inputs, sizes, arithmetic)
         self._answer = _answer()
         self._answer(tf.zeros([1, sizes.width]))
 
@@ -204,9 +205,9 @@ class RecurrentActor(snt.Module):  # type: ignore[misc]
 class RecurrentValue(snt.Module):  # type: ignore[misc]
     """Sage's layers around a GRU, and a last linear one of one unit."""
 
-    def __init__(self, sizes: Recurrent) -> None:
+    def __init__(self, sizes: Recurrent, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="value")
-        self._trunk, self._answer = Trunk(sizes.inputs, sizes), snt.Linear(1)
+        self._trunk, self._answer = Trunk(sizes.inputs, sizes, arithmetic), snt.Linear(1)
         self._answer(tf.zeros([1, sizes.width]))
 
     def unroll(self, inputs: Any, before: Any) -> tuple[Any, Any]:
@@ -222,10 +223,10 @@ class RecurrentValue(snt.Module):  # type: ignore[misc]
 class RecurrentCritic(snt.Module):  # type: ignore[misc]
     """Sage's layers around a GRU on observation, global state and action, and a last linear one of one unit."""
 
-    def __init__(self, sizes: Recurrent, inputs: int) -> None:
+    def __init__(self, sizes: Recurrent, inputs: int, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="critic")
         self.memory = sizes.gru
-        self._trunk = Trunk(inputs + 1, sizes)
+        self._trunk = Trunk(inputs + 1, sizes, arithmetic)
         self._answer = snt.Linear(1)
         self._answer(tf.zeros([1, sizes.width]))
 

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner.acme_compat import continuous as acme
 from sagecc.learner.acme_compat import uniform_initializer
+from sagecc.learner.arithmetic import PLAIN, Arithmetic, lowered, product
 from sagecc.learner.core import WHOLE, Share
-from sagecc.learner.gru import Gru, Memoryless, lowered, product
+from sagecc.learner.gru import Gru, Memoryless
 from sagecc.policy.recurrent import Recurrent
 from sagecc.policy.residual import NetworkSizes
-
-FLOAT32 = "float32"
 
 
 class Trunk(snt.Module):  # type: ignore[misc]
@@ -27,14 +26,14 @@ class Trunk(snt.Module):  # type: ignore[misc]
     Args:
         inputs: number of inputs F.
         sizes: of the policy whose trunk it is, or is like.
-        precision: of the matrix products.
+        arithmetic: how it is computed.
     """
 
-    def __init__(self, inputs: int, sizes: NetworkSizes | Recurrent, precision: str = FLOAT32) -> None:
+    def __init__(self, inputs: int, sizes: NetworkSizes | Recurrent, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="trunk")
         width = sizes.width
         self.encoder = acme.LayerNormMLP([width])
-        self.gru = Gru(width, sizes.gru, precision) if sizes.gru else Memoryless(width)
+        self.gru = Gru(width, sizes.gru, arithmetic) if sizes.gru else Memoryless(width)
         self.encoder2 = acme.LayerNormMLP([width]) if sizes.second_encoder else None
         self.fc = snt.Linear(width, w_init=uniform_initializer())
         self.blocks = [
@@ -43,7 +42,7 @@ class Trunk(snt.Module):  # type: ignore[misc]
         ]
         self.encoder(tf.zeros([1, inputs]))
         self.after_gru(tf.zeros([1, self.gru.size]))
-        _lower(self, precision)
+        _lower(self, arithmetic.precision)
 
     def before_gru(self, inputs: Any) -> Any:
         """Return the GRU's inputs: [..., F] -> [..., width]."""
@@ -119,7 +118,7 @@ class Mixture(NamedTuple):
 class MixtureHead(snt.Module):  # type: ignore[misc]
     """Three linear layers that return a Mixture; all components begin alike, near a standard deviation of ln 2."""
 
-    def __init__(self, sizes: NetworkSizes, precision: str) -> None:
+    def __init__(self, sizes: NetworkSizes, arithmetic: Arithmetic) -> None:
         super().__init__(name="mixture_head")
         self.min_scale = sizes.min_scale
         self.logits, self.loc, self.scale = (
@@ -127,7 +126,7 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
             for name in ("logits", "loc", "scale")
         )
         self(tf.zeros([1, sizes.width]))
-        _lower(self, precision)
+        _lower(self, arithmetic.precision)
 
     def __call__(self, hidden: Any) -> Mixture:
         """Return the mixture: [..., width] -> Mixture of [..., K]."""
@@ -141,10 +140,10 @@ class MixtureHead(snt.Module):  # type: ignore[misc]
 class PolicyNetwork(snt.Module):  # type: ignore[misc]
     """pi(a | s): scaled observations to a mixture over log2(action)."""
 
-    def __init__(self, sizes: NetworkSizes, precision: str = FLOAT32) -> None:
+    def __init__(self, sizes: NetworkSizes, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="policy")
-        self.trunk = Trunk(sizes.inputs, sizes, precision)
-        self.head = MixtureHead(sizes, precision)
+        self.trunk = Trunk(sizes.inputs, sizes, arithmetic)
+        self.head = MixtureHead(sizes, arithmetic)
 
     def unroll(self, observation: Any, state: Any) -> tuple[Mixture, Any]:
         """Run the policy over windows.
@@ -172,18 +171,18 @@ class CriticNetwork(snt.Module):  # type: ignore[misc]
         sizes: of the policy's network, like whose its trunk is.
         outputs: numbers Z that come out.
         action_scale: it sees sign(a)*log(1+|a|/action_scale) of an action a; 0 for a itself.
-        precision: of the matrix products.
+        arithmetic: how it is computed.
     """
 
     def __init__(
-        self, sizes: NetworkSizes, outputs: int = 1, action_scale: float = 0.0, precision: str = FLOAT32
+        self, sizes: NetworkSizes, outputs: int = 1, action_scale: float = 0.0, arithmetic: Arithmetic = PLAIN
     ) -> None:
         super().__init__(name="critic")
         self.action_scale = action_scale
-        self.trunk = Trunk(sizes.inputs + 1, sizes, precision)
+        self.trunk = Trunk(sizes.inputs + 1, sizes, arithmetic)
         self.head = snt.Linear(outputs)
         self.head(tf.zeros([1, sizes.width]))
-        _lower(self, precision)
+        _lower(self, arithmetic.precision)
 
     def states(self, observation: Any, action: Any, state: Any) -> Any:
         """Run the recurrence over windows.
@@ -233,12 +232,12 @@ class CriticNetwork(snt.Module):  # type: ignore[misc]
 class ValueNetwork(snt.Module):  # type: ignore[misc]
     """V(s), a number."""
 
-    def __init__(self, sizes: NetworkSizes, precision: str = FLOAT32) -> None:
+    def __init__(self, sizes: NetworkSizes, arithmetic: Arithmetic = PLAIN) -> None:
         super().__init__(name="value")
-        self.trunk = Trunk(sizes.inputs, sizes, precision)
+        self.trunk = Trunk(sizes.inputs, sizes, arithmetic)
         self.head = snt.Linear(1)
         self.head(tf.zeros([1, sizes.width]))
-        _lower(self, precision)
+        _lower(self, arithmetic.precision)
 
     def unroll(self, observation: Any, state: Any) -> tuple[Any, Any]:
         """Return the values of windows [T, B], and the state after each row; see PolicyNetwork."""
@@ -263,7 +262,7 @@ class LowLinear(snt.Linear):  # type: ignore[misc]
 
 def _lower(module: Any, precision: str) -> None:
     """Give every linear layer in a built module, including those that Acme made, a precision."""
-    if precision != FLOAT32:
+    if precision != PLAIN.precision:
         for layer in module.submodules:
             if type(layer) is snt.Linear:
                 layer.__class__, layer.precision = LowLinear, precision

@@ -324,7 +324,7 @@ def expand_tasks(counts: str) -> list[int]:
     return tasks
 
 
-def connect(kind: Kind, device: Device, seed: int) -> Strategy:
+def connect(kind: Kind, device: Device, seed: int, tensorfloat32: bool = False) -> Strategy:
     """Set TensorFlow up for a run and return where it computes; wait until all workers are connected.
 
     Args:
@@ -332,6 +332,7 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
             TF_CONFIG or of Slurm's step, each with all its GPUs.
         device: `auto` takes GPUs if there are any.
         seed: seed of TensorFlow's random numbers.
+        tensorfloat32: whether a GPU may round the factors of float32 products (NetworkSettings.tensorfloat32).
 
     Raises:
         SageccError: There is no such kind or device, or the workers are not described or do not connect.
@@ -340,7 +341,7 @@ def connect(kind: Kind, device: Device, seed: int) -> Strategy:
         if name not in choices:
             raise SageccError(f"there is no '{name}' to train on: it must be one of {', '.join(choices)}")
     cluster = Cluster.of(os.environ) if kind == "workers" else None
-    configure(seed)
+    configure(seed, tensorfloat32)
     gpus = tf.config.list_physical_devices("GPU")
     if device == "gpu" and not gpus:
         raise SageccError(

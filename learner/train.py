@@ -105,7 +105,7 @@ def train(
     from sagecc.learner.loop import Saving, Training, follow
     from sagecc.learner.strategy import connect
 
-    distribution = connect(strategy, device, seed)
+    distribution = connect(strategy, device, seed, specification.network.tensorfloat32)
     distribution.part(specification.batch)
     done = distribution.agree(run_id, finished is not None)
     if done:

@@ -181,7 +181,6 @@ class Crr:
         self._policy = Trained("policy", self.policy, config.policy_rate, config.gradient_clip)
         self._critic = Trained("critic", self.critic, config.critic_rate, config.gradient_clip)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
-        self._differentiate = network.fused(self._gradients)
         self.copy_to_targets()
         if config.average:
             copy(self.policy, self.average_policy)
@@ -190,7 +189,7 @@ class Crr:
         """Take a step; see Learner."""
         config, share = self.config, Share.of_replica()
         seed = tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
-        gradients, metrics, transitions = self._differentiate(batch, seed, share)
+        gradients, metrics, transitions = self._gradients(batch, seed, share)
         gradients, metrics = share.mean((gradients, metrics))
         self.steps.assign_add(1)
         rate = rate_share(self.steps, self.setting.steps, config.final_rate)

@@ -133,7 +133,6 @@ class Iql:
             for name, of in networks.items()
         ]
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
-        self._differentiate = network.fused(self._gradients)
         for source, target in zip((*self.critics, self.policy), (*self.targets, self.average_policy), strict=True):
             copy(source, target)
 
@@ -141,7 +140,7 @@ class Iql:
         """Take an update; see Learner."""
         config, share = self.config, Share.of_replica()
         seed = tf.stack([tf.constant(self.setting.seed, tf.int64), self.steps])
-        gradients, metrics, transitions = self._differentiate(batch, seed, share)
+        gradients, metrics, transitions = self._gradients(batch, seed, share)
         gradients, metrics = share.mean((gradients, metrics))
         self.steps.assign_add(1)
         rate = rate_share(self.steps, self.setting.steps, config.final_rate)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.learner.architectures import Precision
 from sagecc.learner.specification import RunSpecification, load, shipped
 from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
 from sagecc.schemas.schemes import TrustedCode
@@ -103,8 +104,8 @@ LEAGUES = Path(".cache/league")
 )
 @click.option(
     "--precision",
-    type=click.Choice(["float32", "bfloat16"]),
-    help="Of matrix products, in place of the configuration's; bfloat16 is for GPUs.",
+    type=click.Choice(get_args(Precision)),
+    help="Of matrix products, in place of the configuration's; the two others are for GPUs.",
 )
 @click.option("--xla", is_flag=True, help="Compile the losses and gradients with XLA, as `xla: true` does; for GPUs.")
 @click.option(

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.algorithms.crr import METRICS
+from sagecc.learner.architectures import RecurrentNetwork
 from sagecc.learner.optimisers import compiled
 from sagecc.learner.specification import RunSpecification
 from sagecc.learner.strategy import (
@@ -290,17 +291,40 @@ def first_step(config: RunSpecification) -> tuple[np.ndarray, dict[str, np.ndarr
 
 
 @pytest.mark.slow
-def test_bfloat16_and_xla_compute_the_same_within_their_precision() -> None:
-    """No discount and the identity filter: what is left does not depend on drawn actions, which XLA draws otherwise."""
-    known = varied(ONE_STEP, discount=0.0, filter="identity")
-    plain, state = first_step(known)
-    least = [METRICS.index(x) for x in ("critic_loss", "policy_loss", "q_mean", "policy_gradient_norm")]
-    least.append(METRICS.index("critic_gradient_norm"))
-    fast, fast_state = first_step(varied(known, xla=True))
-    np.testing.assert_allclose(fast[least], plain[least], rtol=1e-4, atol=1e-5)
+def test_xla_computes_the_same_and_bfloat16_the_same_within_its_precision() -> None:
+    plain, state = first_step(ONE_STEP)
+    fast, fast_state = first_step(varied(ONE_STEP, xla=True))
+    np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)
     for name in (x for x in state if "adam_m" in x):
         np.testing.assert_allclose(fast_state[name], state[name], rtol=1e-3, atol=1e-6, err_msg=name)
-    low, low_state = first_step(varied(known, precision="bfloat16"))
+    low, low_state = first_step(varied(ONE_STEP, precision="bfloat16"))
+    least = [METRICS.index(x) for x in ("critic_loss", "policy_loss", "q_mean", "policy_gradient_norm")]
+    least.append(METRICS.index("critic_gradient_norm"))
     np.testing.assert_allclose(low[least], plain[least], rtol=0.05, atol=0.05)
     assert (low != plain).any()
     assert all(values.dtype in (np.float32, np.int64) for values in low_state.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["actor", "critic"])
+def test_recurrent_networks_heed_xla_and_precision(of: str) -> None:
+    """Once they were computed in float32 whatever was asked for."""
+    found = {}
+    rows = tf.random.stateless_normal([6, 4, 3], [0, 0])
+    for name, changes in (("plain", {}), ("xla", {"xla": True}), ("low", {"precision": "bfloat16"})):
+        tf.random.set_seed(0)
+        network = RecurrentNetwork(width=8, gru=8, residual_blocks=1, **changes)
+        with tf.GradientTape() as tape:
+            if of == "actor":
+                made = network.policy(3)
+                values = made.unroll(rows, tf.zeros([4, 8]))[0]
+            else:
+                made = network.critic(3)
+                before = made.remember(rows, rows[..., 0], tf.zeros([4, 8]))
+                values = made.values(rows, rows[..., 1], before)
+            loss = tf.reduce_sum(values)
+        found[name] = [values, *tape.gradient(loss, list(made.weights().values()))]
+    for plain, xla in zip(found["plain"], found["xla"], strict=True):
+        np.testing.assert_allclose(plain, xla, rtol=1e-4, atol=1e-6)
+    assert (found["plain"][0].numpy() != found["low"][0].numpy()).any()
+    np.testing.assert_allclose(found["low"][0], found["plain"][0], atol=0.05)
