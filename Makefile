@@ -122,6 +122,11 @@ bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this m
 	python -m evidence.speed.attach
 	$(PAGES)
 
+.PHONY: bench-gpu
+bench-gpu: ## Measure training on this machine's first GPU (a pool in datasets/pool; 7 minutes)
+	python -m evidence.speed.gpu
+	$(PAGES)
+
 .PHONY: bench-torture
 bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, killed it goes on)
 	python -m tests.torture

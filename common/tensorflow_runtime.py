@@ -34,6 +34,8 @@ def quietly() -> Iterator[None]:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Sonnet and TensorFlow Probability need Keras 2, which tf-keras provides under TensorFlow 2.21
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+# Triton's kernels, chosen untried as deterministic ones are, took an H200 twice as long as cuBLAS's
+os.environ.setdefault("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
 with quietly(), requires_extra("train"):
     import sonnet as snt
     import tensorflow as tf

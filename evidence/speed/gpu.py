@@ -207,7 +207,7 @@ def least_bytes(config: RunSpecification) -> int:
 @contextmanager
 def watched(every_ms: int = 100) -> Iterator[dict[str, float]]:
     """Yield what will hold the means of what nvidia-smi says of the card meanwhile."""
-    fields = {"busy": "utilization.gpu", "memory_busy": "utilization.memory", "watts": "power.draw", "mhz": "clocks.sm"}
+    fields = {"busy": "utilization.gpu", "memory_busy": "utilization.memory"}
     command = ["nvidia-smi", f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits", "-i", "0"]
     process = subprocess.Popen([*command, "-lms", str(every_ms)], stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = {}
@@ -218,7 +218,7 @@ def watched(every_ms: int = 100) -> Iterator[dict[str, float]]:
         lines = [line.split(",") for line in (process.communicate()[0] or "").splitlines()]
         rows = [[float(x) for x in line] for line in lines if len(line) == len(fields)]
         for name, values in zip(fields, zip(*rows, strict=True), strict=False):
-            found[name] = mean(values) / (100 if name.endswith("busy") else 1)
+            found[name] = mean(values) / 100
 
 
 def losses(pool: Path) -> list[dict[str, Any]]:
