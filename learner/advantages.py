@@ -31,20 +31,21 @@ KEPT = 0.99
 LEAST_DEVIATION = 1e-6
 
 
-def advantages(rewards: Any, values: Any, labels: Any, discount: float, trace: float) -> Any:
+def advantages(rewards: Any, values: Any, labels: Any, discount: Any, trace: float) -> Any:
     """Return the advantages of the actions of windows [T, B]; A + V(s) are the behaviour's lambda-returns.
 
     Args:
         rewards: reward of each action [T, B].
         values: value of each row and after the last one [T + 1, B].
         labels: 1 where the action is the recorder's own, else 0 [T, B].
-        discount: per decision.
+        discount: per decision, a number or [T, B].
         trace: lambda: 0 looks one reward ahead, 1 to the window's end.
     """
     differences = rewards + discount * values[1:] - values[:-1]
+    kept = labels * discount * trace
     found = [tf.zeros_like(labels[0])]
     for row in reversed(range(labels.shape[0])):
-        found.append(labels[row] * (differences[row] + discount * trace * found[-1]))
+        found.append(labels[row] * differences[row] + kept[row] * found[-1])
     return tf.stack(found[:0:-1])
 
 
@@ -59,10 +60,11 @@ class AdvantageWeights:
     Args:
         beta: temperature, in deviations of the group's advantages.
         cap: largest exponential.
+        beta_shared: temperature for flows beside others; None for `beta` there too.
     """
 
-    def __init__(self, beta: float, cap: float) -> None:
-        self.beta, self.cap = beta, cap
+    def __init__(self, beta: float, cap: float, beta_shared: float | None = None) -> None:
+        self.betas, self.cap = [beta, beta if beta_shared is None else beta_shared], cap
         self._moments = tf.Variable(tf.zeros([GROUPS, 2]), trainable=False, name="advantage_moments")
         self._weights = tf.Variable(tf.zeros([GROUPS, 1]), trainable=False, name="weight_means")
         self._seen = tf.Variable(tf.zeros([GROUPS, 1]), trainable=False, name="batches_seen")
@@ -89,7 +91,7 @@ class AdvantageWeights:
 
         means, squares = tf.unstack(averaged(self._moments, [advantages, tf.square(advantages)]), axis=1)
         deviations = tf.maximum(tf.sqrt(tf.maximum(squares - tf.square(means), 0.0)), LEAST_DEVIATION)
-        weights = tf.minimum(tf.exp(advantages / (self.beta * tf.gather(deviations, groups))), self.cap)
+        weights = tf.minimum(tf.exp(advantages / tf.gather(self.betas * deviations, groups)), self.cap)
         means = averaged(self._weights, [weights])[:, 0]
         return tf.reshape(labels * weights / tf.gather(means, groups), shape)
 

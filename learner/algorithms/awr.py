@@ -59,12 +59,16 @@ class AwrConfig(Algorithm):
     """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
     discount: float = 0.99
     """Discount per decision."""
+    discount_shared: float | None = None
+    """The same for flows beside others, whose share moves over tens of seconds; `null`: `discount` there too."""
     trace: float = 0.97
     """Lambda of the returns and advantages: 0 looks one reward ahead, 1 to the window's end."""
     expectile: float = 0.5
     """Which expectile of the returns V is: 0.5 their mean, so that one step is taken; towards 1 the best of them."""
     beta: float = 0.5
     """Temperature of the weights exp(A / beta), in deviations of A among flows that are alone, or beside others."""
+    beta_shared: float | None = None
+    """The same for flows beside others; `null`: `beta` there too."""
     ratio_cap: float = 20.0
     """Largest such weight, before they are divided by their mean."""
     reward_scale: float = 1.0
@@ -88,7 +92,11 @@ class AwrConfig(Algorithm):
             (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
             (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
             (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
+            *(
+                (0 <= (getattr(self, name) or 0) < 1, f"algorithm.{name} must be from 0 to below 1")
+                for name in ("discount", "discount_shared")
+            ),
+            (self.beta_shared is None or self.beta_shared > 0, "algorithm.beta_shared must be above 0"),
             (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
         )
 
@@ -129,7 +137,7 @@ class Awr:
         self.policy = network.policy(observations)
         self.value, self.target = (network.value(observations + setting.states) for _ in range(2))
         self.average_policy = network.policy(observations) if config.average else self.policy
-        self.weights = AdvantageWeights(config.beta, config.ratio_cap)
+        self.weights = AdvantageWeights(config.beta, config.ratio_cap, config.beta_shared)
         self._trained = (
             Trained("value", self.value, config.value_rate, config.gradient_clip),
             Trained("policy", self.policy, config.policy_rate, config.gradient_clip),
@@ -172,9 +180,11 @@ class Awr:
         now = batch.rows(slice(skipped, -1))
         inputs = tf.concat([batch.observations, batch.states], axis=-1)
         values = answers(self.target.unroll, inputs, memory, skipped)
-        rewards = earned(now.rewards, config.reward_scale, config.reward_limit) * (1 - config.discount)
-        advantage = advantages(rewards, values, now.labels, config.discount, config.trace)
-        weight = self.weights.of(advantage, groups_of(now), now.labels, share)
+        groups, shared = groups_of(now), config.discount_shared
+        discount = tf.gather([config.discount, config.discount if shared is None else shared], groups)
+        rewards = earned(now.rewards, config.reward_scale, config.reward_limit) * (1 - discount)
+        advantage = advantages(rewards, values, now.labels, discount, config.trace)
+        weight = self.weights.of(advantage, groups, now.labels, share)
         v = answers(self.value.unroll, inputs[:-1], memory, skipped)
         said = answers(self.policy.unroll, batch.observations[:-1], memory, skipped)
         error = tf.stop_gradient(advantage + values[:-1]) - v

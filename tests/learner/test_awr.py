@@ -121,8 +121,9 @@ def test_a_group_that_is_not_in_a_batch_keeps_its_averages() -> None:
 @pytest.mark.parametrize("burn_in", [0, 1])
 @pytest.mark.parametrize("kind", list(NETWORKS))
 def test_losses_are_worked_out_by_hand_from_what_the_networks_say(kind: str, burn_in: int, expectile: float) -> None:
-    """In numpy, transition by transition."""
-    of = config(kind, burn_in=burn_in, expectile=expectile)
+    """In numpy, transition by transition; flows beside others have a discount and a temperature of their own."""
+    of = config(kind, burn_in=burn_in, expectile=expectile, discount_shared=0.7, beta_shared=0.3)
+    discount, beta = np.array([0.9, 0.7, 0.7]), (0.5, 0.3)
     awr, data = learner(of), batch()
     inputs = tf.concat([data.observations, data.states], axis=-1)
     before = tf.zeros([WINDOWS, of.network.memory])
@@ -133,13 +134,13 @@ def test_losses_are_worked_out_by_hand_from_what_the_networks_say(kind: str, bur
     rows = range(burn_in, WINDOW - 1)
     advantage = np.zeros((WINDOW, WINDOWS))
     for t in reversed(rows):
-        difference = 0.1 * 0.5 * np.asarray(data.rewards[t]) + 0.9 * target[t + 1] - target[t]
-        advantage[t] = labels[t] * (difference + 0.9 * 0.8 * advantage[t + 1])
+        difference = (1 - discount) * 0.5 * np.asarray(data.rewards[t]) + discount * target[t + 1] - target[t]
+        advantage[t] = labels[t] * (difference + discount * 0.8 * advantage[t + 1])
     value_loss = policy_loss = 0.0
-    for windows in ([0], [1, 2]):
+    for windows, temperature in zip(([0], [1, 2]), beta, strict=True):
         counted = [(t, b) for t in rows for b in windows if labels[t, b]]
         deviation = np.std([advantage[at] for at in counted])
-        weight = {at: min(np.exp(advantage[at] / (0.5 * deviation)), 3.0) for at in counted}
+        weight = {at: min(np.exp(advantage[at] / (temperature * deviation)), 3.0) for at in counted}
         policy_loss += sum(weight[at] * misfit[at] for at in counted) / np.mean(list(weight.values()))
         errors = [advantage[at] + target[at] - v[at] for at in counted]
         value_loss += sum(2 * (expectile if e > 0 else 1 - expectile) * e**2 for e in errors)
