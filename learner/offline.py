@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagecc.learner.actor_critic import CRITICS, ActorCritic, ActorCriticConfig, CriticLosses, error_loss
+from sagecc.learner.advantages import groups_of
 from sagecc.learner.core import Batch
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import earned
@@ -25,6 +26,9 @@ class OfflineConfig(ActorCriticConfig):
 
     sources = ("data",)
 
+    discount_shared: float | None = None
+    """The discount for flows beside others, whose share moves over tens of seconds and which `data.states` tell from
+    flows alone; `null`: `discount` there too."""
     n_step: int = 1
     """Rewards in a critic's target before the value. Of a window only the rows learn that have so many after them: with
     n_step + 1 rows its first."""
@@ -33,7 +37,10 @@ class OfflineConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require((self.n_step >= 1, "algorithm.n_step must be at least 1"))
+        require(
+            (self.n_step >= 1, "algorithm.n_step must be at least 1"),
+            (0 <= (self.discount_shared or 0) < 1, "algorithm.discount_shared must be from 0 to below 1"),
+        )
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
@@ -41,6 +48,10 @@ class OfflineConfig(ActorCriticConfig):
             (
                 self.n_step <= whole.transitions - whole.burn_in,
                 "algorithm.n_step must be at most the transitions of a window after its burn_in",
+            ),
+            (
+                self.discount_shared is None or not whole.data or whole.data.state_names,
+                "algorithm.discount_shared tells flows alone from others: give data.states",
             ),
             (not self.critic_norm or whole.network.kind == "mlp", "algorithm.critic_norm is for networks of kind mlp"),
         )
@@ -103,8 +114,11 @@ class Judges:
     def ahead(self, batch: Batch) -> Ahead:
         """Return what lies ahead of the rows that learn."""
         config, own = self._config, slice(self.rows.start, -1)
-        rewards = earned(batch.rewards[own], config.reward_scale, config.reward_limit) * (1 - config.discount)
-        return ahead(rewards, batch.labels[own], config.discount, config.n_step)
+        discount: Any = config.discount
+        if config.discount_shared is not None:
+            discount = tf.gather([config.discount, config.discount_shared], groups_of(batch)[0])
+        rewards = earned(batch.rewards[own], config.reward_scale, config.reward_limit) * (1 - discount)
+        return ahead(rewards, batch.labels[own], discount, config.n_step)
 
     def ends(self, coming: Ahead) -> Any:
         """Return the rows of the states in which the sums ahead end [L, B]."""

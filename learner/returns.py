@@ -23,7 +23,7 @@ class Ahead(NamedTuple):
         return self.rewards + self.discounts * values
 
 
-def ahead(rewards: Any, labels: Any, discount: float, steps: int) -> Ahead:
+def ahead(rewards: Any, labels: Any, discount: Any, steps: int) -> Ahead:
     """Return the sums of up to `steps` rewards, of the L = R - steps + 1 rows that have so many.
 
     A sum goes no further than the state in which the next action is no label: that state is the recorder's doing, what
@@ -32,7 +32,7 @@ def ahead(rewards: Any, labels: Any, discount: float, steps: int) -> Ahead:
     Args:
         rewards: what each row's action earned [R, B].
         labels: 1 where an action is the recorder's own, else 0 [R, B].
-        discount: discount per row.
+        discount: discount per row, a number or [B].
         steps: most rewards in a sum, from 1 to R.
     """
     rows = rewards.shape[0] - steps + 1

@@ -204,6 +204,18 @@ def test_a_target_of_three_rewards_by_hand(config: RunSpecification) -> None:
     np.testing.assert_allclose(found.values[0], single.values[0][:3], rtol=1e-5, atol=1e-6)
 
 
+def test_flows_beside_others_have_a_discount_of_their_own() -> None:
+    """Each window's sums are those of a learner whose only discount is its own."""
+    whole = varied(CONFIG, window=5, n_step=3, states="flows", discount_shared=0.5)
+    data, noise = batch_of(whole), drawn(whole, 2)
+    shared = np.array([False, True, False, True, False, False])
+    data = data._replace(states=tf.constant(shared * 0.5, tf.float32)[None, :, None] * tf.ones([5, 1, STATES]))
+    alone, beside = (varied(whole, discount=of, discount_shared=None) for of in (0.9, 0.5))
+    found, *expected = (learner(of).critic_losses(data, noise).targets for of in (whole, alone, beside))
+    np.testing.assert_allclose(found, np.where(shared, expected[1], expected[0]), rtol=1e-5)
+    assert np.abs(expected[0] - expected[1]).min() > 1e-3
+
+
 @pytest.mark.parametrize("config", [CONFIG, REBRAC])
 def test_nothing_after_a_kick_reaches_what_is_learned_of_the_rows_before(config: RunSpecification) -> None:
     config = varied(config, window=6, n_step=3)
@@ -293,6 +305,8 @@ def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunS
         ({"n_step": 2}, "n_step must be at most"),
         ({"alpha": -1.0}, "alpha cannot be negative"),
         ({"alpha_shared": 1.0}, "alpha_shared tells flows alone from others: give data.states"),
+        ({"discount_shared": 0.9}, "discount_shared tells flows alone from others"),
+        ({"discount_shared": 1.0, "states": "flows"}, "discount_shared must be from 0 to below 1"),
         ({"beta": 1.0}, "beta tells flows alone from others"),
         ({"critic_cloning": -1.0}, "critic_cloning cannot be negative"),
         ({"policy_delay": 0}, "policy_delay must be at least 1"),
