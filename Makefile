@@ -137,6 +137,11 @@ bench-orca: kernel ## Let Orca's published actor play the league of `small` (SAG
 	python -m evidence.leagues.orca
 	$(PAGES)
 
+.PHONY: bench-offline
+bench-offline: kernel ## Hold what a pool says of policies against how they play, after `make kicked` and `make policies`
+	python -m evidence.training.offline
+	$(PAGES)
+
 .PHONY: bench-rival-leagues
 bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER: with Orca; killed it goes on)
 	python -m evidence.leagues.rival_leagues
