@@ -40,9 +40,10 @@ def of_floats(arrays: Sequence[npt.NDArray[Any]]) -> Made:
     return Made(text, tuple(float(number) for number in numbers))
 
 
-def of_table(path: Path) -> str:
-    """Return a digest of a Parquet file's schema, metadata and values, however they are laid out."""
+def of_table(path: Path, metadata: bool = True) -> str:
+    """Return a digest of a Parquet file's schema, perhaps its metadata, and values, however they are laid out."""
     table = pq.read_table(path, partitioning=None)
+    table = table if metadata else table.replace_schema_metadata(None)
     digest = hashlib.sha256(
         str((table.schema.names, table.schema.types, sorted((table.schema.metadata or {}).items()))).encode()
     )

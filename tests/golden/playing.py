@@ -90,7 +90,9 @@ def grown(folder: Path) -> Made:
     sagecc(folder, "grow", *steps, *places, "--jobs", "2")
     weights = load_file(place / "round-1" / "policy" / "policy.safetensors")
     found = of_floats([np.asarray(weights[key]) for key in sorted(weights)])
-    return Made(_tables(place / "round-0" / "raw", "**/*.parquet").text + found.text, found.numbers)
+    # Their metadata has the policy's digest, in which every field of a configuration is, new ones too.
+    raw = [of_table(path, metadata=False) for path in sorted((place / "round-0" / "raw").glob("**/*.parquet"))]
+    return Made("".join([*raw, found.text]), found.numbers)
 
 
 def stepped(folder: Path) -> Made:

@@ -314,16 +314,19 @@ def test_recurrent_networks_heed_xla_and_precision(of: str) -> None:
     for name, changes in (("plain", {}), ("xla", {"xla": True}), ("low", {"precision": "bfloat16"})):
         tf.random.set_seed(0)
         network = RecurrentNetwork(width=8, gru=8, residual_blocks=1, **changes)
-        with tf.GradientTape() as tape:
-            if of == "actor":
-                made = network.policy(3)
-                values = made.unroll(rows, tf.zeros([4, 8]))[0]
-            else:
-                made = network.critic(3)
-                before = made.remember(rows, rows[..., 0], tf.zeros([4, 8]))
-                values = made.values(rows, rows[..., 1], before)
-            loss = tf.reduce_sum(values)
-        found[name] = [values, *tape.gradient(loss, list(made.weights().values()))]
+        made = network.policy(3) if of == "actor" else network.critic(3)
+
+        def losses(made: Any = made) -> Any:
+            with tf.GradientTape() as tape:
+                if of == "actor":
+                    values = made.unroll(rows, tf.zeros([4, 8]))[0]
+                else:
+                    before = made.remember(rows, rows[..., 0], tf.zeros([4, 8]))
+                    values = made.values(rows, rows[..., 1], before)
+                total = tf.reduce_sum(values)
+            return [values, *tape.gradient(total, list(made.weights().values()))]
+
+        found[name] = tf.function(losses)()
     for plain, xla in zip(found["plain"], found["xla"], strict=True):
         np.testing.assert_allclose(plain, xla, rtol=1e-4, atol=1e-6)
     assert (found["plain"][0].numpy() != found["low"][0].numpy()).any()
