@@ -19,6 +19,22 @@ from sagecc.learner.reader import require
 from sagecc.learner.returns import Ahead, ahead, at_rows
 from sagecc.learner.specification import RunSpecification
 
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "q_mean",
+    "target_mean",
+    "cloning_error",
+    "action_mean",
+    "action_deviation",
+    "policy_gradient_norm",
+    "critic_gradient_norm",
+)
+"""The metrics of an update, in this order; those of the actor are of its last update."""
+
+OF_ACTOR = ("policy_loss", "cloning_error", "action_mean", "action_deviation", "policy_gradient_norm")
+"""Those of the actor."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineConfig(ActorCriticConfig):

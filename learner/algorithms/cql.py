@@ -25,26 +25,9 @@ from sagecc.common import versions
 from sagecc.learner.actor_critic import CRITICS, ActorCritic
 from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
-from sagecc.learner.offline import Judges, OfflineConfig
+from sagecc.learner.offline import METRICS, OF_ACTOR, Judges, OfflineConfig
 from sagecc.learner.reader import require
 from sagecc.policy.bounds import MAX_UNITS
-
-METRICS = (
-    "critic_loss",
-    "policy_loss",
-    "conservative_gap",
-    "q_mean",
-    "target_mean",
-    "cloning_error",
-    "action_mean",
-    "action_deviation",
-    "policy_gradient_norm",
-    "critic_gradient_norm",
-)
-"""The metrics of an update, in this order; those of the actor are of its last update. The gap is the conservative term
-without its weight, less T log 2: 0 where Q does not depend on the action."""
-
-_OF_ACTOR = ("policy_loss", "cloning_error", "action_mean", "action_deviation", "policy_gradient_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +63,12 @@ class CqlConfig(OfflineConfig):
 class Cql:
     """The networks, their targets, the optimisers' state, and the update of them all."""
 
-    metrics = METRICS
+    metrics = (*METRICS, "conservative_gap")
+    """The last is the conservative term without its weight, less T log 2: 0 where Q does not depend on the action."""
 
     def __init__(self, config: CqlConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
-        self.networks = ActorCritic(config, setting, _OF_ACTOR)
+        self.networks = ActorCritic(config, setting, OF_ACTOR)
         self.judges = Judges(config, self.networks)
         self.state, self.acting, self.exported = self.networks.state, self.networks.acting, self.networks.exported
 
@@ -95,7 +79,7 @@ class Cql:
         noise = networks.noise(batch.actions[self.judges.rows], share, seeds[0])
         others = self.others(batch, seeds[1], share)
         values = networks.update(lambda: self._judged(batch, noise, others), lambda _: self._acted(batch), share)
-        return Update(tf.stack([values[name] for name in METRICS]), {})
+        return Update(tf.stack([values[name] for name in self.metrics]), {})
 
     def others(self, batch: Batch, seed: Any, share: Share) -> Any:
         """Draw actions, one in each equal part of [-1, 1], for the rows that have the conservative term [N, L, B']."""

@@ -30,28 +30,13 @@ from sagecc.learner.actor_critic import CRITICS, ActorCritic, CriticLosses
 from sagecc.learner.advantages import AdvantageWeights, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
-from sagecc.learner.offline import Judges, OfflineConfig
+from sagecc.learner.offline import METRICS, OF_ACTOR, Judges, OfflineConfig
 from sagecc.learner.reader import require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import RunSpecification
 
-METRICS = (
-    "critic_loss",
-    "policy_loss",
-    "q_mean",
-    "target_mean",
-    "cloning_error",
-    "action_mean",
-    "action_deviation",
-    "policy_gradient_norm",
-    "critic_gradient_norm",
-)
-"""The metrics of an update, in this order; those of the actor are of its last update."""
-
 _OF_WEIGHTS = ("value_loss", "advantage_std", "filter_weight_mean")
-"""Those of weights, behind them."""
-
-_OF_ACTOR = ("policy_loss", "cloning_error", "action_mean", "action_deviation", "policy_gradient_norm")
+"""Metrics of weights, behind offline.METRICS."""
 
 LEAST_UNIT = 1e-6
 """Least number that Q is divided by."""
@@ -118,7 +103,7 @@ class Td3Bc:
 
     def __init__(self, config: Td3BcConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
-        self.networks = ActorCritic(config, setting, _OF_ACTOR, value=bool(config.beta))
+        self.networks = ActorCritic(config, setting, OF_ACTOR, value=bool(config.beta))
         self.judges = Judges(config, self.networks)
         self.weights = AdvantageWeights(config.beta, config.ratio_cap) if config.beta else None
         self.metrics = (*METRICS, *_OF_WEIGHTS) if config.beta else METRICS

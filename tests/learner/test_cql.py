@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,18 @@ from sagecc.common.tensorflow_runtime import tf
 from sagecc.learner.core import WHOLE, Batch
 from sagecc.learner.optimisers import compiled
 from sagecc.learner.specification import RunSpecification
-from tests.conftest import ROOT
 from tests.helpers.specifications import spec, varied
-from tests.helpers.training import command
 from tests.learner.conftest import PoolMaker
-from tests.learner.test_td3_bc import OFFLINE, RECURRENT, batch_of, drawn, kicked, learner
-from tests.learner.test_train import preferred
+from tests.learner.test_td3_bc import (
+    OFFLINE,
+    RECURRENT,
+    assert_moves_alike,
+    assert_prefers_the_better_action,
+    batch_of,
+    drawn,
+    kicked,
+    learner,
+)
 
 pytestmark = pytest.mark.tensorflow
 
@@ -95,17 +100,7 @@ def test_what_the_pool_does_not_show_becomes_worse(config: RunSpecification) -> 
 
 @pytest.mark.parametrize("config", [varied(CONFIG, average=0.9, thinning=2), varied(GRU, gradient_clip=1.0)])
 def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunSpecification) -> None:
-    ends = []
-    for _ in range(2):
-        made = learner(config)
-        before = {name: variable.numpy() for name, variable in made.state().items()}
-        found = compiled(made.update)(batch_of(config))
-        assert np.isfinite(found.metrics).all()
-        assert found.metrics.shape == (len(made.metrics),)
-        ends.append({name: variable.numpy() for name, variable in made.state().items()})
-    assert [name for name in before if np.array_equal(before[name], ends[0][name])] == []
-    for name, value in ends[0].items():
-        np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
+    assert_moves_alike(config, batch_of(config))
 
 
 @pytest.mark.parametrize(
@@ -118,18 +113,4 @@ def test_what_does_not_fit_is_one_line(changes: dict[str, Any], told: str) -> No
 
 
 def test_it_prefers_the_better_action_in_a_pool_of_both(make_pool: PoolMaker, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {
-        "steps": 300,
-        "batch": 64,
-        "window": 2,
-        "data": {"action_base": 2**0.5},
-        "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
-        "algorithm": {**ALGORITHM, "discount": 0.5, "reward_scale": 0.05, "tau": 0.05, "alpha": 0.1, "policy_delay": 1},
-    }
-    done = subprocess.run(
-        command(tmp_path, make_pool((2000, 2000)), **changes), cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    low, high = preferred(tmp_path, "a")
-    assert low > 0.5
-    assert high < -0.5
+    assert_prefers_the_better_action(tmp_path, make_pool((2000, 2000)), {"name": "cql", "alpha": 0.1})

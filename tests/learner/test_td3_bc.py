@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
@@ -72,6 +74,41 @@ def acted(made: Any, data: Batch) -> Any:
 
 def drawn(config: RunSpecification, rows: int) -> tf.Tensor:
     return tf.constant(np.random.default_rng(1).normal(size=(rows, config.batch)), tf.float32)
+
+
+def assert_moves_alike(config: RunSpecification, *batches: Batch) -> None:
+    """Two learners take updates on some batches: every weight moves, in both to the same number."""
+    ends = []
+    for _ in range(2):
+        made = learner(config)
+        before = {name: variable.numpy() for name, variable in made.state().items()}
+        step = compiled(made.update)
+        for data in batches:
+            metrics = step(data).metrics
+            assert np.isfinite(metrics).all()
+            assert metrics.shape == (len(made.metrics),)
+        ends.append({name: variable.numpy() for name, variable in made.state().items()})
+    assert [name for name in before if np.array_equal(before[name], ends[0][name])] == []
+    for name, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
+
+
+def assert_prefers_the_better_action(folder: Path, pool: Path, algorithm: dict[str, Any], *options: str) -> None:
+    """Trained on a pool that tosses a coin between 1 and -1, in units of the base."""
+    rates = {"policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.5, "reward_scale": 0.05, "tau": 0.05}
+    changes: dict[str, Any] = {
+        "steps": 300,
+        "batch": 64,
+        "window": 2,
+        "data": {"action_base": 2**0.5},
+        "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
+        "algorithm": {**rates, "policy_delay": 1, **algorithm},
+    }
+    done = subprocess.run([*command(folder, pool, **changes), *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    low, high = preferred(folder, "a")
+    assert low > 0.5
+    assert high < -0.5
 
 
 class InNumpy:
@@ -284,19 +321,7 @@ def test_weights_follow_the_advantages_over_the_behaviours_value(config: RunSpec
     ],
 )
 def test_an_update_moves_every_weight_and_is_a_function_of_the_seed(config: RunSpecification) -> None:
-    ends = []
-    for _ in range(2):
-        made = learner(config)
-        before = {name: variable.numpy() for name, variable in made.state().items()}
-        step = compiled(made.update)
-        for seed in range(2):
-            found = step(kicked(batch_of(config, seed), 1))
-            assert np.isfinite(found.metrics).all()
-        assert found.metrics.shape == (len(made.metrics),)
-        ends.append({name: variable.numpy() for name, variable in made.state().items()})
-    assert [name for name in before if np.array_equal(before[name], ends[0][name])] == []
-    for name, value in ends[0].items():
-        np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
+    assert_moves_alike(config, kicked(batch_of(config), 1), kicked(batch_of(config, 1), 1))
 
 
 @pytest.mark.parametrize(
@@ -325,20 +350,19 @@ def test_only_dense_critics_are_normalised() -> None:
 
 
 def test_it_prefers_the_better_action_where_a_clone_would_do_neither(make_pool: PoolMaker, tmp_path: Path) -> None:
-    """The pool tosses a coin between 1 and -1, in units of the base."""
-    rates = {"policy_rate": 1e-3, "critic_rate": 3e-3, "discount": 0.5, "reward_scale": 0.05}
-    changes: dict[str, Any] = {
-        "steps": 300,
-        "batch": 64,
-        "window": 2,
-        "data": {"action_base": 2**0.5},
-        "network": {"kind": "mlp", "hidden": [32, 16], "input_transform": "symlog", "input_limit": 5},
-        "algorithm": {"name": "td3_bc", **rates, "tau": 0.05, "policy_delay": 1, "average": 0.9, "unit": "deviation"},
-    }
-    done = subprocess.run(
-        command(tmp_path, make_pool((2000, 2000)), **changes), cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    low, high = preferred(tmp_path, "a")
-    assert low > 0.5
-    assert high < -0.5
+    algorithm = {"name": "td3_bc", "average": 0.9, "unit": "deviation"}
+    assert_prefers_the_better_action(tmp_path, make_pool((2000, 2000)), algorithm)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) not in (2, 4, 8, 16), reason="cores must share 64 windows equally")
+def test_all_cores_of_a_machine_train_what_one_does(make_pool: PoolMaker, tmp_path: Path) -> None:
+    """Rounding apart, which grows with the updates."""
+    algorithm, pool, policies = {"name": "td3_bc", "policy_delay": 2, "unit": "deviation"}, make_pool((2000, 2000)), []
+    for strategy in ("one", "mirrored"):
+        folder = tmp_path / strategy
+        folder.mkdir()
+        assert_prefers_the_better_action(folder, pool, algorithm, "--strategy", strategy, "--device", "cpu")
+        policies.append(load_file(folder / "models" / "a" / "policy.safetensors"))
+    for name, values in policies[0].items():
+        np.testing.assert_allclose(policies[1][name], values, atol=1e-3, err_msg=name)
