@@ -17,7 +17,7 @@ Every random number is a function of the run's seed and the step, so a run conti
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sagecc.common import versions
@@ -25,7 +25,7 @@ from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Trained, average, copy, differentiated, named_weights, rate_share
 from sagecc.learner.reader import require
-from sagecc.learner.specification import Algorithm
+from sagecc.learner.specification import LATER, Algorithm
 from sagecc.policy.bounds import MAX_UNITS
 
 METRICS = (
@@ -99,7 +99,7 @@ class CrrConfig(Algorithm):
 
     More than 1 propagates rewards faster, but the rewards are those of the pool's actions, not of the policy's.
     """
-    trace: float = 0.0
+    trace: float = field(default=0.0, metadata=LATER)
     """Lambda of the temporal-difference target, which mixes those of one reward, two, and so on up to the window's end,
     each with lambda times the weight of the one before; 0 for `n_step`."""
     average: float = 0.0

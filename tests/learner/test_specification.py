@@ -6,7 +6,7 @@ import inspect
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ from sagecc.learner.architectures import KINDS
 from sagecc.learner.selection import Selection
 from sagecc.learner.specification import (
     INPUT_GROUPS,
+    LATER,
     ControlSettings,
     Data,
     LabSettings,
@@ -232,3 +233,14 @@ def test_a_base_that_leads_back_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text(f"base: {path}")
     with pytest.raises(SageccError, match="is its own base"):
         load(str(path))
+
+
+def test_fields_that_came_later_are_recorded_where_they_are_set() -> None:
+    """Else every run of before would be another, and what it came to that of no run."""
+    run = load("small")
+    for name, section in (("data", run.data), ("control", run.control), ("algorithm", run.algorithm)):
+        later = {field.name for field in fields(cast("Any", section)) if field.metadata == LATER}
+        assert later and not later & run.record()[name].keys()
+    changed = run.changed(data={"states": "flows"}, algorithm={"trace": 0.5})
+    assert changed.record()["data"]["states"] == "flows" and changed.record()["algorithm"]["trace"] == 0.5
+    assert from_dict(changed.record()) == changed
