@@ -27,7 +27,7 @@ from sagecc.cli import errors_in_one_line
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
-from sagecc.learner.judging.judge import PoolJudge
+from sagecc.learner.judging.judge import PoolJudge, learned_share
 from sagecc.policy.artefact import PolicyArtefact, policy_sha256
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
@@ -189,9 +189,13 @@ def rates_of(standings: Mapping[str, Values]) -> dict[str, float]:
 
 
 def keep(policies: Iterable[Values], identity: str) -> None:
-    """Write the result of these policies, judged by what has this identity."""
+    """Write the result of these policies, judged by what has this identity.
+
+    Seeds are chosen among policies that learned from a pool; what learned in labs acts as none of its schemes does.
+    """
     rows = sorted(policies, key=lambda of: str(of["name"]))
-    found = {"correlations": correlations(rows), "choices": choices(rows)}
+    alone = [of for of in rows if of["from_pool"]]
+    found = {"correlations": correlations(alone), "with_labs": correlations(rows), "choices": choices(alone)}
     save(NAME, {"identity": identity, "share": SHARE, "policies": rows, **found})
 
 
@@ -208,13 +212,20 @@ def main() -> None:
         digest = policy_sha256(f"{POLICY_PREFIX}{each.folder}")
         if digest not in known:
             say(f"{each.name}: judging")
+            policy = PolicyArtefact.load(each.folder)
             try:
-                judgement = judge.judge(PolicyArtefact.load(each.folder)).record()
+                sets = judge.judge(policy).record()["sets"]
             except SageccError as error:
                 say(f"{each.name}: {error}")
                 continue
-            about = {"name": each.name, "recipe": each.recipe, "policy_sha256": digest}
-            known[digest] = {**about, "sets": judgement["sets"], "rates": each.rates}
+            known[digest] = {
+                "name": each.name,
+                "recipe": each.recipe,
+                "policy_sha256": digest,
+                "from_pool": learned_share(policy) is not None,
+                "sets": sets,
+                "rates": each.rates,
+            }
             keep(known.values(), judge.identity)
 
 

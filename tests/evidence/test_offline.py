@@ -23,7 +23,13 @@ PLACE = "small I"
 
 def policy(recipe: str, value: float, rate: float, **of: Any) -> dict[str, Any]:
     measures = {**{field.name: 0.1 for field in fields(Measures)}, "value_start": value, **of}
-    return {"name": recipe, "recipe": recipe, "sets": {"I": measures}, "rates": {"small": {"I": rate}}}
+    return {
+        "name": recipe,
+        "recipe": recipe,
+        "from_pool": True,
+        "sets": {"I": measures},
+        "rates": {"small": {"I": rate}},
+    }
 
 
 def test_equal_values_share_their_ranks() -> None:
@@ -90,11 +96,14 @@ def test_the_page() -> None:
         "share": 0.2,
         "policies": policies,
         "correlations": correlations(policies),
+        "with_labs": correlations([*policies, policy("labs", 0, 0.5)]),
         "choices": choices(policies),
     }
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(ROOT / "evidence" / "training" / "offline.md.j2", {"result": result, "machine": machine})["offline"]
+    assert "4 policies that learned from a pool:\n\n|" in found and "Together with 0 that learned in labs" in found
     assert "| `value_start` | +1.00 [+1.00, +1.00] | - | - | - |" in found
+    assert "| `value_start` | +0.00 [-1.00, +1.00] | - | - | - |" in found
     assert "| `value_start` | 1 of 1, +15.0 | 1 of 1, +0.0 | - | - |" in found
     assert "| `td_error` | 0 of 1, -15.0 | 1 of 1, +0.0 | - | - |" in found
     assert "| by chance | 0.2 of 1, 0 | 1.0 of 1, 0 | - | - |" in found

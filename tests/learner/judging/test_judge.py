@@ -164,9 +164,9 @@ def test_a_training_ends_with_a_judgement_that_the_command_repeats(pool: Path, t
     assert [line["evaluation/I/value_mean"] for line in lines if "evaluation/I/value_mean" in line] == [
         scores["I/value_mean"]
     ]
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("II ")]
-    values = [float(row[2]) for row in rows if row[1] == "value_start"]
-    assert len(values) == 1 and -25 <= values[0] <= 25
+    table = [line.split() for line in done.stdout.splitlines()]
+    values = [float(row[2]) for row in table if row[1:2] == ["value_start"]]
+    assert values and all(-25 <= value <= 25 for value in values)
     assert "learned from environments that it is judged on" not in done.stderr  # sagecc-10 learned in labs
 
 
