@@ -88,7 +88,7 @@ def test_trains(pool: CompiledPool, eagerly: None, name: str) -> None:
     """Its own algorithm, inputs and data; fewer neurons and rows."""
     whole = load(name)
     smaller = {"hidden": [8, 8]} if whole.network.kind == "mlp" else {"width": 8, "gru": 0 if "no-gru" in name else 8}
-    config = varied(whole, **smaller, batch=4, window=8)
+    config = varied(whole, **smaller, batch=4, window=min(whole.window, 12))
     data, network = config.data, config.network
     assert data
     chosen = pool.select(data.selection)
