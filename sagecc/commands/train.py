@@ -217,7 +217,7 @@ def command(
     if outcome.trained_steps:
         click.echo(
             f"{outcome.trained_steps} steps in {outcome.seconds:.0f} s, {outcome.waiting:.1%} of it waiting for data"
-            + (f"; {outcome.evaluating_s:.0f} s of leagues" if outcome.evaluating_s else "")
+            + (f"; {outcome.evaluating_s:.0f} s of evaluations" if outcome.evaluating_s else "")
         )
     else:
         click.echo("already trained with this configuration and pool: nothing to do")
