@@ -30,8 +30,12 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: kicked
-kicked: setup ## Collect the profile again with kicks, and its pool, into datasets/kicked (docs/guide/collect.md; 15 minutes)
+kicked: setup ## Collect the profile with kicks alone, and its pool, into datasets/kicked (docs/guide/collect.md; 8 minutes)
 	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
+
+.PHONY: labs
+labs: setup ## Train a policy in labs, without a pool, into models/repro-labs (half an hour of one core)
+	@python -m scripts.repro --labs $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: study
 study: setup ## Run the evaluation study and figures of papers, an experiment a stage (docs/guide/study.md)

@@ -24,14 +24,15 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": ("tiny", "labs-tiny"), "small": ("small", "sagecc-10"), "full": ("small", "sagecc-10")}
+CONFIGS = {"smoke": ("td3-bc-tiny", "labs-tiny"), "small": ("td3-bc", "sagecc-10"), "full": ("td3-bc", "sagecc-10")}
 """The configurations by which each profile learns: from the pool, and in labs."""
 
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
-KICKED = "datasets/kicked/dvc.yaml"
+KICKED = "kicked-pool"
+LABS = "models/dvc.yaml"
 STUDY = "leagues/study-results/dvc.yaml"
-LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "datasets/kicked/dvc.lock", "leagues/study-results/dvc.lock")
+LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "models/dvc.lock", "leagues/study-results/dvc.lock")
 
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
@@ -44,7 +45,7 @@ def main() -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
     other = parser.add_mutually_exclusive_group()
-    for name, target in (("--full", FULL), ("--kicked", KICKED), ("--study", STUDY)):
+    for name, target in (("--full", FULL), ("--kicked", KICKED), ("--labs", LABS), ("--study", STUDY)):
         help_text = f"Run the stages of {target} instead, and print no table."
         other.add_argument(name, dest="target", action="store_const", const=target, help=help_text)
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")

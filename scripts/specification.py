@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what two configurations come to, resolved: what `dvc.yaml` trains anew for where it changes, and only then."""
+"""Writes what configurations come to, resolved: what a stage trains anew for where it changes, and only then."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from sagecc.learner.specification import load
 from sagecc.online import networks_digest
 
 
-def specifications(pool: str, labs: str) -> dict[str, dict[str, Any]]:
-    """Return the fields of the configuration that learns from a pool, and of that in labs, with its networks."""
-    learned = load(labs)
-    return {"pool": load(pool).record(), "labs": {**learned.record(), "networks": networks_digest(learned)}}
+def specifications(pool: str | None = None, labs: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the fields of a configuration that learns from a pool, and of one in labs, with its networks."""
+    found: dict[str, dict[str, Any]] = {}
+    if pool:
+        found["pool"] = load(pool).record()
+    if labs:
+        learned = load(labs)
+        found["labs"] = {**learned.record(), "networks": networks_digest(learned)}
+    return found
 
 
 def write(found: Mapping[str, Mapping[str, Any]], out: Path) -> None:
@@ -30,11 +35,11 @@ def write(found: Mapping[str, Mapping[str, Any]], out: Path) -> None:
 
 
 @click.command()
-@click.option("--pool", required=True, help="Configuration that learns from a pool.")
-@click.option("--labs", required=True, help="Configuration that learns in labs.")
+@click.option("--pool", help="Configuration that learns from a pool.")
+@click.option("--labs", help="Configuration that learns in labs.")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def command(pool: str, labs: str, out: Path) -> None:
-    """Write what these two come to."""
+def command(pool: str | None, labs: str | None, out: Path) -> None:
+    """Write what they come to."""
     write(specifications(pool, labs), out)
 
 

@@ -24,7 +24,7 @@ from tests.conftest import PACKAGES, ROOT, copy_project
 
 pytestmark = pytest.mark.heavy
 
-STUDY = "leagues/study-results/dvc.yaml"
+LABS, STUDY = "models/dvc.yaml", "leagues/study-results/dvc.yaml"
 STUDIED = [each.name for each in EXPERIMENTS.values() if not each.traced]
 
 
@@ -68,7 +68,7 @@ class Project:
 
     def specify(self, **configs: str) -> None:
         """Do what the stage `specification` does, with this project's configurations."""
-        write(specifications(**{"pool": "small", "labs": "sagecc-10", **configs}), self.folder / "build/specification")
+        write(specifications(**{"pool": "td3-bc", "labs": "sagecc-10", **configs}), self.folder / "build/specification")
 
     def dvc(self, *command: str) -> str:
         environment = {**os.environ, "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")}
@@ -101,7 +101,8 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     )
     module.write_text("int mine;\n")
     identity.write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
-    assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine"}
+    kicked = {"kick@I-mine", "kick@II-mine"}
+    assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine", *kicked}
     assert project.changed("datasets/full/dvc.yaml") == {"collect@I-mine", "collect@II-mine"}
     params.write_text(before)
     module.unlink()
@@ -110,16 +111,16 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
 
 
 STAGES: dict[str, set[str]] = {
-    "RAW": {f"collect@{name}-{scheme}" for name in ("I", "II") for scheme in SCHEMES},
-    "POOL": {"pool"},
+    "RAW": {f"{how}@{name}-{scheme}" for how in ("collect", "kick") for name in ("I", "II") for scheme in SCHEMES},
+    "POOL": {"pool", "kicked-pool"},
     "COMPILED": {"compile"},
-    "LABS": {"labs"},
+    "LABS": set(),
     "CRR": {"train"},
     "BC": set(),
     "AWR": set(),
-    "TD3_BC": set(),
+    "TD3_BC": {"train"},
     "CQL": set(),
-    "TD3": {"labs"},
+    "TD3": set(),
     "DAGGER": set(),
     "POLICY": {"league"},
     "USER_SPACE": set(),
@@ -170,11 +171,11 @@ def test_code_that_raises_no_version_runs_nothing(project: Project) -> None:
 
 def test_a_configuration_runs_the_training_that_it_is_of(project: Project) -> None:
     project.specify(pool="bc")
-    assert project.changed() == {"train"}
+    assert (project.changed(), project.changed(LABS)) == ({"train"}, set())
     project.specify(labs="labs-tiny")
-    assert project.changed() == {"labs"}
+    assert (project.changed(), project.changed(LABS)) == (set(), {"labs"})
     project.specify()
-    assert not project.changed()
+    assert not project.changed() | project.changed(LABS)
 
 
 def test_what_is_trained_is_told_by_values_not_by_names(tmp_path: Path) -> None:
@@ -208,7 +209,8 @@ def test_other_windows_or_rewards_derive_the_pool_and_collect_nothing(project: P
     assert before.count(old) == 1
     params.write_text(before.replace(old, new))
     try:
-        assert project.changed() == project.changed("datasets/full/dvc.yaml") == {"pool"}
+        assert project.changed("datasets/full/dvc.yaml") == {"pool"}
+        assert project.changed() == {"pool", "kicked-pool"}
     finally:
         params.write_text(before)
 
@@ -219,7 +221,7 @@ def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
     identity.write_text("linux-6.12 lab-1 tcp_bbr2.c=0123456789ab\n")
     binary = project.folder / "build" / "sagecc-linux"
     binary.write_text("another kernel")
-    assert project.changed() == {"kernel", "collect@I-bbr2", "collect@II-bbr2"}
+    assert project.changed() == {"kernel", *(f"{how}@{of}-bbr2" for how in ("collect", "kick") for of in ("I", "II"))}
     assert project.changed("datasets/full/dvc.yaml") == {"collect@I-bbr2", "collect@II-bbr2"}
     identity.write_text(before)
     binary.write_text("build/sagecc-linux")
