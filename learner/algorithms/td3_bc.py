@@ -35,7 +35,7 @@ from sagecc.learner.reader import require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import RunSpecification
 
-_OF_WEIGHTS = ("value_loss", "advantage_std", "filter_weight_mean")
+OF_WEIGHTS = ("value_loss", "advantage_std", "filter_weight_mean")
 """Metrics of weights, behind offline.METRICS."""
 
 LEAST_UNIT = 1e-6
@@ -106,7 +106,7 @@ class Td3Bc:
         self.networks = ActorCritic(config, setting, OF_ACTOR, value=bool(config.beta))
         self.judges = Judges(config, self.networks)
         self.weights = AdvantageWeights(config.beta, config.ratio_cap) if config.beta else None
-        self.metrics = (*METRICS, *_OF_WEIGHTS) if config.beta else METRICS
+        self.metrics = (*METRICS, *OF_WEIGHTS) if config.beta else METRICS
         self.acting, self.exported = self.networks.acting, self.networks.exported
 
     def update(self, batch: Batch) -> Update:

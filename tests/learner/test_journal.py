@@ -13,10 +13,12 @@ from safetensors.numpy import save
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner.algorithms import td3_bc
 from sagecc.learner.algorithms.crr import METRICS
 from sagecc.learner.continuation import CHECKPOINT, keep_state
 from sagecc.learner.core import Batch, Update
 from sagecc.learner.journal import TrainingJournal
+from sagecc.learner.specification import load
 from sagecc.learner.tensors import unpack
 from tests.conftest import ROOT
 from tests.learner import test_td3
@@ -166,10 +168,11 @@ def test_an_evaluations_time_is_not_the_steps(tmp_path: Path) -> None:
 
 
 def test_dvc_draws_every_metric_once() -> None:
+    config: Any = load(yaml.safe_load((ROOT / "params.yaml").read_text())["train"]["config"]).algorithm
     drawn: list[str] = []
     for plot in yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]:
         ((title, fields),) = plot.items()
         assert "'" not in title  # DVC puts it into a page's script between such
         columns = fields["y"].get("models/repro/curves.csv", [])
         drawn += [columns] if isinstance(columns, str) else columns
-    assert sorted(drawn) == sorted(METRICS)
+    assert sorted(drawn) == sorted((*td3_bc.METRICS, *(td3_bc.OF_WEIGHTS if config.beta else ())))
