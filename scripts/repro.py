@@ -24,7 +24,7 @@ from sagecc.common.processes import end_with_parent
 from sagecc.leagues import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = {"smoke": ("td3-bc-tiny", "labs-tiny"), "small": ("td3-bc", "sagecc-10"), "full": ("td3-bc", "sagecc-10")}
+CONFIGS = {"smoke": ("offline-tiny", "labs-tiny"), "small": ("offline", "sagecc-10"), "full": ("offline", "sagecc-10")}
 """The configurations by which each profile learns: from the pool, and in labs."""
 
 LEAGUE = "leagues/results"
