@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from sagecc.common.errors import SageccError
 from sagecc.common.tensorflow_runtime import tf
+from sagecc.learner import offline
 from sagecc.learner.algorithms import td3_bc
 from sagecc.learner.algorithms.crr import METRICS
 from sagecc.learner.continuation import CHECKPOINT, keep_state
@@ -175,4 +176,4 @@ def test_dvc_draws_every_metric_once() -> None:
         assert "'" not in title  # DVC puts it into a page's script between such
         columns = fields["y"].get("models/repro/curves.csv", [])
         drawn += [columns] if isinstance(columns, str) else columns
-    assert sorted(drawn) == sorted((*td3_bc.METRICS, *(td3_bc.OF_WEIGHTS if config.beta else ())))
+    assert sorted(drawn) == sorted((*offline.METRICS, *(td3_bc.OF_WEIGHTS if config.beta else ())))
