@@ -38,8 +38,8 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = (BEST_POLICY, IN_LABS)
-"""That of the policy that comes along, and the one that wins most."""
+RECIPES = ("offline", BEST_POLICY, IN_LABS)
+"""That of a pool alone, that of the policy that comes along, and the one that wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""
