@@ -2,7 +2,8 @@
 """Steps a second of each algorithm that learns from a pool, as its configuration has it, on one core, fed by that core.
 
 All learn in one process, pinned to a core, and take their steps in turn, so that all meet the same moments of a busy
-machine. Beside a step's CPU time stands what of it reading and scaling its batch takes, measured by itself.
+machine; how fast the core multiplies large matrices between them tells how busy. Beside a step's CPU time stands what
+of it reading and scaling its batch takes, measured by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from evidence.machine import save
+from evidence.speed.learner import matrix_rate
 from sagecc.cli import errors_in_one_line
 from sagecc.learner.core import Setting
 from sagecc.learner.data import ALL
@@ -39,15 +41,22 @@ def main() -> None:
 
     configure(0)
     with ExitStack() as opened:
-        learners = [Measured(name, opened) for name in tqdm(CONFIGS, desc="build", disable=None)]
+        learners = [TimedLearner(name, opened) for name in tqdm(CONFIGS, desc="build", disable=None)]
+        rates = []
         for _ in tqdm(range(ROUNDS), desc="rounds", disable=None):
             for each in learners:
                 each.take(ROUND_STEPS)
-        rows = [each.result() for each in learners]
-    save("algorithms", {"rows": rows, "run_steps": RUN_STEPS, "load_average": round(os.getloadavg()[0], 1)})
+            rates.append(matrix_rate())
+        result = {
+            "rows": [each.result() for each in learners],
+            "run_steps": RUN_STEPS,
+            "matrix_gflop_per_s": median(rates),
+            "load_average": round(os.getloadavg()[0], 1),
+        }
+    save("algorithms", result)
 
 
-class Measured:
+class TimedLearner:
     """A configuration's learner, fed as in training.
 
     Args:
