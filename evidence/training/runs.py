@@ -216,8 +216,10 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
     try:
         config = load(configuration(start), **changes)
         online = config.task is not None
-        base = start if online else base
-        differs = _differing(config.record(), load(configuration(base)).record())
+        common = load(configuration(base))
+        if online or type(config.algorithm) is not type(common.algorithm):
+            base, common = start, load(configuration(start))
+        differs = _differing(config.record(), common.record())
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
     if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:

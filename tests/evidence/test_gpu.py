@@ -31,7 +31,10 @@ def test_the_paper_s_update_is_more_than_a_teraflop() -> None:
 def test_distances_are_of_all_weights_together(tmp_path: Path) -> None:
     for name, values in (("one", [3.0, 4.0]), ("other", [3.0, 4.5])):
         (tmp_path / name).mkdir()
-        save_file({"a": np.float32(values[:1]), "b": np.float32(values[1:])}, tmp_path / name / "policy.safetensors")
+        save_file(
+            {name: np.array([x], np.float32) for name, x in zip("ab", values, strict=True)},
+            tmp_path / name / "policy.safetensors",
+        )
     assert gpu.distance(tmp_path / "one", tmp_path / "other") == pytest.approx(0.1)
     assert gpu.distance(tmp_path / "one", tmp_path / "one") == 0
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
-from sagecc.common.arrays import Floats
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner import mixture as mixtures
 from sagecc.learner.architectures import SageNetwork
+from sagecc.learner.core import Batch
 from sagecc.learner.data import ALL, WindowSampler
 from sagecc.learner.gru import Gru
 from sagecc.learner.pool_source import PoolWindows
@@ -118,13 +118,14 @@ class _Sampler(WindowSampler):
     def __init__(self) -> None:
         """It needs no pool."""
 
-    def batch(self, step: int, part: slice = ALL) -> tuple[Floats, Floats, Floats, Floats]:
+    def batch(self, step: int, part: slice = ALL) -> Batch:
         """Every feature holds its row of Table 1."""
-        return (
-            np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)),
-            np.full((6, 3), step, np.float32),
-            np.broadcast_to(np.arange(6, dtype=np.float32)[:, None], (6, 3)),
-            np.ones((6, 3), np.float32),
+        return Batch(
+            observations=np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)),
+            actions=np.full((6, 3), step, np.float32),
+            rewards=np.broadcast_to(np.arange(6, dtype=np.float32)[:, None], (6, 3)),
+            states=np.empty((6, 3, 0), np.float32),
+            labels=np.ones((6, 3), np.float32),
         )
 
 

@@ -68,7 +68,9 @@ class Project:
 
     def specify(self, **configs: str) -> None:
         """Do what the stage `specification` does, with this project's configurations."""
-        write(specifications(**{"pool": "offline", "labs": "sagecc-10", **configs}), self.folder / "build/specification")
+        write(
+            specifications(**{"pool": "offline", "labs": "sagecc-10", **configs}), self.folder / "build/specification"
+        )
 
     def dvc(self, *command: str) -> str:
         environment = {**os.environ, "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")}
