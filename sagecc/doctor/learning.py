@@ -18,8 +18,8 @@ from sagecc.doctor.finding import Check, Finding, fails, unneeded, works
 
 GB, MB = 10**9, 10**6
 
-SMALL_GB, FULL_GB = 3, 30
-"""Disk space of a profile's raw trajectories and pool, twice for DVC's cache, and compiled for training."""
+SMALL_GB, FULL_GB = 5, 30
+"""Disk space of a profile's raw trajectories and pools, twice for DVC's cache, and compiled for training."""
 
 EPISODE_MB = 256
 """The most memory of an episode: its guest and the process that reads it (evidence/results/memory.json)."""

@@ -198,12 +198,12 @@ def test_choosing_a_profile_changes_three_words(tmp_path: Path) -> None:
     repro.choose_profile(params, "smoke")
     after = params.read_text().splitlines()
     differing = [(a, b) for a, b in zip(before.splitlines(), after, strict=True) if a != b]
-    assert [b for _, b in differing] == ["profile: smoke", "  config: tiny", "  labs: labs-tiny"]
+    assert [b for _, b in differing] == ["profile: smoke", "  config: offline-tiny", "  labs: labs-tiny"]
     repro.choose_profile(params, "small")
     assert params.read_text().splitlines() == [
         {
             "profile: smoke": "profile: small",
-            "  config: tiny": "  config: small",
+            "  config: offline-tiny": "  config: offline",
             "  labs: labs-tiny": "  labs: sagecc-10",
         }.get(line, line)
         for line in after
