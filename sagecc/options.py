@@ -79,6 +79,11 @@ def refuse_both(profile: str, environments: str | None) -> None:
         raise SageccError("a profile and a set are both asked for: leave one of them out")
 
 
+def pool_cache_option(text: str) -> Decorator:
+    """Return the option `--cache` of commands that read a compiled pool."""
+    return click.option("--cache", type=click.Path(path_type=Path), default=".cache/pool", show_default=True, help=text)
+
+
 def raw_option(name: str, text: str) -> Decorator:
     """Return an option for the folder of raw trajectories; `raw_folder` has its default."""
     return _folder_option(name, raw_folder, text)

@@ -12,17 +12,12 @@ import click
 from sagecc.common.files import write_atomically
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.rows import ROW_BYTES
+from sagecc.options import pool_cache_option
 
 
 @click.command()
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    default=".cache/pool",
-    show_default=True,
-    help="Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.",
-)
+@pool_cache_option("Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.")
 @click.option("--summary", type=click.Path(path_type=Path), help="Write what the pool holds there, as JSON.")
 def command(pool: Path, cache: Path, summary: Path | None) -> None:
     """Compile the pool into one file from which 'sagecc train' reads random windows.

@@ -15,7 +15,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.learner.specification import load
-from sagecc.options import POOL, kernel_option
+from sagecc.options import POOL, kernel_option, pool_cache_option
 from sagecc.sets import networks_options
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ STEPS = ("train", "play", "pool")
     help="End an episode with more than a fifth of its packets lost in 5 s; what was played is kept, for floods teach.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option(
-    "--cache", type=click.Path(path_type=Path), default=".cache/pool", show_default=True, help="Compiled pools."
-)
+@pool_cache_option("Compiled pools.")
 @click.option(
     "--checkpoint-every", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds of work at risk."
 )

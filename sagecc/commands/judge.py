@@ -13,7 +13,7 @@ import click
 
 from sagecc.answers import Row, print_table
 from sagecc.common.files import write_atomically
-from sagecc.options import POLICY_FOLDER, POOL
+from sagecc.options import POLICY_FOLDER, POOL, pool_cache_option
 
 if TYPE_CHECKING:
     from sagecc.learner.judging.judge import PoolJudgement
@@ -35,13 +35,7 @@ SHARE = 0.2
 )
 @click.option("--reward", default="graded", show_default=True, help="What is earned, a name of pool/reward.py.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    default=".cache/pool",
-    show_default=True,
-    help="Where the pool is compiled to; safe to delete.",
-)
+@pool_cache_option("Where the pool is compiled to; safe to delete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object for each policy.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write that array there too.")
 def command(

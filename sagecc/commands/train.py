@@ -13,7 +13,14 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.architectures import Precision
 from sagecc.learner.specification import RunSpecification, load, shipped
-from sagecc.options import allow_python_option, environments_option, kernel_option, parse_schemes, refuse_both
+from sagecc.options import (
+    allow_python_option,
+    environments_option,
+    kernel_option,
+    parse_schemes,
+    pool_cache_option,
+    refuse_both,
+)
 from sagecc.schemas.schemes import TrustedCode
 from sagecc.skipped import telling_skipped
 
@@ -48,13 +55,7 @@ LEAGUES = Path(".cache/league")
     type=click.Path(path_type=Path),
     help="Checkpoint, metrics, TensorBoard.  [default: logs/ and --out's name]",
 )
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    default=".cache/pool",
-    show_default=True,
-    help="Where the pool is compiled to for random reading; safe to delete.",
-)
+@pool_cache_option("Where the pool is compiled to for random reading; safe to delete.")
 @click.option(
     "--checkpoint-every", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds of work at risk."
 )
