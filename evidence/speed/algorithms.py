@@ -21,8 +21,6 @@ from tqdm import tqdm
 from evidence.machine import save
 from evidence.speed.learner import matrix_rate
 from sagecc.cli import errors_in_one_line
-from sagecc.learner.core import Setting
-from sagecc.learner.data import ALL
 from sagecc.learner.pool_source import PoolExperience
 from sagecc.learner.specification import load, name_of
 
@@ -65,23 +63,14 @@ class TimedLearner:
     """
 
     def __init__(self, name: str, opened: ExitStack) -> None:
+        from sagecc.learner.loop import Training
         from sagecc.learner.strategy import SingleDevice
 
         self._name, self._config = name, load(name)
         experience = PoolExperience(self._config, POOL, CACHE, 0)
-        setting = Setting(
-            network=self._config.network,
-            observations=len(experience.observations),
-            states=experience.states,
-            burn_in=self._config.burn_in,
-            window=self._config.transitions + 1,
-            steps=self._config.steps,
-            seed=0,
-            value_range=experience.value_range,
-        )
-        learner = self._config.algorithm.learner(setting)
-        step = SingleDevice().stepper(learner.update)
-        self._source = opened.enter_context(experience.open(Path(), ALL, 0))
+        training = Training(self._config, experience, 0, SingleDevice(), Path())
+        step = training.stepper(training.learner())
+        self._source = opened.enter_context(training.source(0))
         self._step: Callable[[], object] = lambda: step(self._source.next(dict), lambda: False)
         self._step()
         self._step_s: list[float] = []

@@ -132,10 +132,8 @@ class Plan:
         return [self.runs[name] for name in names or self.runs]
 
     def of_configuration(self, name: str) -> list[str]:
-        """Return the names of a shipped configuration's runs that learn from its first one's pool: a recipe's seeds."""
-        of = {each: run for each, run in self.runs.items() if run.base == name}
-        pools = [run.pool for run in of.values()]
-        return [each for each, run in of.items() if run.pool == pools[0]]
+        """Return the names of the runs that start from a shipped configuration: a recipe's seeds."""
+        return [each for each, run in self.runs.items() if run.base == name]
 
 
 @cache
