@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from sagecc.learner.core import WHOLE, Setting, Share
 from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, copy, differentiated, move, named_weights, rate_share
+from sagecc.learner.optimisers import Trained, checkpoint, copy, differentiated, move, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import Algorithm
@@ -226,12 +226,7 @@ class ActorCritic:
         others = {"target_actor": self.target_actor}
         others |= {"average_actor": self.average_actor} if self.config.average else {}
         others |= {f"target_critic{i}": critic for i, critic in enumerate(self.target_critics)}
-        named = {"steps": self.steps, "actor_metrics": self._of_actor}
-        for trained in (self._actor, *self._judging):
-            named |= trained.state()
-        for name, network in others.items():
-            named |= named_weights(name, network)
-        return named
+        return {**checkpoint(self.steps, (self._actor, *self._judging), others), "actor_metrics": self._of_actor}
 
     def acting(self) -> dict[str, Any]:
         """Return the weights of the policy that plays to learn."""

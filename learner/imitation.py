@@ -15,14 +15,18 @@ def answers(unroll: Callable[[Any, Any], tuple[Any, Any]], rows: Any, memory: in
 
     Args:
         unroll: runs the network over rows from a memory (deterministic.ActorNetwork, mixture.PolicyNetwork).
-        rows: what it sees [T, B, F].
+        rows: what it sees [T, B, F], or several such.
         memory: size H of its memory.
         burn_in: rows of the burn-in.
     """
-    before = tf.zeros([tf.shape(rows)[1], memory])
+
+    def part(which: slice) -> Any:
+        return tf.nest.map_structure(lambda x: x[which], rows)
+
+    before = tf.zeros([tf.shape(tf.nest.flatten(rows)[0])[1], memory])
     if burn_in and memory:
-        before = tf.stop_gradient(unroll(rows[:burn_in], before)[1][-1])
-    return unroll(rows[burn_in:], before)[0]
+        before = tf.stop_gradient(unroll(part(slice(burn_in)), before)[1][-1])
+    return unroll(part(slice(burn_in, None)), before)[0]
 
 
 def misfit(said: Any, actions: Any) -> Any:

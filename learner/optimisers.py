@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from sagecc.learner.core import Batch, Update
@@ -148,6 +148,54 @@ def average(source: Weighted, mean: Weighted, decay: float, count: Any) -> None:
     kept = tf.minimum(decay, count / (count + 1))
     for variable, other in zip(source.weights().values(), mean.weights().values(), strict=True):
         other.assign(variable + kept * (other - variable))
+
+
+class Averaged:
+    """A policy, and the moving average of its weights over its updates.
+
+    Args:
+        policy: the policy.
+        make: makes another like it.
+        decay: of `average`; 0 for no average, in whose place the policy itself stands.
+    """
+
+    def __init__(self, policy: Weighted, make: Callable[[], Weighted], decay: float) -> None:
+        self.policy, self._decay = policy, decay
+        self.mean = make() if decay else policy
+        copy(policy, self.mean)
+
+    def update(self, count: Any) -> None:
+        """Take the policy's weights into the average, once so many updates were taken."""
+        if self._decay:
+            average(self.policy, self.mean, self._decay, count)
+
+    def acting(self) -> dict[str, Any]:
+        """Return the weights of the policy as it is."""
+        return self.policy.weights()
+
+    def exported(self) -> dict[str, Any]:
+        """Return the weights of the policy to use: the average."""
+        return self.mean.weights()
+
+    def networks(self) -> dict[str, Weighted]:
+        """Return the average by its name in a checkpoint, where there is one."""
+        return {"average_policy": self.mean} if self._decay else {}
+
+
+def checkpoint(steps: Any, trained: Iterable[Trained], others: Mapping[str, Weighted]) -> dict[str, Any]:
+    """Return every variable of a learner's networks that a continued run needs, by name.
+
+    Args:
+        steps: counts its updates.
+        trained: the networks that it trains, with Adam's state.
+        others: further networks by their names in a checkpoint.
+    """
+    named = {"steps": steps}
+    for each in trained:
+        named |= each.state()
+    for name, network in others.items():
+        named |= named_weights(name, network)
+    return named
 
 
 def compiled(update: Callable[[Batch], Update]) -> Callable[[Batch], Update]:

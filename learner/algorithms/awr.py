@@ -26,7 +26,7 @@ from sagecc.learner.advantages import AdvantageWeights, advantages, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.imitation import action_of, answers, misfit
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, differentiated, earned, move, named_weights, rate_share
+from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, earned, move, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm, RunSpecification
 
@@ -136,15 +136,15 @@ class Awr:
         network, observations = setting.network, setting.observations
         self.policy = network.policy(observations)
         self.value, self.target = (network.value(observations + setting.states) for _ in range(2))
-        self.average_policy = network.policy(observations) if config.average else self.policy
+        self.averaged = Averaged(self.policy, lambda: network.policy(observations), config.average)
+        self.acting, self.exported = self.averaged.acting, self.averaged.exported
         self.weights = AdvantageWeights(config.beta, config.ratio_cap, config.beta_shared)
         self._trained = (
             Trained("value", self.value, config.value_rate, config.gradient_clip),
             Trained("policy", self.policy, config.policy_rate, config.gradient_clip),
         )
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
-        for source, other in ((self.value, self.target), (self.policy, self.average_policy)):
-            copy(source, other)
+        copy(self.value, self.target)
 
     def update(self, batch: Batch) -> Update:
         """Take an update; see Learner."""
@@ -168,8 +168,7 @@ class Awr:
         self.steps.assign_add(1)
         rate = rate_share(self.steps, self.setting.steps, config.final_rate)
         norms = [net.apply(g, self.steps, rate) for net, g in zip(self._trained, gradients, strict=True)]
-        if config.average:
-            average(self.policy, self.average_policy, config.average, self.steps)
+        self.averaged.update(self.steps)
         move(self.value, self.target, config.tau)
         seen = {"advantage": losses.advantage, "filter_weight": losses.weight}
         return Update(tf.concat([metrics, norms], axis=0), {**seen, "action": action_of(losses.said, seed, share)})
@@ -198,22 +197,7 @@ class Awr:
             said=said,
         )
 
-    def acting(self) -> dict[str, Any]:
-        """Return the weights of the policy as it is."""
-        weights: dict[str, Any] = self.policy.weights()
-        return weights
-
-    def exported(self) -> dict[str, Any]:
-        """Return the weights of the policy to use: the average over the last updates (AwrConfig.average)."""
-        weights: dict[str, Any] = self.average_policy.weights()
-        return weights
-
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        others = {"target": self.target, **({"average_policy": self.average_policy} if self.config.average else {})}
-        named = {"steps": self.steps, **self.weights.state()}
-        for trained in self._trained:
-            named |= trained.state()
-        for name, network in others.items():
-            named |= named_weights(name, network)
-        return named
+        named = checkpoint(self.steps, self._trained, {"target": self.target, **self.averaged.networks()})
+        return named | self.weights.state()

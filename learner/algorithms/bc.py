@@ -16,7 +16,7 @@ from sagecc.common import versions
 from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.imitation import action_of, answers, misfit
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, differentiated, named_weights, rate_share
+from sagecc.learner.optimisers import Averaged, Trained, checkpoint, differentiated, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm
 
@@ -69,10 +69,10 @@ class Bc:
     def __init__(self, config: BcConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
         self.policy = setting.network.policy(setting.observations)
-        self.average_policy = setting.network.policy(setting.observations) if config.average else self.policy
+        self.averaged = Averaged(self.policy, lambda: setting.network.policy(setting.observations), config.average)
+        self.acting, self.exported = self.averaged.acting, self.averaged.exported
         self._policy = Trained("policy", self.policy, config.policy_rate, config.gradient_clip)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
-        copy(self.policy, self.average_policy)
 
     def update(self, batch: Batch) -> Update:
         """Take an update; see Learner."""
@@ -90,8 +90,7 @@ class Bc:
         self.steps.assign_add(1)
         rate = rate_share(self.steps, self.setting.steps, config.final_rate)
         norm = self._policy.apply(gradients, self.steps, rate)
-        if config.average:
-            average(self.policy, self.average_policy, config.average, self.steps)
+        self.averaged.update(self.steps)
         return Update(tf.concat([metrics, [norm]], axis=0), {"action": action})
 
     def losses(self, batch: Batch) -> BcLoss:
@@ -101,17 +100,6 @@ class Bc:
         found = misfit(said, now.actions[setting.burn_in :])
         return BcLoss(tf.reduce_mean(now.labels[setting.burn_in :] * found), said)
 
-    def acting(self) -> dict[str, Any]:
-        """Return the weights of the policy as it is."""
-        weights: dict[str, Any] = self.policy.weights()
-        return weights
-
-    def exported(self) -> dict[str, Any]:
-        """Return the weights of the policy to use: the average over the last updates (BcConfig.average)."""
-        weights: dict[str, Any] = self.average_policy.weights()
-        return weights
-
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        others = named_weights("average_policy", self.average_policy) if self.config.average else {}
-        return {"steps": self.steps, **self._policy.state(), **others}
+        return checkpoint(self.steps, [self._policy], self.averaged.networks())

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 from sagecc.common import versions
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, differentiated, named_weights, rate_share
+from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import LATER, Algorithm
 from sagecc.policy.bounds import MAX_UNITS
@@ -175,15 +175,14 @@ class Crr:
         self.critic = network.critic(seen, config.atoms, config.action_scale)
         self.target_policy = network.policy(observations)
         self.target_critic = network.critic(seen, config.atoms, config.action_scale)
-        self.average_policy = network.policy(observations) if config.average else self.policy
+        self.averaged = Averaged(self.policy, lambda: network.policy(observations), config.average)
+        self.acting, self.exported = self.averaged.acting, self.averaged.exported
         low, high = setting.value_range or (0.0, 1.0)
         self.values = tf.linspace(tf.constant(low), tf.constant(high), config.atoms)
         self._policy = Trained("policy", self.policy, config.policy_rate, config.gradient_clip)
         self._critic = Trained("critic", self.critic, config.critic_rate, config.gradient_clip)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self.copy_to_targets()
-        if config.average:
-            copy(self.policy, self.average_policy)
 
     def update(self, batch: Batch) -> Update:
         """Take a step; see Learner."""
@@ -194,8 +193,7 @@ class Crr:
         self.steps.assign_add(1)
         rate = rate_share(self.steps, self.setting.steps, config.final_rate)
         norms = [net.apply(g, self.steps, rate) for net, g in zip((self._policy, self._critic), gradients, strict=True)]
-        if config.average:
-            average(self.policy, self.average_policy, config.average, self.steps)
+        self.averaged.update(self.steps)
         tf.cond(self.steps % config.target_period == 0, self.copy_to_targets, lambda: None)
         return Update(tf.concat([metrics, norms], axis=0), transitions)
 
@@ -274,24 +272,10 @@ class Crr:
         copy(self.policy, self.target_policy)
         copy(self.critic, self.target_critic)
 
-    def acting(self) -> dict[str, Any]:
-        """Return the weights of the policy as it is."""
-        weights: dict[str, Any] = self.policy.weights()
-        return weights
-
-    def exported(self) -> dict[str, Any]:
-        """Return the weights of the policy to use: the average over the last steps (CrrConfig.average)."""
-        weights: dict[str, Any] = self.average_policy.weights()
-        return weights
-
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        others = {"target_policy": self.target_policy, "target_critic": self.target_critic}
-        others |= {"average_policy": self.average_policy} if self.config.average else {}
-        named = {**self._policy.state(), **self._critic.state(), "steps": self.steps}
-        for name, network in others.items():
-            named |= named_weights(name, network)
-        return named
+        targets = {"target_policy": self.target_policy, "target_critic": self.target_critic}
+        return checkpoint(self.steps, (self._policy, self._critic), {**targets, **self.averaged.networks()})
 
     def _target(self, now: Batch, following: Any) -> tuple[Any, Any]:
         """Return what the critic learns at each transition [T, B, A], and 1 where it does, else 0 [T, B].

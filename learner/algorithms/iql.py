@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sagecc.learner.core import Batch, Setting, Share, Update
+from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, average, copy, differentiated, earned, move, named_weights, rate_share
+from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, earned, move, rate_share
 from sagecc.learner.reader import require
 from sagecc.learner.specification import Algorithm
 
@@ -125,7 +126,8 @@ class Iql:
         self.critics, self.targets = (
             [network.critic(seen, action_scale=config.action_scale) for _ in range(2)] for _ in range(2)
         )
-        self.average_policy = network.policy(observations) if config.average else self.policy
+        self.averaged = Averaged(self.policy, lambda: network.policy(observations), config.average)
+        self.acting, self.exported = self.averaged.acting, self.averaged.exported
         rates = {"value": config.critic_rate, "critic0": config.critic_rate, "critic1": config.critic_rate}
         networks = {"policy": self.policy, "value": self.value, "critic0": self.critics[0], "critic1": self.critics[1]}
         self._trained = [
@@ -133,7 +135,7 @@ class Iql:
             for name, of in networks.items()
         ]
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
-        for source, target in zip((*self.critics, self.policy), (*self.targets, self.average_policy), strict=True):
+        for source, target in zip(self.critics, self.targets, strict=True):
             copy(source, target)
 
     def update(self, batch: Batch) -> Update:
@@ -147,8 +149,7 @@ class Iql:
         policy, value, *critics = (
             net.apply(g, self.steps, rate) for net, g in zip(self._trained, gradients, strict=True)
         )
-        if config.average:
-            average(self.policy, self.average_policy, config.average, self.steps)
+        self.averaged.update(self.steps)
         for critic, target in zip(self.critics, self.targets, strict=True):
             move(critic, target, config.tau)
         return Update(tf.concat([metrics, [policy, value, tf.add_n(critics) / 2]], axis=0), transitions)
@@ -174,14 +175,14 @@ class Iql:
         now = batch.rows(slice(None, -1))
         actions, labels = now.actions[skipped:], now.labels[skipped:]
         rewards = earned(now.rewards[skipped:], config.reward_scale, config.reward_limit)
-        values = self._unrolled(self.value.unroll, batch.inputs)[0]
+        values = self._answers(self.value.unroll, batch.inputs)
         v, following = values[:-1], tf.stop_gradient(values[1:])
         q = tf.stop_gradient(tf.reduce_min([self._judged(target, now) for target in self.targets], axis=0))
         advantage = q - v
         expectile = tf.abs(config.expectile - tf.cast(advantage < 0, tf.float32))
         goal = rewards + config.discount * following
         weight = tf.stop_gradient(tf.minimum(tf.exp(advantage / config.beta), config.ratio_cap))
-        mixture = self._unrolled(self.policy.unroll, now.observations)[0]
+        mixture = self._answers(self.policy.unroll, now.observations)
         return IqlLosses(
             critic=tf.add_n(
                 [tf.reduce_mean(labels * tf.square(goal - self._judged(critic, now))) for critic in self.critics]
@@ -194,45 +195,20 @@ class Iql:
             mixture=mixture,
         )
 
-    def acting(self) -> dict[str, Any]:
-        """Return the weights of the policy as it is."""
-        weights: dict[str, Any] = self.policy.weights()
-        return weights
-
-    def exported(self) -> dict[str, Any]:
-        """Return the weights of the policy to use: the average over the last updates (IqlConfig.average)."""
-        weights: dict[str, Any] = self.average_policy.weights()
-        return weights
-
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""
-        others = {"target_critic0": self.targets[0], "target_critic1": self.targets[1]}
-        others |= {"average_policy": self.average_policy} if self.config.average else {}
-        named = {"steps": self.steps}
-        for trained in self._trained:
-            named |= trained.state()
-        for name, network in others.items():
-            named |= named_weights(name, network)
-        return named
+        targets = {f"target_critic{i}": target for i, target in enumerate(self.targets)}
+        return checkpoint(self.steps, self._trained, {**targets, **self.averaged.networks()})
 
     def _judged(self, critic: Any, now: Batch) -> Any:
         """Return a critic's Q(s, a) after the burn-in [T, B]."""
 
-        def unroll(rows: Any, state: Any) -> tuple[Any, Any]:
+        def unroll(rows: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
             states = critic.states(*rows, state)
             return critic.logits(states)[..., 0], states
 
-        return self._unrolled(unroll, now.inputs, now.actions)[0]
+        return self._answers(unroll, (now.inputs, now.actions))
 
-    def _unrolled(self, unroll: Callable[[Any, Any], tuple[Any, Any]], *rows: Any) -> tuple[Any, Any]:
-        """Run a network over rows, from an empty memory or from one that the burn-in's rows have warmed up."""
-        burn_in, state = self.setting.burn_in, tf.zeros([tf.shape(rows[0])[1], self.policy.trunk.gru.size])
-        if burn_in:
-            state = tf.stop_gradient(unroll(_alone(x[:burn_in] for x in rows), state)[1][-1])
-        return unroll(_alone(x[burn_in:] for x in rows), state)
-
-
-def _alone(rows: Any) -> Any:
-    """Return the only one of several, or all."""
-    first, *others = rows
-    return (first, *others) if others else first
+    def _answers(self, unroll: Callable[[Any, Any], tuple[Any, Any]], rows: Any) -> Any:
+        """Return what a network says at the rows after the burn-in (learner.imitation)."""
+        return answers(unroll, rows, self.setting.network.memory, self.setting.burn_in)
