@@ -15,7 +15,7 @@ from sagecc.learner.core import WHOLE, Setting, Share
 from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Trained, checkpoint, copy, differentiated, move, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import Algorithm
 
@@ -62,16 +62,16 @@ class ActorCriticConfig(Algorithm):
     """Largest global norm of the actor's and of each critic's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        positive = ("policy_rate", "critic_rate", "tau", "reward_scale")
-        at_least_0 = ("target_noise", "target_noise_clip", "huber", "gradient_clip", "reward_limit")
         require(
-            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
-            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
-            (self.policy_delay >= 1, "algorithm.policy_delay must be at least 1"),
-            (self.tau <= 1, "algorithm.tau must be at most 1"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
-            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
+            *bounds(
+                self,
+                above_0=("policy_rate", "critic_rate", "tau", "reward_scale"),
+                at_least_0=("target_noise", "target_noise_clip", "huber", "gradient_clip", "reward_limit"),
+                at_least_1=("policy_delay",),
+                at_most_1=("tau",),
+                up_to_1=("final_rate",),
+                below_1=("discount", "average"),
+            )
         )
 
     def critic(self, network: Any, inputs: int) -> Any:

@@ -15,7 +15,7 @@ from sagecc.learner.advantages import groups_of
 from sagecc.learner.core import Batch
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import earned
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.returns import Ahead, ahead, at_rows
 from sagecc.learner.specification import RunSpecification
 
@@ -53,10 +53,7 @@ class OfflineConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            (self.n_step >= 1, "algorithm.n_step must be at least 1"),
-            (0 <= (self.discount_shared or 0) < 1, "algorithm.discount_shared must be from 0 to below 1"),
-        )
+        require(*bounds(self, at_least_1=("n_step",), below_1=("discount_shared",)))
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -131,6 +131,41 @@ def require(*checks: tuple[object, str]) -> None:
     for holds, text in checks:
         if not holds:
             raise SageccError(f"{WHERE}: {text}")
+
+
+def bounds(
+    algorithm: object,
+    *,
+    above_0: Iterable[str] = (),
+    at_least_0: Iterable[str] = (),
+    at_least_1: Iterable[str] = (),
+    at_most_1: Iterable[str] = (),
+    up_to_1: Iterable[str] = (),
+    below_1: Iterable[str] = (),
+) -> Iterator[tuple[bool, str]]:
+    """Yield what `require` checks of an algorithm's fields by name; of those whose default is None, None holds.
+
+    Args:
+        algorithm: its section.
+        above_0: positive ones.
+        at_least_0: those that are not negative.
+        at_least_1: counts.
+        at_most_1: those that end at 1.
+        up_to_1: shares, 1 among them.
+        below_1: shares, 1 not among them.
+    """
+    kinds: tuple[tuple[Iterable[str], Callable[[Any], bool], str], ...] = (
+        (at_least_1, lambda x: x >= 1, "must be at least 1"),
+        (above_0, lambda x: x > 0, "must be above 0"),
+        (at_least_0, lambda x: x >= 0, "cannot be negative"),
+        (at_most_1, lambda x: x <= 1, "must be at most 1"),
+        (up_to_1, lambda x: 0 <= x <= 1, "must be from 0 to 1"),
+        (below_1, lambda x: 0 <= x < 1, "must be from 0 to below 1"),
+    )
+    for names, holds, text in kinds:
+        for name in names:
+            value, unset = getattr(algorithm, name), getattr(type(algorithm), name, MISSING) is None
+            yield (unset and value is None) or holds(value), f"algorithm.{name} {text}"
 
 
 def _value(name: str, value: Any, kind: Any) -> Any:

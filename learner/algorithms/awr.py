@@ -27,7 +27,7 @@ from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.imitation import action_of, answers, misfit
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, earned, move, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import Algorithm, RunSpecification
 
 METRICS = (
@@ -83,21 +83,16 @@ class AwrConfig(Algorithm):
     """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        positive = ("policy_rate", "value_rate", "beta", "ratio_cap", "reward_scale", "tau")
-        at_least_0 = ("reward_limit", "gradient_clip")
         require(
-            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
-            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
-            (self.tau <= 1, "algorithm.tau must be at most 1"),
-            (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
-            (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            *(
-                (0 <= (getattr(self, name) or 0) < 1, f"algorithm.{name} must be from 0 to below 1")
-                for name in ("discount", "discount_shared")
+            *bounds(
+                self,
+                above_0=("policy_rate", "value_rate", "beta", "beta_shared", "ratio_cap", "reward_scale", "tau"),
+                at_least_0=("reward_limit", "gradient_clip"),
+                at_most_1=("tau",),
+                up_to_1=("trace", "final_rate"),
+                below_1=("discount", "discount_shared", "average"),
             ),
-            (self.beta_shared is None or self.beta_shared > 0, "algorithm.beta_shared must be above 0"),
-            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
+            (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
         )
 
     def check(self, whole: RunSpecification) -> None:

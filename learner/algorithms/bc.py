@@ -17,7 +17,7 @@ from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.imitation import action_of, answers, misfit
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Averaged, Trained, checkpoint, differentiated, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import Algorithm
 
 
@@ -39,12 +39,8 @@ class BcConfig(Algorithm):
     """Largest global norm of the gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        require(
-            (self.policy_rate > 0, "algorithm.policy_rate must be above 0"),
-            (self.gradient_clip >= 0, "algorithm.gradient_clip cannot be negative"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
-        )
+        above_0, at_least_0 = ("policy_rate",), ("gradient_clip",)
+        require(*bounds(self, above_0=above_0, at_least_0=at_least_0, up_to_1=("final_rate",), below_1=("average",)))
 
     def learner(self, setting: Setting) -> Bc:
         """Return the learner."""

@@ -26,7 +26,7 @@ from sagecc.learner.actor_critic import CRITICS, ActorCritic
 from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
 from sagecc.learner.offline import METRICS, OF_ACTOR, Judges, OfflineConfig
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.policy.bounds import MAX_UNITS
 
 
@@ -49,10 +49,8 @@ class CqlConfig(OfflineConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            (self.alpha >= 0, "algorithm.alpha cannot be negative"),
-            (self.temperature > 0, "algorithm.temperature must be above 0"),
+            *bounds(self, above_0=("temperature",), at_least_0=("alpha",), at_least_1=("thinning",)),
             (1 <= self.samples <= MAX_UNITS, f"algorithm.samples must be at least 1 and at most {MAX_UNITS:,}"),
-            (self.thinning >= 1, "algorithm.thinning must be at least 1"),
         )
 
     def learner(self, setting: Setting) -> Cql:

@@ -24,7 +24,7 @@ from sagecc.common import versions
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import LATER, Algorithm
 from sagecc.policy.bounds import MAX_UNITS
 
@@ -114,22 +114,21 @@ class CrrConfig(Algorithm):
     """Largest global norm of a network's gradient."""
 
     def __post_init__(self) -> None:
-        counts = ("value_samples", "td_samples", "n_step", "target_period")
-        rates = ("policy_rate", "critic_rate", "beta", "ratio_cap", "gradient_clip")
         low, high = self.value_range or (0.0, 1.0)
         require(
-            *((getattr(self, name) >= 1, f"algorithm.{name} must be at least 1") for name in counts),
-            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in rates),
+            *bounds(
+                self,
+                above_0=("policy_rate", "critic_rate", "beta", "ratio_cap", "gradient_clip"),
+                at_least_1=("value_samples", "td_samples", "n_step", "target_period"),
+                up_to_1=("final_rate", "trace"),
+                below_1=("average", "discount"),
+            ),
             *(
                 (getattr(self, name) <= MAX_UNITS, f"algorithm.{name} must be at most {MAX_UNITS:,}")
                 for name in ("atoms", "value_samples", "td_samples")
             ),
             (self.atoms >= 2, "algorithm.atoms must be at least 2"),
             (self.action_scale >= 0, "algorithm.action_scale cannot be negative (0 leaves actions as they are)"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
-            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
-            (0 <= self.trace <= 1, "algorithm.trace must be from 0 to 1"),
             (not self.trace or self.n_step == 1, "algorithm.trace goes with an n_step of 1"),
             (low < high, "algorithm.value_range must be [low, high] with low < high"),
         )

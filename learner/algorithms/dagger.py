@@ -16,7 +16,7 @@ from sagecc.learner.core import Batch, Setting, Update
 from sagecc.learner.exploration import ExpertFirst
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Trained, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import Algorithm, RunSpecification
 
 
@@ -36,11 +36,7 @@ class DaggerConfig(Algorithm):
     """Largest global norm of the gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        require(
-            (self.policy_rate > 0, "algorithm.policy_rate must be above 0"),
-            (self.gradient_clip >= 0, "algorithm.gradient_clip cannot be negative"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-        )
+        require(*bounds(self, above_0=("policy_rate",), at_least_0=("gradient_clip",), up_to_1=("final_rate",)))
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""

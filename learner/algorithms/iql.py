@@ -22,7 +22,7 @@ from sagecc.learner.core import Batch, Setting, Share, Update
 from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import Averaged, Trained, checkpoint, copy, differentiated, earned, move, rate_share
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import Algorithm
 
 METRICS = (
@@ -77,16 +77,16 @@ class IqlConfig(Algorithm):
     """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        positive = ("policy_rate", "critic_rate", "beta", "ratio_cap", "reward_scale", "tau")
-        at_least_0 = ("reward_limit", "action_scale", "gradient_clip")
         require(
-            *((getattr(self, name) > 0, f"algorithm.{name} must be above 0") for name in positive),
-            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
-            (self.tau <= 1, "algorithm.tau must be at most 1"),
+            *bounds(
+                self,
+                above_0=("policy_rate", "critic_rate", "beta", "ratio_cap", "reward_scale", "tau"),
+                at_least_0=("reward_limit", "action_scale", "gradient_clip"),
+                at_most_1=("tau",),
+                up_to_1=("final_rate",),
+                below_1=("discount", "average"),
+            ),
             (0 < self.expectile < 1, "algorithm.expectile must be between 0 and 1"),
-            (0 <= self.final_rate <= 1, "algorithm.final_rate must be from 0 to 1"),
-            (0 <= self.discount < 1, "algorithm.discount must be from 0 to below 1"),
-            (0 <= self.average < 1, "algorithm.average must be from 0 to below 1"),
         )
 
     def learner(self, setting: Setting) -> Iql:

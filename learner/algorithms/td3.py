@@ -29,7 +29,7 @@ from sagecc.learner.core import Batch, Setting, Update
 from sagecc.learner.exploration import ActionNoise
 from sagecc.learner.lazy import tf
 from sagecc.learner.optimisers import earned
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import RunSpecification
 
 METRICS = (
@@ -76,11 +76,7 @@ class Td3Config(ActorCriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            *(
-                (getattr(self, name) >= 1, f"algorithm.{name} must be at least 1")
-                for name in ("uniform_hold", "drop_hold")
-            ),
-            *((getattr(self, name) >= 0, f"algorithm.{name} cannot be negative") for name in ("noise", "drop_every")),
+            *bounds(self, at_least_0=("noise", "drop_every"), at_least_1=("uniform_hold", "drop_hold")),
             (all(0 <= p <= 1 for p in (self.uniform_first, self.uniform_last)), "algorithm.uniform_*: from 0 to 1"),
         )
 

@@ -31,7 +31,7 @@ from sagecc.learner.advantages import AdvantageWeights, groups_of
 from sagecc.learner.core import WHOLE, Batch, Setting, Share, Update
 from sagecc.learner.lazy import tf
 from sagecc.learner.offline import METRICS, OF_ACTOR, Judges, OfflineConfig
-from sagecc.learner.reader import require
+from sagecc.learner.reader import bounds, require
 from sagecc.learner.returns import at_rows
 from sagecc.learner.specification import RunSpecification
 
@@ -68,10 +68,7 @@ class Td3BcConfig(OfflineConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_0 = ("alpha", "alpha_shared", "critic_cloning", "beta")
-        require(
-            *(((getattr(self, name) or 0) >= 0, f"algorithm.{name} cannot be negative") for name in at_least_0),
-            (self.ratio_cap > 0, "algorithm.ratio_cap must be above 0"),
-        )
+        require(*bounds(self, above_0=("ratio_cap",), at_least_0=at_least_0))
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
