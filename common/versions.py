@@ -48,6 +48,9 @@ POLICY = 1
 USER_SPACE = 1
 """Schemes in user space: what a scheme's class is told, and what its actions become."""
 
+JUDGING = 1
+"""`sagecc judge`: what a pool's trajectories say of a policy."""
+
 GROWTH = 1
 """`sagecc grow`: how a round's policy explores, and how its episodes join the pool."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sagecc.common import versions
 from sagecc.common.arrays import Bools, Doubles, Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import CompiledPool, compile_pool
@@ -35,9 +36,6 @@ REWARD = "graded"
 
 LIMIT = 5.0
 """Q sees the features after symlog, of mean 0 and deviation 1, within this, however the policy sees them."""
-
-VERSION = 1
-"""Of what a judgement comes to; a run that judges at its end is another run by another."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class PoolJudge:
     @property
     def identity(self) -> str:
         """What decides a policy's scores beside it."""
-        return f"{VERSION} {self._part_identity} {self._reward} {self._seed}"
+        return f"{versions.JUDGING} {self._part_identity} {self._reward} {self._seed}"
 
     def __call__(self, policy: Path, step: int) -> dict[str, float]:
         """Return a policy's scores (PoolJudgement.scores)."""

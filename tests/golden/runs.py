@@ -92,6 +92,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
         "crr-no-gru": _crr("crr-no-gru", gru=0, mixture=1, filter="binary", n_step=3, final_rate=0.1, average=0.9),
         "crr-trace": _crr("crr-trace", trace=0.9, states="network"),
         "bc": Golden("BC", lambda folder: training.trained(folder, "bc", training.DENSE)),
+        "judged": Golden("JUDGING", training.judged),
         "awr": Golden("AWR", lambda folder: training.trained(folder, "awr", training.AWR)),
         "td3_bc": _dense("TD3_BC", "td3_bc", TD3_BC),
         "rebrac": _dense("TD3_BC", "rebrac", REBRAC, network=training.RECURRENT, burn_in=1),
@@ -103,7 +104,7 @@ RUNS: Mapping[str, Golden] = MappingProxyType(
 )
 
 
-SLOW = frozenset({"crr-bc", "crr-no-gru", "crr-trace", "rebrac", "td3-recurrent", "grown"})
+SLOW = frozenset({"crr-bc", "crr-no-gru", "crr-trace", "rebrac", "td3-recurrent", "grown", "judged"})
 """Runs of parts that have another, or take longer."""
 
 

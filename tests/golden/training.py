@@ -124,3 +124,16 @@ def offline(folder: Path, name: str, **changes: Any) -> Made:
 def dense(folder: Path, name: str, algorithm: dict[str, Any], **changes: Any) -> Made:
     """Return what critics and a deterministic policy learn from the pool; arguments as those of `trained`."""
     return trained(folder, name, placed({**DENSE, "algorithm": {**CRITICS, **algorithm}}, changes))
+
+
+def judged(folder: Path) -> Made:
+    """Return what a pool says of a policy; near on every processor is what does not hang on fitted values."""
+    trained(folder, "bc", DENSE)
+    out, near = folder / "judged.json", ("action_error", "correlation", "drift_mean", "at_limits", "reward_mean")
+    places = {"pool": derived(folder), "cache": folder / "cache", "out": out}
+    options = [text for key, value in places.items() for text in (f"--{key}", str(value))]
+    sagecc(folder, "judge", "models/bc", "--validation-share", "0.5", *options)
+    (found,) = json.loads(out.read_text())
+    sets = [found["sets"][name] for name in sorted(found["sets"])]
+    numbers = [of[name] for of in sets for name in near if of[name] is not None]
+    return Made(json.dumps(sets, sort_keys=True), tuple(map(float, numbers)))

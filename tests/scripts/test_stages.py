@@ -122,6 +122,7 @@ STAGES: dict[str, set[str]] = {
     "AWR": set(),
     "TD3_BC": {"train"},
     "CQL": set(),
+    "JUDGING": set(),
     "TD3": set(),
     "DAGGER": set(),
     "POLICY": {"league"},
