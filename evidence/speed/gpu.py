@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -41,12 +41,14 @@ from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.learner import specification
 from sagecc.learner.compiled import compile_pool
-from sagecc.learner.core import Batch, Setting
-from sagecc.learner.data import WindowSampler
-from sagecc.learner.pool_source import PoolWindows
-from sagecc.learner.specification import Data, RunSpecification
+from sagecc.learner.core import Batch
+from sagecc.learner.pool_source import PoolExperience
+from sagecc.learner.specification import RunSpecification
 from sagecc.policy.folder import WEIGHTS
 from sagecc.schemas.pool import FEATURE_NAMES
+
+if TYPE_CHECKING:
+    from sagecc.learner.loop import Training
 
 POOL, CACHE = Path("datasets/pool"), Path(".cache/pool")
 PRECISIONS = ("float32", "tensorfloat32", "bfloat16")
@@ -322,7 +324,7 @@ def feeding(pool: Path) -> dict[str, Any]:
 def measured_feeding(pool: Path) -> dict[str, Any]:
     """Return the windows a second that the sampler makes, from the page cache."""
     config = paper()
-    with source(pool, config, 1000) as windows:
+    with training_of(pool, config).source(0) as windows:
         for _ in range(4):
             windows.next(dict)
         begun, spent, count = time.perf_counter(), time.process_time(), 100
@@ -336,8 +338,9 @@ def measured_fed(pool: Path) -> dict[str, Any]:
     """Return updates a second of a training that reads the pool, in the fastest variant, and what it waits."""
     config = paper(network={"precision": "bfloat16", "xla": True})
     configured("bfloat16")
-    step = updating(config)
-    with source(pool, config, FED_STEPS + 100) as windows:
+    training = training_of(pool, config)
+    step = updating(training)
+    with training.source(0) as windows:
         for _ in range(10):
             step(windows.next(dict))
         begun, waited = time.perf_counter(), windows.waited_s
@@ -356,30 +359,26 @@ def configured(precision: str, device: str = "gpu") -> Any:
     return tf
 
 
-def source(pool: Path, config: RunSpecification, steps: int) -> PoolWindows:
-    """Return a pool's windows for a run."""
-    compiled = compile_pool(pool, CACHE)
-    network: Any = config.network
-    scaling = compiled.moments.scaling(network.input_transform, network.input_limit)
-    return PoolWindows(
-        WindowSampler(compiled, scaling, config.batch, config.window, 0), Data(), slice(0, config.batch), range(steps)
-    )
+def training_of(pool: Path, config: RunSpecification) -> Training:
+    """Return a run as `sagecc train` has it, on one device."""
+    from sagecc.learner.loop import Training
+    from sagecc.learner.strategy import SingleDevice
+
+    return Training(config, PoolExperience(config, pool, CACHE, 0), 0, SingleDevice(), Path())
+
+
+def updating(training: Training) -> Callable[[Batch], Any]:
+    """Return what takes an update and returns its metrics."""
+    take = training.stepper(training.learner())
+    return lambda batch: take(batch, lambda: False).metrics
 
 
 def stepper(pool: Path, config: RunSpecification, count: int) -> tuple[Callable[[Batch], Any], list[Batch]]:
     """Return what takes an update and returns its metrics, and some batches."""
-    with source(pool, config, count) as windows:
-        batches = [windows.batch(step) for step in range(count)]
-    return updating(config), batches
-
-
-def updating(config: RunSpecification) -> Callable[[Batch], Any]:
-    """Return what takes an update and returns its metrics."""
-    from sagecc.learner.strategy import SingleDevice
-
-    setting = Setting(config.network, len(FEATURE_NAMES), 0, 0, config.window, config.steps, 0, (0.0, 500.0))
-    take = SingleDevice().stepper(config.algorithm.learner(setting).update)
-    return lambda batch: take(batch, lambda: False).metrics
+    training = training_of(pool, config)
+    with training.source(0) as windows:
+        batches = [windows.next(dict) for _ in range(count)]
+    return updating(training), batches
 
 
 PARTS: dict[str, Callable[[Path], Any]] = {
