@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A league's table, from what league.json says: for a terminal, and in Markdown for a page."""
+"""A league's table for a terminal, from what league.json says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagecc.common.markdown import literal_text
 from sagecc.leagues.standings import by_rank
 
 Summary = Mapping[str, Any]
@@ -29,21 +28,6 @@ def text(summary: Summary) -> str:
     tables = [_standings(summary), repeats(summary), _harm(summary)]
     parts = [*(_aligned(table) for table in tables if table), [*_aligned(_ranks(summary)), *_lost(summary)]]
     return "\n\n".join("\n".join(part) for part in parts if part)
-
-
-def markdown(summary: Summary) -> str:
-    """Return the same standings as a table in Markdown."""
-    head, *rows = (
-        f"| {' | '.join((rank, literal_text(name), *rates))} |" for rank, name, *rates in _standings(summary)
-    )
-    return "\n".join([head, f"|---:|---|{'---:|' * len(summary['environments'])}", *rows])
-
-
-def markdown_harm(summary: Summary) -> str:
-    """Return the harm that each scheme does as a table in Markdown; nothing for a league of before 1.3."""
-    rows = _harm(summary)
-    lines = [f"| {' | '.join((literal_text(name), *cells))} |" for name, *cells in rows]
-    return "\n".join([*lines[:1], *([f"|---|{'---:|' * (len(rows[0]) - 1)}"] if rows else []), *lines[1:]])
 
 
 def harm_titles(summary: Summary) -> tuple[str, ...]:

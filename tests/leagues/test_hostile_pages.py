@@ -20,7 +20,6 @@ from sagecc.collector.run.set_file import load_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
 from sagecc.common.manifest import digest
-from sagecc.leagues import table
 from sagecc.leagues.league import play, save
 from sagecc.leagues.plots import plot_episode
 from sagecc.leagues.report.contents import training_curves
@@ -134,15 +133,6 @@ def test_a_dollar_is_no_formula(tmp_path: Path) -> None:
     environment = set_one()
     plot_episode(rows(environment, "cubic", [9, 9], [40, 40]), tmp_path / "plot.png", title=r"$\frac{1}$ and $x$")
     assert (tmp_path / "plot.png").exists()
-
-
-def test_a_name_has_no_markup_in_markdown() -> None:
-    scheme = "policy:<img src=x>|a"
-    row = {"set": "I", "scheme": scheme, "winning_rate": 1.0, "low": 1.0, "high": 1.0}
-    harm = {"scheme": scheme, "networks": 1, "loss_mean": 0.0, "loss_worst": 0.0, "flooded": 0, "starved": None}
-    summary = {"ranking": [{"rank": 1, "scheme": scheme}], "standings": [row], "environments": {"I": 1}, "harm": [harm]}
-    for text in (table.markdown(summary), table.markdown_harm(summary)):
-        assert r"| policy:&lt;img src=x&gt;\|a |" in text
 
 
 # ---- who writes HTML ----

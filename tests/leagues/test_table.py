@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a league, which `sagecc league`, `make repro` and the README show."""
+"""The table of a league, which `sagecc league` and `make repro` show."""
 
 from sagecc.leagues import table
 from tests.helpers.league_summary import LEAGUE
@@ -21,22 +21,3 @@ def test_for_a_terminal() -> None:
         "lost unplayed: cubic in 2 environments, such as e1: there is no episode",
         "lost with nothing delivered: vegas in 3 windows",
     ]
-
-
-def test_in_markdown() -> None:
-    assert table.markdown(LEAGUE).splitlines() == [
-        "| rank | scheme | Set I | Set II |",
-        "|---:|---|---:|---:|",
-        "| 1 | vegas | 100.0 % [50.0, 100.0] | 50.0 % [25.0, 75.0] |",
-        "| 2 | cubic | 0.0 % [0.0, 12.5] | 50.0 % [50.0, 50.0] |",
-    ]
-
-
-def test_harm_in_markdown() -> None:
-    assert table.markdown_harm(LEAGUE).splitlines() == [
-        "| scheme | loss, mean | worst network | floods (> 5 % lost) | below half of cubic |",
-        "|---|---:|---:|---:|---:|",
-        "| vegas | 20.00 % | 51.0 % | 1 of 3 | - |",
-        "| cubic | 1.00 % | 2.0 % | 0 of 2 | 0 of 2 |",
-    ]
-    assert table.markdown_harm({**LEAGUE, "harm": []}) == ""
