@@ -53,16 +53,8 @@ def test_the_page() -> None:
     }
     machine = {"cpu": "Z80", "cores": 1, "memory_gib": 0.1, "kernel": "6.12", "date": "2026-01-01"}
     found = texts(Path(ROOT / "evidence" / "leagues" / "unseen.md.j2"), {"result": result, "machine": machine})
-    assert (
-        f"| {BEST_POLICY} | 80.0 % [70.0, 90.0] | 1 of 14 | bbr2 50.0 % | 20.0 % [10.0, 30.0] | 1 of 14 | bbr2 50.0 %"
-        " | 50.0 % | 1 | 0 |"
-    ) in found["unseen"]
-    assert f"Each seed of\n`{BEST_POLICY}` and `other` plays" in found["unseen"]
-    assert "\n| other | 80.0 % [70.0, 90.0] |" in found["unseen"]
-    assert (
-        f"- `{BEST_POLICY}` over its seeds: Set I 85.0 % [21.5, 100.0], the best heuristic 50.0 %; Set II"
-    ) in found["unseen"]
-    assert "Set II 20.0 % [20.0, 20.0], the best heuristic 50.0 %, NewReno 50.0 %." in found["unseen"]
+    assert found["unseen"].splitlines()[5].startswith(f"| `{BEST_POLICY}` | 85.0 % [")
+    assert found["unseen"].splitlines()[5].endswith("| 1, 1 | 50.0 % | 50.0 % | 1, 1 | 0, 0 |")
     assert (found["unseen_recipe"], found["unseen_seeds"]) == ("`other`", "1")
     assert (found["unseen_first"], found["unseen_first_best"]) == ("90.0 % [90.0, 90.0]", "50.0 %")
 
