@@ -89,11 +89,6 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"
 
 
-def described(machine: Mapping[str, Any]) -> str:
-    """Return what a figure was measured on (evidence.machine)."""
-    return "{cpu}, {cores} cores, {memory_gib} GiB, Linux {kernel}, {date}".format(**machine)
-
-
 def rules(columns: Sized | int) -> str:
     """Return the part of a table's second line that aligns so many columns, or one for each of these, to the right."""
     return "---:|" * (columns if isinstance(columns, int) else len(columns))
@@ -111,7 +106,6 @@ def environment(root: Path) -> jinja2.Environment:
         "where": where,
         "one": one,
         "counted": counted,
-        "described": described,
         "rules": rules,
     }
     templates.globals["shipped"] = BEST_POLICY

@@ -38,10 +38,7 @@ def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Pa
         figures[figure.replace("-", "_")] = content
     if figures["fig_7"]:
         figures["fig_7"]["missing"] = missing_curves(figures["fig_7"]["result"])
-    if figures["fig_13"]:
-        of = figures["fig_13"]["result"]["policies"]
-        figures["fig_13"]["nearest"] = {policy: findings.nearest(rows) for policy, rows in of.items()}
-    return {"figures": figures, "cosine": findings.cosine}
+    return {"figures": figures}
 
 
 def missing_curves(result: Mapping[str, Any]) -> list[str]:

@@ -52,4 +52,7 @@ def test_the_seed_that_comes_along_stands_as_in_the_rivals_own_league() -> None:
             row = next(r for r in rows if (r["set"], r["scheme"], r["alpha"], r["margin"]) == (name, OWN, 2.0, 0.1))
             assert (of["rank"], of["winning_rate"]) == (row["rank"], row["winning_rate"])
     page = texts(ROOT / "evidence" / "leagues" / "rival_seeds.md.j2", saved)["rival_seeds"]
-    assert f"| {first['name']} | 1: {100 * first['profiles']['small']['I']['winning_rate']:.1f} % |" in page
+    recipe = saved["result"]["recipes"][0]
+    places = ", ".join(map(str, sorted(run["profiles"]["small"]["I"]["rank"] for run in recipe["runs"])))
+    assert f"| {100 * recipe['over_seeds']['small']['I']['winning_rate']:.1f} % [" in page
+    assert f"] | {places} |" in page

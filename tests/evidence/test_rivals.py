@@ -24,4 +24,4 @@ def test_what_was_measured_is_what_is_checked_now_and_what_disagrees_has_its_rea
     }
     assert all(row["agrees"] == (row["low"] <= row["ours"] <= row["high"]) for row in rows)
     assert all(row["agrees"] or row["why"] for row in rows)
-    assert "## `indigo-1`: 2 of 2" in texts(ROOT / "evidence" / "rivals" / "rivals.md.j2", saved)["rivals_checks"]
+    assert "| `indigo-1` | 2 of 2 |" in texts(ROOT / "evidence" / "rivals" / "rivals.md.j2", saved)["rivals_checks"]

@@ -41,13 +41,13 @@ def test_a_figure_half_made_says_what_is_missing(tmp_path: Path) -> None:
     keep_runs(tmp_path / "runs.jsonl", "top", (0.2,), (0.1,))
     write_runs(tmp_path / "runs.jsonl", {"version": RESULT_VERSION, "name": "top-1", "failure": "training diverged"})
     text = filled(tmp_path)["fig_15"]
-    assert "| model | recipe | seeds | CPU-hours each | `heldout`, Set I | `heldout`, Set II |" in text
-    assert "| all of it | `small` | 0, 1, 2 | 0.05 | 50.0 % [25.2, 74.8] | 10.0 % [10.0, 10.0] |" in text
-    assert "| Sage-Top | `top` | 0 | 0.05 | 20.0 % | 10.0 % |" in text
+    assert "| model | seeds | Set I | Set II |" in text
+    assert "| all of it | 3 | 50.0 % [25.2, 74.8] | 10.0 % [10.0, 10.0] |" in text
+    assert "| Sage-Top | 1 | 20.0 % | 10.0 % |" in text
     assert "Not there yet: top-2, top4, top4-1, top4-2 (`make paper-figures FIGURE=fig-15`)." in text
     assert "`top-1` has no policy: training diverged" in text
     assert "| +15.0" not in text
-    assert "all of it over Sage-Top: +15.0 points in both sets together | in the mean |" in text
+    assert "all of it over Sage-Top: +15.0 points in both sets together: **in the mean**" in text
     assert "![" not in text
 
 
@@ -57,17 +57,11 @@ def test_whole_figures(tmp_path: Path) -> None:
         (tmp_path / picture(name)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / picture(name)).touch()
     found = filled(tmp_path)
-    assert "| `small`, seed 1 | 400 | 0.40 | 70.0 % | vegas 40.0 % | 20.0 % | reno 10.0 % | 10.0 % |" in found["fig_7"]
     assert f"Not there yet: small-2, {IN_LABS}-1, {IN_LABS}-2 (" in found["fig_7"]
-    assert f"| {BEST_POLICY} | 0.005 | 0.01 | 0.02 | 60.0 | 40.0 |" in found["fig_11"]
-    assert "| Sage, the paper's |  | 0.45 |  | 54.8 | 69.5 |" in found["fig_11"]
-    assert "| Set I: 24 Mbps | vegas | 0.75 | cubic | 0.20 |" in found["fig_13"]
-    assert "| window-l | 0 | 2,100 | 90.0 % | 14.0 % |" in found["fig_16"]
     assert "| 7 | 6 | 3 | 0 | 3 | 0 |" in found["paper_findings"]
     for name in ("fig-7", "fig-11", "fig-13", "fig-16"):
         text = found[name.replace("-", "_")]
         assert f"](../img/paper-{name}.png)" in text
-        assert text.endswith("Measured on Z80, 1 cores, 0.1 GiB, Linux 6.12, 2026-01-01.")
         assert "\n\n\n" not in text
 
 
