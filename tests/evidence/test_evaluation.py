@@ -14,7 +14,6 @@ from evidence.leagues import evaluation
 from evidence.leagues.evaluation import CONTESTANTS, KEPT, NAMES, SAGES, keys_of, numbers_of, told
 from evidence.machine import RESULTS
 from sagecc.common.errors import SageccError
-from sagecc.common.shipped import BEST_POLICY
 from sagecc.leagues.study.collect import lab_identity
 from sagecc.leagues.study.experiments import STUDY, StudyRun
 from scripts.templates import ROOT, texts

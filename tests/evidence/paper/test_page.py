@@ -13,7 +13,6 @@ from evidence.training.run import RUNS
 from evidence.training.runs import read_plan
 from evidence.training.table import RESULT_VERSION
 from sagecc.common.errors import SageccError
-from sagecc.common.shipped import BEST_POLICY
 from scripts.templates import texts
 from tests.conftest import ROOT
 from tests.evidence.paper.made_up import FIG_7, FIG_11, FIG_13, FIG_16, keep, keep_runs, write_runs
