@@ -247,7 +247,7 @@ class Cluster:
             return cls._of_slurm(environment)
         raise SageccError(
             "--strategy workers: nothing says where the workers are: set TF_CONFIG, or start them with Slurm's srun "
-            "(docs/guide/train.md)"
+            "(docs/guide/cluster.md)"
         )
 
     @classmethod
@@ -283,7 +283,7 @@ class Cluster:
             reason = f"{error} is missing" if isinstance(error, KeyError) else error
             raise SageccError(
                 f"Slurm's variables do not say where the workers are ({reason}): start them with srun, or set "
-                "TF_CONFIG (docs/guide/train.md)"
+                "TF_CONFIG (docs/guide/cluster.md)"
             ) from error
         port = SLURM_PORTS + job % SLURM_PORT_BLOCKS * SLURM_TASKS
         return cls(tuple(f"{h}:{port + i}" for h, n in zip(hosts, tasks, strict=True) for i in range(n)), index)

@@ -94,7 +94,7 @@ LEAGUES = Path(".cache/league")
     default="one",
     show_default=True,
     help="Compute on one device; on all GPUs of this machine (without a GPU, on all cores); or with workers on several "
-    "machines, this being one of them, as TF_CONFIG or Slurm's srun says (docs/guide/train.md).",
+    "machines, this being one of them, as TF_CONFIG or Slurm's srun says (docs/guide/cluster.md).",
 )
 @click.option(
     "--device",

@@ -29,7 +29,7 @@ TRIAL_BYTES = 1 << 20
 BASE = ("numpy", "pyarrow", "numba", "polars", "duckdb", "pydantic", "matplotlib")
 """What pool, SQL, league and report import; some of it needs a processor with AVX2."""
 
-WITH_CUDA = "pip install 'tensorflow[and-cuda]', the version that is here (docs/guide/train.md)"
+WITH_CUDA = "pip install 'tensorflow[and-cuda]', the version that is here (docs/guide/cluster.md)"
 
 DEVICES = Path("/dev")
 DRIVER = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/guide/your-own-scheme.md shows does what it says."""
+"""The code of docs/guide/your-own-scheme.md and gymnasium.md does what they say."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from sagecc.execution.environments.networks import DEFAULT
 from tests.conftest import ROOT
 from tests.helpers.modules import code_behind, imported
 
-PAGE = (ROOT / "docs/guide/your-own-scheme.md").read_text()
-OWN, ITS_TEST, *OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (ROOT / "docs/guide/gymnasium.md").read_text()
+OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OWN, ITS_TEST = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/your-own-scheme.md").read_text(), re.DOTALL)
 SNIPPETS = [code for code in OTHERS if "import" in code and "stable" not in code]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Slurm scripts of docs/guide/train.md, run with stand-ins for Slurm's commands and for sagecc."""
+"""The Slurm scripts of docs/guide/cluster.md, run with stand-ins for Slurm's commands and for sagecc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 from sagecc.learner.specification import load
 from tests.conftest import ROOT
 
-ABLATIONS, WORKERS = re.findall(r"```sh\n(#!/bin/bash\n.*?)```", (ROOT / "docs/guide/train.md").read_text(), re.DOTALL)
+_COLLECT, ABLATIONS, WORKERS = re.findall(
+    r"```sh\n(#!/bin/bash\n.*?)```", (ROOT / "docs/guide/cluster.md").read_text(), re.DOTALL
+)
 
 
 def run(script: str, folder: Path, status: int, **variables: str) -> tuple[int, str]:

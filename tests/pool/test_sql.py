@@ -171,7 +171,7 @@ def test_the_queries_of_the_docs_answer(
             abs(sum(row[name] for name in ("leaves", "grows", "shrinks", "cuts")) - 1) < 1e-3 for row in r
         ),
         "How soon new bandwidth is used": lambda r: all(row["reached"] == 2 and 4 < row["median_s"] < 6 for row in r),
-        "Fair beside Cubic": lambda r: all(0 < row["1.0"] < 4 and row["0.5"] is None for row in r),
+        "Share next to Cubic": lambda r: all(0 < row["1.0"] < 4 and row["0.5"] is None for row in r),
         "Who is best where": lambda r: sum(row["best_in_set_i"] + row["best_in_set_ii"] for row in r) == 5,
         "Winning windows by buffer size": lambda r: [row["1.0"] for row in r] == [0, 1],
         "A part to take away": lambda r: r[0]["Count"] == 3 * 245 == pq.read_metadata("vegas.parquet").num_rows,
