@@ -30,12 +30,8 @@ class NetworkSettings:
     kind: ClassVar[str]
 
     input_transform: InputTransform = "none"
-    """Scaling of the observations; the paper has none but division by fixed constants.
-
-    `none` leaves them unchanged; `linear` shifts and scales each to mean 0 and deviation 1 over the pool; `symlog`
-    first takes sign(x)*log(1+|x|), then the same (in labs, where there is no pool, nothing more). Delays, losses and
-    ratios have heavy tails (a queue of 16 BDP after ones of 1/2), which dominate under `linear`, so the configurations
-    for minutes of training have `symlog`; `paper` has `none`.
+    """Scaling of the observations: `none`; `linear`, to mean 0 and deviation 1 over the pool; `symlog`,
+    sign(x)*log(1+|x|) before that, for heavy tails. In labs nothing more than the logarithm.
     """
     input_limit: float = 0.0
     """Scaled observations are clipped to plus or minus this; 0 for no limit."""
@@ -79,14 +75,11 @@ class TrunkNetwork(NetworkSettings):
     second_encoder: bool = True
     """Whether there is an encoder between the GRU and the fully connected layer; section 7.3 leaves it out."""
     precision: Precision = "float32"
-    """Precision of the matrix products, for a GPU; a run with another precision is another run.
-
-    `tensorfloat32` gives products 11 bits of mantissa on NVIDIA's GPUs since Ampere, and is float32 elsewhere;
-    `bfloat16` gives them 8. Their sums, weights, losses, gradients and Adam's state stay float32. Both have float32's
-    exponents, so no loss needs scaling (float16 would).
+    """Precision of matrix products on a GPU: `float32`, `tensorfloat32` (11 bits of mantissa), `bfloat16` (8). All else
+    stays float32. Another precision is another run.
     """
     xla: bool = False
-    """Compile the recurrences with XLA, for a GPU; a run with another choice is another run."""
+    """Compile the recurrences with XLA, for a GPU; another run."""
 
     def __post_init__(self) -> None:
         require(
@@ -123,11 +116,8 @@ class SageNetwork(TrunkNetwork):
     mixture: int = 5
     """Gaussians in the policy's head; 1 is the single Gaussian of section 7.3 ("no GMM")."""
     min_scale: float = 1e-4
-    """Smallest standard deviation of a Gaussian, in log2(action).
-
-    Acme and Sage's code have 1e-4. Most ticks leave the window unchanged, so a Gaussian collapses onto 0 and its
-    gradients, which grow with 1/scale^2, drown the others: 0.01 (a window change of 0.7 %) trains steadier on a small
-    budget.
+    """Smallest standard deviation of a Gaussian, in log2(action). Acme and Sage's code have 1e-4; 0.01 trains steadier
+    on a small budget.
     """
 
     def __post_init__(self) -> None:

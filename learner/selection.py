@@ -26,20 +26,21 @@ class Selection:
     sets: tuple[str, ...] = ()
     """Only these sets (I, II); empty for both."""
     winners_of: str = ""
-    """Folder of a league's results, or its scores.parquet: only the trajectories that won most of their environment's
-    scoring windows there, ties included (section 6.2's BCv2). Empty for all."""
+    """Folder of a league's results: only trajectories that won most of their environment's scoring windows there
+    (section 6.2's BCv2). Empty for all.
+    """
     scheme_weights: Mapping[str, float] = field(default_factory=dict)
-    """How many times as often a window of each scheme is drawn as one of weight 1, which schemes not named have."""
+    """How many times as often a window of each scheme is drawn; 1 for schemes not named."""
     set_weights: Mapping[str, float] = field(default_factory=dict)
     """The same for sets; both weights multiply."""
     reward_weight: float = 0.0
-    """k of a factor exp(k (x - 1)), x the trajectory's mean reward between the lowest (0) and the highest (1) of its
-    environment: 0 draws all alike, 3 draws an environment's worst e^3 times less often than its best."""
+    """k of a factor exp(k (x - 1)), x the trajectory's mean reward between the lowest (0) and highest (1) of its
+    environment; 0 draws all alike.
+    """
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Which share of all windows is drawn from each of these sources: schemes by name or pattern, `policy:mine@*` for
-    every round of a grown pool. They are learned from whatever `schemes`, `winners_of` and `reward_weight` say of the
-    others, who have what is left of 1 and are ranked among themselves: a policy's own failures teach only if they are
-    drawn, and the more of them there are the less the others may lose."""
+    """Share of all windows drawn from each of these sources: schemes by name or pattern, `policy:mine@*` for every
+    round of a grown pool. The other fields apply to the rest, which is ranked among itself.
+    """
 
     def __post_init__(self) -> None:
         for name in ("scheme_weights", "set_weights"):

@@ -126,47 +126,33 @@ class Data:
     selection: Selection = EVERYTHING
     """Which trajectories of the pool, and their weights: the fields of learner.selection.Selection."""
     inputs: str | tuple[str, ...] = "all"
-    """The features that the networks see: a list of names of schemas.pool, or a group.
-
-    The groups are `all` (69), `no-min-max` (33), `no-rtt-var` (51, without rows 23 to 40 of Table 1),
-    `no-loss-inflight` (51, without rows 41 to 58), and `window-s`, `window-m`, `window-l` (33 each: of the three
-    windows only the one of 10, 200 or 1000 ticks).
+    """The features that the networks see: a list of names of schemas.pool, or a group: `all` (69), `no-min-max` (33),
+    `no-rtt-var` (51), `no-loss-inflight` (51), `window-s`, `window-m`, `window-l` (33 each: the windows of 10, 200 or
+    1000 ticks alone).
     """
     period_ms: int = TICK_MS
-    """Time between decisions: a multiple of the pool's tick of 10 ms, which is the paper's period.
-
-    An action is the product of a period's ratios, a reward the mean of its ticks' rewards, an observation that of its
-    first tick; at run time the policy decides once per period and its action is spread over the ticks. At 10 ms nine of
-    ten actions leave the window unchanged, and the slightest bias of a policy is applied a hundred times per second; at
-    50 ms decisions matter more, and a window of as many rows covers five times the time.
+    """Time between decisions, a multiple of 10 ms. An action is the product of a period's ratios, a reward the mean of
+    its ticks' rewards, an observation that of its first tick. At work the action is spread over the ticks.
     """
     action_base: float | None = field(default=None, metadata=LATER)
-    """What an action of 1 multiplies the window by over a period; actions reach from -1 to 1.
-
-    `null`: an action is log2 of the ratio, from -2 to 2. Networks of kind `mlp` and `recurrent` need a base. A period
-    whose window changes by more counts as -1 or 1: 1.0718 = 2**0.1 hides a halving, 2 has room for it.
+    """An action of 1 multiplies the window by this over a period; actions reach from -1 to 1. `null`: log2 of the
+    ratio, from -2 to 2. Networks of kind `mlp` and `recurrent` need a base. 1.0718 = 2**0.1 clips a halving; 2 does
+    not.
     """
     states: States = field(default="none", metadata=LATER)
-    """What critics see beside the observations: `none`, whether other `flows` share the link, or what is known of the
-    `network` and the place in the episode (learner.privileged). The policy sees none of it."""
-    start_share: float = 0.0
-    """Share of windows that begin with their episode, where a flow's memory is as empty as a window's.
-
-    The others begin anywhere. If all did, starts would be rare, and a policy that fails in its first second continues
-    from states that the pool hardly has.
+    """Added to what critics see, never to what the policy sees: `none`, whether other `flows` share the link, or the
+    `network` and the place in the episode (learner.privileged).
     """
+    start_share: float = 0.0
+    """Share of windows that begin with their episode, where a flow's memory is empty. The others begin anywhere."""
     reward: str = "pool"
-    """The reward that is learned from, a name of pool.reward: `pool` is the one that the pool's rows have."""
+    """The reward to learn from, a name of pool.reward; `pool` is that of the pool's rows."""
     validation_share: float = field(default=0.0, metadata=LATER)
-    """Share of the environments that the policy does not learn from, but is judged on (learner.validation).
-
-    Which ones follows from their ids, whatever else the pool has; 0 learns from all, and judges nothing.
+    """Share of the environments left out of training, on which the policy is judged. Their ids decide which; 0 judges
+    nothing.
     """
     reward_before_action: bool = False
-    """Pair action t with the reward measured before it, as Sage's code does.
-
-    By default the reward is the pool's of row t, measured after action t.
-    """
+    """Pair action t with the reward measured before it, as Sage's code does; by default with the one after it."""
 
     def __post_init__(self) -> None:
         require(
@@ -249,25 +235,17 @@ class ControlSettings:
     """
 
     slow_start: Literal["acked"] | None = None
-    """A flow begins with such a slow start, and the policy decides from its end on; `null`: at once.
-
-    `acked` grows by what is acknowledged (execution.agent.actions.AckedStart). Where a policy begins by itself, what it
-    makes of an empty path decides whether it starves or floods.
+    """A slow start before the policy decides; `null`: none. `acked` grows by what is acknowledged
+    (execution.agent.actions.AckedStart).
     """
     window_bound: float | None = None
-    """No window is above this times what the path was seen to deliver in an RTT, and 3 packets; `null`: no such bound.
-
-    A policy that goes beyond what its link takes loses at most (k - 1) / k of its packets by a bound of k; with less
-    than 2 it starts more slowly.
+    """No window is above this times what an RTT delivers, and 3 packets; `null`: no bound. A policy that floods loses
+    at most (k - 1) / k of its packets; below 2 it starts more slowly.
     """
     window_bound_loss: float | None = None
-    """Share of packets lost in a round trip above which that bound tightens, and loosens again while less is lost.
-
-    `null`: it never does. Where it does, a policy that goes beyond what its link takes loses about one packet in a
-    hundred, not (k - 1) / k of all.
-    """
+    """Share of packets lost in a round trip above which that bound tightens until less is lost; `null`: never."""
     window_bound_drains: bool | None = field(default=None, metadata=LATER)
-    """Whether a round trip after such a loss goes without the 3 packets, so that a short path drains too."""
+    """Whether a round trip after such a loss goes without the 3 packets, so that short paths drain."""
 
     def __post_init__(self) -> None:
         require(
@@ -309,10 +287,9 @@ class RunSpecification:
     data: Data | None = None
     """What is learned from a pool; `null` learns in labs."""
     task: Mapping[str, Any] | None = None
-    """What is learned in labs: `observation`, `control` (action and period), `reward` (and, of Astraea's,
-    `reward_weights`), `global_state` for the critics, `expert`, and `networks`, what to learn on: a distribution, or
-    names of profiles and sets (a network of two of them is drawn twice as often) and distributions among them; see
-    execution.environments.task.LearningTask."""
+    """The task in labs: `observation`, `control` (action and period), `reward` and `reward_weights`, `global_state` for
+    the critics, `expert`, `networks` (execution.environments.task.LearningTask).
+    """
     labs: LabSettings | None = None
     """How it is played in labs."""
     control: ControlSettings = ControlSettings()

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -14,9 +15,12 @@ from sagecc.cli import cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-Written by `make pages` from the commands: what `sagecc COMMAND --help` says. Bad input ends with one line and exit
-status 2.
+The text of `sagecc COMMAND --help`, written by `make pages`. Bad input ends with one line and exit status 2.
 """
+Record = tuple[str, str]
+"""An option's names, and its text."""
+SHARED = 2
+"""Commands that have an option, from which on its text stands once, at the page's end."""
 VERBATIM = "\b\n"
 """How click marks a paragraph that keeps its lines."""
 
@@ -33,18 +37,35 @@ def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click
             yield from commands(command, own)
 
 
-def section(command: click.Command, context: click.Context) -> str:
-    """Return a command's part of the page."""
+def shared(every: Iterable[tuple[click.Command, click.Context]]) -> list[Record]:
+    """Return the options that at least SHARED commands have with the same text."""
+    counts = Counter(record for each in every for record in options(*each))
+    return sorted(record for record, count in counts.items() if count >= SHARED)
+
+
+def options(command: click.Command, context: click.Context) -> list[Record]:
+    """Return a command's options as help shows them: names and text."""
+    records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
+    return [record for record in records if record]
+
+
+def section(command: click.Command, context: click.Context, common: Collection[Record]) -> str:
+    """Return a command's part of the page; of the `common` options it has the names alone."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"## {context.command_path}\n", f"```text\n{usage}\n```\n"]
     for text in inspect.cleandoc(command.help or "").split("\n\n"):
         is_verbatim = text.startswith(VERBATIM)
         parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if is_verbatim else f"{' '.join(text.split())}\n")
-    records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
-    rows = [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in filter(None, records)]
-    if rows:
-        parts += ["| option | what |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    records = options(command, context)
+    parts += _table([record for record in records if record not in common])
+    if also := [f"`{names.split()[0]}`" for names, text in records if (names, text) in common]:
+        parts += [f"[Shared](#shared-options): {', '.join(also)}.\n"]
     return "\n".join(parts)
+
+
+def _table(records: Iterable[Record]) -> list[str]:
+    rows = [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in records]
+    return ["| option | effect |\n|---|---|\n" + "\n".join(rows) + "\n"] if rows else []
 
 
 def _cell(text: str) -> str:
@@ -53,4 +74,6 @@ def _cell(text: str) -> str:
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *(section(*each) for each in commands(cli, click.Context(cli, info_name="sagecc")))])
+    every = list(commands(cli, click.Context(cli, info_name="sagecc")))
+    common = shared(every)
+    return "\n".join([HEAD, *(section(*each, common) for each in every), "## Shared options\n", *_table(common)])

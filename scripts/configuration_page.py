@@ -29,18 +29,13 @@ from sagecc.learner.specification import (
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configuration.md"
 HEAD = """# Configuration
 
-Written by `make pages` from `learner/specification.py`, `learner/selection.py`, `learner/architectures.py`,
-`learner/algorithms/` and the files in `learner/configs/` and in the rivals' folders of `execution/schemes/`.
-A configuration is a YAML file: `sagecc train --config NAME` takes one that comes with sagecc,
- `--config FILE.yaml` your own. It has the fields of the first table and the sections
-below: `data` (a pool) or `task` and `labs`, `network`, `algorithm`, `control`.
+Written by `make pages` from `learner/` and the configurations in `learner/configs/` and `execution/schemes/`.
 
-`base: NAME` takes what the file does not say from another, section by section, however deep. A section of another
-`algorithm.name`, `network.kind` or `task.control.like` takes nothing from the base's, and the values `networks`,
-`shares` and weights by name are replaced whole. `paper+no-gru` is the variant `no-gru` of `paper`. An unknown field, a
-wrong type or a value out of range is an error. A network has at most 256 layers of 16,384 units and 2^27 parameters, a
-step or a round of them takes at most 2^24 rows. [Train](../guide/train.md) says how to use them,
-[the learner](../method/learner.md) why they are as they are. An empty cell is the default.
+A configuration is a YAML file: `sagecc train --config NAME` takes a shipped one, `--config FILE.yaml` yours.
+`base: NAME` gives the fields that a file does not set, section by section. A section of another `algorithm.name`,
+`network.kind` or `task.control.like` takes nothing from the base's; `networks`, `shares` and weights by name are
+replaced whole. `paper+no-gru` is the variant `no-gru` of `paper`. An unknown field, a wrong type or a value out of
+range is an error. [The learner](../method/learner.md) gives reasons.
 """
 
 
@@ -62,26 +57,40 @@ def documented(kind: type[Any]) -> dict[str, str]:
     return texts
 
 
-def table(kind: type[Any], section: str, values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def table(
+    kind: type[Any], section: str, values: Mapping[str, Mapping[str, Any]], told: set[tuple[str, str]]
+) -> Iterator[str]:
     """Yield the lines of a table of a section's fields, with each configuration's own values.
 
     Args:
         kind: the section's dataclass.
         section: its name; empty for the fields beside sections.
         values: by name, configurations that have the section.
+        told: fields and texts of tables above, which stand there alone; those of this table are added.
     """
     texts = documented(kind)
-    yield f"| field | default |{''.join(f' `{name}` |' for name in values)} meaning |"
-    yield f"|---|---|{'---|' * len(values)}---|"
+    titles = ["default", *(["set by"] if values else []), "meaning"]
+    yield f"| field | {' | '.join(titles)} |"
+    yield f"|---|{'---|' * len(titles)}"
     for field in fields(kind):
-        own = (of.get(section, {}) if section else of for of in values.values())
-        shown = not section and field.name in SECTIONS
-        cells = ["" if shown else _written(of.get(field.name, MISSING)) for of in own]
-        yield " | ".join([f"| `{field.name}`", _written(_default(field)), *cells, f"{_cell(texts[field.name])} |"])
+        own = {name: of.get(section, {}) if section else of for name, of in values.items()}
+        shown = {name: of[field.name] for name, of in own.items() if field.name in of and field.name not in SECTIONS}
+        cells = [_set_by(shown)] if values else []
+        text = "As above." if (field.name, texts[field.name]) in told else _cell(texts[field.name])
+        told.add((field.name, texts[field.name]))
+        yield " | ".join([f"| `{field.name}`", _written(_default(field)), *cells, f"{text} |"])
     yield ""
 
 
 SECTIONS = ("data", "task", "labs", "network", "algorithm", "control")
+
+
+def _set_by(values: Mapping[str, object]) -> str:
+    """Return who sets a field to what, those with the same value together."""
+    names: dict[str, list[str]] = {}
+    for name, value in values.items():
+        names.setdefault(_written(value), []).append(name)
+    return "; ".join(f"{', '.join(of)}: {value}" for value, of in names.items())
 
 
 def _default(field: Field[Any]) -> object:
@@ -117,19 +126,23 @@ def page() -> str:
     def of(section: str, name: str, selector: str) -> dict[str, dict[str, Any]]:
         return {each: of for each, of in whole.items() if of[section][selector] == name}
 
-    parts = [HEAD, "## Fields\n", *table(RunSpecification, "", pool)]
-    parts += ["## Fields of `data`\n", *table(Data, "data", pool)]
-    parts += ["## Fields of `data.selection`\n", *table(Selection, "data.selection", {})]
+    told: set[tuple[str, str]] = set()
+    parts = [HEAD, "## Fields\n", *table(RunSpecification, "", pool, told)]
+    parts += ["## Fields of `data`\n", *table(Data, "data", pool, told)]
+    parts += ["## Fields of `data.selection`\n", *table(Selection, "data.selection", {}, told)]
     for name, kind in KINDS.items():
-        parts += [f"## Fields of `network`, kind `{name}`\n", *table(kind, "network", of("network", name, "kind"))]
+        parts += [
+            f"## Fields of `network`, kind `{name}`\n",
+            *table(kind, "network", of("network", name, "kind"), told),
+        ]
     for name in algorithms():
         chosen = of("algorithm", name, "name") or {
             each: values for each, values in own.items() if values.get("algorithm", {}).get("name") == name
         }
-        parts += [f"## Fields of `algorithm`, `{name}`\n", *table(algorithm_of(name), "algorithm", chosen)]
+        parts += [f"## Fields of `algorithm`, `{name}`\n", *table(algorithm_of(name), "algorithm", chosen, told)]
     in_labs = {name: of for name, of in whole.items() if "labs" in of}
-    parts += ["## Fields of `labs`\n", *table(LabSettings, "labs", in_labs)]
-    parts += ["## Fields of `control`\n", *table(ControlSettings, "control", {"small": own["small"]})]
+    parts += ["## Fields of `labs`\n", *table(LabSettings, "labs", in_labs, told)]
+    parts += ["## Fields of `control`\n", *table(ControlSettings, "control", {"small": own["small"]}, told)]
     parts += ["## Variants\n", "| name | base | what it changes |\n|---|---|---|"]
     for name, values in own.items():
         if "base" in values:

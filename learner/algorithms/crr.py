@@ -58,33 +58,20 @@ class CrrConfig(Algorithm):
     critic_rate: float
     """Learning rate of the critic's Adam."""
     final_rate: float = 1.0
-    """Share of both learning rates that is left at the last step, down to which they fall along a half cosine.
-
-    1 keeps them, as `paper` does. Late steps at the full rate are noise that a policy acting a hundred times per second
-    turns into floods with one seed and starvation with the next.
-    """
+    """Share of both learning rates left at the last step, along a half cosine; 1 keeps them, as `paper` does."""
     atoms: int = 101
     """Support points of the critic's categorical return distribution (C51)."""
     action_scale: float = 0.0
-    """The critic sees sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself, as in `paper`.
-
-    Nine of ten actions of a pool of kernel schemes change the window by less than 1 %: beside 69 inputs of deviation
-    1, a critic that sees the actions unscaled takes long to react to them.
-    """
+    """The critic sees sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself, as in `paper`."""
     value_range: tuple[float, float] | None = None
-    """Lowest and highest return that the critic can represent; None takes them from the pool.
-
-    From the pool's discounted returns it takes the highest and the one that a thousandth of them lie below (a rare
-    burst of losses can reach far lower, and would use up most atoms). So hardly a return is clipped and no atoms are
-    wasted, whatever the rewards and the discount. Sage's code has [0, 500].
+    """Lowest and highest return that the critic can represent; `null`: the highest of the pool's discounted returns,
+    and the one that a thousandth of them lie below.
     """
     discount: float = 0.95
     """Discount per decision; with one every 10 ms, 0.95 reaches 0.2 s ahead."""
     filter: Filter = "exp"
-    """Weight of a pool action in the policy's loss (Eq. 6), from its advantage A.
-
-    `exp` is min(exp(A/beta), ratio_cap), `binary` is 1 where A > 0 else 0, `identity` is 1 everywhere, which is
-    behaviour cloning.
+    """Weight of a pool action in the policy's loss (Eq. 6), from its advantage A: `exp` is min(exp(A/beta), ratio_cap),
+    `binary` 1 where A > 0 else 0, `identity` 1, which is behaviour cloning.
     """
     beta: float = 1.0
     """Temperature of the filter `exp`, in units of return."""
@@ -95,18 +82,12 @@ class CrrConfig(Algorithm):
     td_samples: int = 1
     """Actions drawn from the target policy for the temporal-difference target (Eq. 5)."""
     n_step: int = 1
-    """Rewards in the temporal-difference target before the target critic's value; fewer at a window's end.
-
-    More than 1 propagates rewards faster, but the rewards are those of the pool's actions, not of the policy's.
-    """
+    """Rewards in the temporal-difference target before the target critic's value; fewer at a window's end."""
     trace: float = field(default=0.0, metadata=LATER)
-    """Lambda of the temporal-difference target, which mixes those of one reward, two, and so on up to the window's end,
-    each with lambda times the weight of the one before; 0 for `n_step`."""
+    """Lambda of a temporal-difference target that mixes those of one reward, two, and so on; 0 for `n_step`."""
     average: float = 0.0
-    """Decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights.
-
-    `paper` has 0. A policy acts a hundred times per second, so a bias of its mean far below the noise of single steps
-    starves or floods a link.
+    """Decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights, as
+    `paper` does.
     """
     target_period: int = 100
     """Steps between copies of both networks to their targets."""
