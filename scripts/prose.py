@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the documents to plain English: `python -m scripts.prose [FILE ...]` prints each fault with its line.
+
+A sentence has at most WORDS words, begins with none of OPENINGS and has none of BANNED. Code, tables, targets of links
+and generated parts are not read. CONTRIBUTING.md has the rules.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS = 25
+OPENINGS = ("What", "Who", "Whoever", "Whom", "One that", "One who")
+BANNED = (
+    "anew",
+    "as it is",
+    "as they are",
+    "beside",
+    "besides",
+    "come along",
+    "comes along",
+    "goes on where",
+    "hang on",
+    "hangs on",
+    "of one's own",
+    "what it is worth",
+    "who is",
+)
+NOT_YET: tuple[str, ...] = ("CHANGELOG.md", "README.md", "SECURITY.md", "docs/reference/commands.md")
+"""Pages that are not rewritten; this list only shrinks."""
+
+_HIDDEN = (
+    re.compile(r"```.*?```", re.DOTALL),
+    re.compile(r"<!-- = [\w-]+ -->.*?<!-- / -->", re.DOTALL),
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"!\[[^\]]*\]\([^)]*\)"),
+)
+_CODE = re.compile(r"`[^`]*`")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_BLOCK = re.compile(
+    r"(?:^(?![ \t]*$|#|\||[ \t]*(?:[-*]|\d+\.) |    |:::).*\n?)+|^[ \t]*(?:[-*]|\d+\.) .*\n?(?:^ +\S.*\n?)*", re.M
+)
+_END = re.compile(r"[.!?](?=[)\"*]*(?:\s|$))")
+_ABBREVIATION = re.compile(r"\b(?:al|Eq|Fig|e\.g|i\.e|cf|vs)\.$")
+_BANNED = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A sentence that breaks a rule."""
+
+    line: int
+    rule: str
+    text: str
+
+
+def pages() -> list[Path]:
+    """Return the pages that are held to the rules."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("models/**/*.md"), ROOT / "evidence/NOTES.md"]
+    return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in NOT_YET)
+
+
+def faults(markdown: str) -> Iterator[Fault]:
+    """Yield what breaks the rules in a page."""
+    for hidden in _HIDDEN:
+        markdown = hidden.sub(lambda found: re.sub(r"[^\n]+", "x" if "\n" not in found[0] else "", found[0]), markdown)
+    for block in _BLOCK.finditer(markdown):
+        line = markdown.count("\n", 0, block.start()) + 1
+        for sentence in sentences(block[0]):
+            words = [word for word in sentence.split() if re.search(r"\w", word)]
+            if len(words) > WORDS:
+                yield Fault(line, f"{len(words)} words, more than {WORDS}", sentence)
+            if any(re.match(rf"{opening}\b", sentence) for opening in OPENINGS):
+                yield Fault(line, f"begins with '{' '.join(words[:2])}'", sentence)
+            if found := _BANNED.search(sentence):
+                yield Fault(line, f"'{found[0]}' is banned", sentence)
+
+
+def sentences(block: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph or an item of a list, without markup; code counts no word."""
+    plain = re.sub(r"^[ \t]*(?:[-*]|\d+\.) ", "", block)
+    plain = _CODE.sub("`", _LINK.sub(r"\1", plain))
+    plain = " ".join(plain.replace("*", "").split())
+    begin = 0
+    for end in _END.finditer(plain):
+        if not _ABBREVIATION.search(plain[: end.end()]):
+            yield plain[begin : end.end()].strip()
+            begin = end.end()
+    if rest := plain[begin:].strip():
+        yield rest
+
+
+def main() -> int:
+    """Print the faults of the given files, or of all pages; return the exit status."""
+    found = 0
+    for path in [Path(name).resolve() for name in sys.argv[1:]] or pages():
+        for fault in faults(path.read_text()):
+            print(f"{path.relative_to(ROOT)}:{fault.line}: {fault.rule}: {fault.text}")
+            found += 1
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
