@@ -51,7 +51,7 @@ _BANNED = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Fault:
+class BrokenRule:
     """A sentence that breaks a rule."""
 
     line: int
@@ -65,7 +65,7 @@ def pages() -> list[Path]:
     return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in NOT_YET)
 
 
-def faults(markdown: str) -> Iterator[Fault]:
+def faults(markdown: str) -> Iterator[BrokenRule]:
     """Yield what breaks the rules in a page."""
     for hidden in _HIDDEN:
         markdown = hidden.sub(lambda found: re.sub(r"[^\n]+", "x" if "\n" not in found[0] else "", found[0]), markdown)
@@ -74,11 +74,11 @@ def faults(markdown: str) -> Iterator[Fault]:
         for sentence in sentences(block[0]):
             words = [word for word in sentence.split() if re.search(r"\w", word)]
             if len(words) > WORDS:
-                yield Fault(line, f"{len(words)} words, more than {WORDS}", sentence)
+                yield BrokenRule(line, f"{len(words)} words, more than {WORDS}", sentence)
             if any(re.match(rf"{opening}\b", sentence) for opening in OPENINGS):
-                yield Fault(line, f"begins with '{' '.join(words[:2])}'", sentence)
+                yield BrokenRule(line, f"begins with '{' '.join(words[:2])}'", sentence)
             if found := _BANNED.search(sentence):
-                yield Fault(line, f"'{found[0]}' is banned", sentence)
+                yield BrokenRule(line, f"'{found[0]}' is banned", sentence)
 
 
 def sentences(block: str) -> Iterator[str]:
