@@ -34,22 +34,21 @@ class ActorCriticConfig(Algorithm):
     networks = ("mlp", "recurrent")
 
     policy_rate: float
-    """Learning rate of the actor's Adam."""
+    """Learning rate of the policy's Adam."""
     critic_rate: float
     """Learning rate of the critics' Adam."""
     final_rate: float = 1.0
-    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     discount: float = 0.99
     """Discount per decision."""
     reward_scale: float = 1.0
-    """What rewards are multiplied by before the critics learn from them."""
+    """Factor of rewards before values learn from them."""
     reward_limit: float = 0.0
-    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    """A reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
     tau: float = 0.005
-    """Share of the weights that a target network takes over at each of its updates."""
+    """Share of the weights that a target network takes over at each update."""
     average: float = 0.0
-    """Decay per update of the actor of the moving average of its weights, which is the policy that comes out; 0 takes
-    the last weights. What plays to learn has the last weights."""
+    """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     policy_delay: int = 2
     """Updates of the critics per update of the actor and of its target."""
     target_noise: float = 0.2
@@ -59,7 +58,7 @@ class ActorCriticConfig(Algorithm):
     huber: float = 0.0
     """Temporal-difference error from which the critics' loss is linear (Huber's loss); 0 for the mean square."""
     gradient_clip: float = 0.0
-    """Largest global norm of the actor's and of each critic's gradient; 0 for no limit."""
+    """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
         require(

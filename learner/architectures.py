@@ -69,11 +69,11 @@ class TrunkNetwork(NetworkSettings):
     width: int
     """Neurons of the encoders, the fully connected layer and the residual blocks."""
     gru: int
-    """Size of the recurrent state; 0 leaves the GRU out (section 7.3), so that a decision rests on one row alone."""
+    """Size of the recurrent state; 0 leaves the GRU out (section 7.3)."""
     residual_blocks: int = 2
     """Residual blocks after the fully connected layer."""
     second_encoder: bool = True
-    """Whether there is an encoder between the GRU and the fully connected layer; section 7.3 leaves it out."""
+    """Whether an encoder follows the GRU; section 7.3 leaves it out."""
     precision: Precision = "float32"
     """Precision of matrix products on a GPU: `float32`, `tensorfloat32` (11 bits of mantissa), `bfloat16` (8). All else
     stays float32. Another precision is another run.
@@ -204,7 +204,7 @@ class MlpNetwork(NetworkSettings):
     slope: float = 0.2
     """Slope of the leaky ReLU below 0; TensorFlow's default."""
     action_layer: int = 1
-    """The critics' hidden layer that the action enters: 1 with the observation, 2 after the first layer."""
+    """The critics' hidden layer that the action enters."""
 
     def __post_init__(self) -> None:
         require(

@@ -43,13 +43,11 @@ class OfflineConfig(ActorCriticConfig):
     sources = ("data",)
 
     discount_shared: float | None = None
-    """The discount for flows beside others, whose share moves over tens of seconds and which `data.states` tell from
-    flows alone; `null`: `discount` there too."""
+    """The discount for flows with competitors, whose share moves over tens of seconds; `null`: `discount`."""
     n_step: int = 1
-    """Rewards in a critic's target before the value. Of a window only the rows learn that have so many after them: with
-    n_step + 1 rows its first."""
+    """Rewards in a critic's target before the value; only rows with so many after them learn."""
     critic_norm: bool = False
-    """Normalise the outputs of the critics' hidden layers, as ReBRAC does; of networks of kind `mlp`."""
+    """Normalise the outputs of the critics' hidden layers, as ReBRAC does (kind `mlp`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

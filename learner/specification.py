@@ -209,10 +209,9 @@ class LabSettings:
     round_steps: int
     """Updates of a round."""
     round_decisions: int
-    """Decisions of a round, of all labs together; the actors use the weights after the round before."""
+    """Decisions of a round, of all labs together, with the weights after the round before."""
     give_up_share: float = 0.2
-    """An episode ends early where its links drop more than this share of its agents' packets over
-    `give_up_time_s`; 0 plays all to their end."""
+    """An episode ends early where its links drop more than this share over `give_up_time_s`; 0 plays to the end."""
     give_up_time_s: float = 5.0
     """The time over which that share is taken."""
 
@@ -279,21 +278,21 @@ class RunSpecification:
     window: int = 2
     """Decisions per window; T of them hold T - 1 transitions. Recurrent networks begin each with an empty memory."""
     burn_in: int = 0
-    """First transitions of a window that only warm up recurrent networks' memory, without loss."""
+    """First transitions of a window that only warm up recurrent networks' memory."""
     network: NetworkSettings
     """The policy's network; critics have the same layers."""
     algorithm: Algorithm
-    """How it learns."""
+    """The learner."""
     data: Data | None = None
-    """What is learned from a pool; `null` learns in labs."""
+    """Learning from a pool; `null` learns in labs."""
     task: Mapping[str, Any] | None = None
     """The task in labs: `observation`, `control` (action and period), `reward` and `reward_weights`, `global_state` for
     the critics, `expert`, `networks` (execution.environments.task.LearningTask).
     """
     labs: LabSettings | None = None
-    """How it is played in labs."""
+    """Playing in labs."""
     control: ControlSettings = ControlSettings()
-    """What is set around the policy that comes out."""
+    """Rules around the exported policy."""
 
     def __post_init__(self) -> None:
         name, source = name_of(self.algorithm), "task" if self.data is None else "data"

@@ -56,27 +56,27 @@ class AwrConfig(Algorithm):
     value_rate: float
     """Learning rate of the value's Adam."""
     final_rate: float = 1.0
-    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     discount: float = 0.99
     """Discount per decision."""
     discount_shared: float | None = None
-    """The same for flows beside others, whose share moves over tens of seconds; `null`: `discount` there too."""
+    """The discount for flows with competitors, whose share moves over tens of seconds; `null`: `discount`."""
     trace: float = 0.97
     """Lambda of the returns and advantages: 0 looks one reward ahead, 1 to the window's end."""
     expectile: float = 0.5
-    """Which expectile of the returns V is: 0.5 their mean, so that one step is taken; towards 1 the best of them."""
+    """Expectile of the returns that V is: 0.5 their mean, towards 1 the best of them."""
     beta: float = 0.5
-    """Temperature of the weights exp(A / beta), in deviations of A among flows that are alone, or beside others."""
+    """Temperature of the weights exp(A / beta), in deviations of A among flows alone, or with competitors."""
     beta_shared: float | None = None
-    """The same for flows beside others; `null`: `beta` there too."""
+    """The same for flows with competitors; `null`: `beta`."""
     ratio_cap: float = 20.0
     """Largest such weight, before they are divided by their mean."""
     reward_scale: float = 1.0
-    """What rewards are multiplied by before the value learns from them."""
+    """Factor of rewards before values learn from them."""
     reward_limit: float = 0.0
-    """What it learns of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    """A reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
     tau: float = 0.005
-    """Share of the value's weights that its target takes over at each update."""
+    """Share of the weights that a target network takes over at each update."""
     average: float = 0.0
     """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     gradient_clip: float = 0.0

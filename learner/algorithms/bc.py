@@ -32,11 +32,11 @@ class BcConfig(Algorithm):
     policy_rate: float
     """Learning rate of the policy's Adam."""
     final_rate: float = 1.0
-    """Share of the learning rate that is left at the last step, down to which it falls along a half cosine."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     average: float = 0.0
     """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     gradient_clip: float = 0.0
-    """Largest global norm of the gradient; 0 for no limit."""
+    """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
         above_0, at_least_0 = ("policy_rate",), ("gradient_clip",)

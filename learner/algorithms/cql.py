@@ -39,12 +39,11 @@ class CqlConfig(OfflineConfig):
     alpha: float = 1.0
     """Weight of the conservative term."""
     temperature: float = 1.0
-    """T, in units of value: the lower, the more it is the best action alone that is pushed down."""
+    """T, in units of value; the lower, the more the best action alone is pushed down."""
     samples: int = 10
     """Actions from which the integral is estimated."""
     thinning: int = 1
-    """Of a batch's windows every so-manieth has the conservative term: a smaller sample of the same mean, which costs
-    less."""
+    """One in so many of a batch's windows has the conservative term."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,19 +56,19 @@ class CrrConfig(Algorithm):
     policy_rate: float
     """Learning rate of the policy's Adam."""
     critic_rate: float
-    """Learning rate of the critic's Adam."""
+    """Learning rate of the critics' Adam."""
     final_rate: float = 1.0
-    """Share of both learning rates left at the last step, along a half cosine; 1 keeps them, as `paper` does."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     atoms: int = 101
     """Support points of the critic's categorical return distribution (C51)."""
     action_scale: float = 0.0
-    """The critic sees sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself, as in `paper`."""
+    """Critics see sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself."""
     value_range: tuple[float, float] | None = None
     """Lowest and highest return that the critic can represent; `null`: the highest of the pool's discounted returns,
     and the one that a thousandth of them lie below.
     """
     discount: float = 0.95
-    """Discount per decision; with one every 10 ms, 0.95 reaches 0.2 s ahead."""
+    """Discount per decision."""
     filter: Filter = "exp"
     """Weight of a pool action in the policy's loss (Eq. 6), from its advantage A: `exp` is min(exp(A/beta), ratio_cap),
     `binary` 1 where A > 0 else 0, `identity` 1, which is behaviour cloning.
@@ -86,13 +86,11 @@ class CrrConfig(Algorithm):
     trace: float = field(default=0.0, metadata=LATER)
     """Lambda of a temporal-difference target that mixes those of one reward, two, and so on; 0 for `n_step`."""
     average: float = 0.0
-    """Decay per step of the moving average of the policy's weights that is exported; 0 exports the last weights, as
-    `paper` does.
-    """
+    """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     target_period: int = 100
     """Steps between copies of both networks to their targets."""
     gradient_clip: float = 40.0
-    """Largest global norm of a network's gradient."""
+    """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
         low, high = self.value_range or (0.0, 1.0)

@@ -31,9 +31,9 @@ class DaggerConfig(Algorithm):
     policy_rate: float
     """Learning rate of the policy's Adam."""
     final_rate: float = 1.0
-    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     gradient_clip: float = 0.0
-    """Largest global norm of the gradient; 0 for no limit."""
+    """Largest global norm of each network's gradient; 0 for no limit."""
 
     def __post_init__(self) -> None:
         require(*bounds(self, above_0=("policy_rate",), at_least_0=("gradient_clip",), up_to_1=("final_rate",)))

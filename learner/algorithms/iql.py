@@ -52,25 +52,25 @@ class IqlConfig(Algorithm):
     policy_rate: float
     """Learning rate of the policy's Adam."""
     critic_rate: float
-    """Learning rate of the critics' Adam and of the value's."""
+    """Learning rate of the critics' Adam."""
     final_rate: float = 1.0
-    """Share of the learning rates that is left at the last step, down to which they fall along a half cosine."""
+    """Share of the learning rates left at the last step, along a half cosine; 1 keeps them."""
     discount: float = 0.95
     """Discount per decision."""
     expectile: float = 0.7
-    """Which expectile of Q over the pool's actions V is: 0.5 their mean, towards 1 the best of them."""
+    """Expectile of Q over the pool's actions that V is: 0.5 their mean, towards 1 the best of them."""
     beta: float = 1.0
     """Temperature of the policy's weights, in units of return."""
     ratio_cap: float = 100.0
     """Largest weight of a pool action in the policy's loss."""
     reward_scale: float = 1.0
-    """What rewards are multiplied by before the critics learn from them."""
+    """Factor of rewards before values learn from them."""
     reward_limit: float = 0.0
-    """What they learn of a reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
+    """A reward, so multiplied, is clipped to plus or minus this; 0 for no limit."""
     action_scale: float = 0.0
-    """The critics see sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself."""
+    """Critics see sign(a)*log(1+|a|/action_scale) of an action a = log2(ratio); 0 for a itself."""
     tau: float = 0.005
-    """Share of the weights that a target critic takes over at each update."""
+    """Share of the weights that a target network takes over at each update."""
     average: float = 0.0
     """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     gradient_clip: float = 40.0

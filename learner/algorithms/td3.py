@@ -55,8 +55,9 @@ class Td3Config(ActorCriticConfig):
     version = versions.TD3
 
     returns: Literal["step", "window"] = "step"
-    """What the critics learn from: `step`, an action's reward and the value of the next decision; `window`, all rewards
-    up to the record's last decision and the value there."""
+    """The critics' targets: `step`, a reward and the next value; `window`, all rewards of the record and the value at
+    its end.
+    """
     noise: float = 0.1
     """Standard deviation of the noise on the actors' actions."""
     uniform_first: float = 0.0
@@ -66,12 +67,11 @@ class Td3Config(ActorCriticConfig):
     uniform_decisions: int = 0
     """Decisions over which it falls."""
     uniform_hold: int = 1
-    """Decisions for which an agent holds such an action, so that what it does to a window adds up."""
+    """Decisions for which an agent holds such an action."""
     drop_every: int = 0
-    """Decisions of an agent from the end of a drop to the next, on average: it holds the lowest action then, and the
-    policy goes on from few packets; 0 for never."""
+    """Mean decisions between drops, in which an agent holds the lowest action; 0 for never."""
     drop_hold: int = 1
-    """Most decisions for which a drop holds that action; each number from 1 on is as likely."""
+    """Most decisions of a drop; each number from 1 on is as likely."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,17 +51,19 @@ class Td3BcConfig(OfflineConfig):
     alpha: float = 2.5
     """Weight of Q in the actor's loss; the cloning term's is 1."""
     alpha_shared: float | None = None
-    """The same for flows beside others, which `data.states` tell from flows alone; `null`: `alpha` there too."""
+    """The same for flows with competitors; `null`: `alpha`."""
     unit: Literal["mean", "deviation"] = "mean"
-    """What Q is divided by there: the batch's mean of |Q|, or its deviation, which no constant reward changes."""
+    """Divisor of Q there: the batch's mean of |Q|, or its deviation."""
     follows: Literal["first", "lower"] = "first"
-    """Which Q the actor follows: the first critic's, as in TD3+BC, or the lower of both, as in ReBRAC."""
+    """The Q that the actor follows: the first critic's, as in TD3+BC, or the lower of both, as in ReBRAC."""
     critic_cloning: float = 0.0
-    """What a critic's target loses for each unit of (a' - b')^2, by which the target actor's action a' differs from the
-    recorder's b' (ReBRAC's beta_2); in units of return."""
+    """Loss of a critic's target for each unit of (a' - b')^2, a' the target actor's action and b' the recorded one
+    (ReBRAC's beta_2).
+    """
     beta: float = 0.0
-    """Temperature of the weights exp(A / beta) of the cloning term, in deviations of the advantages A among flows that
-    are alone, or beside others; 0 for no weights."""
+    """Temperature of the cloning term's weights exp(A / beta), in deviations of A among flows alone, or with
+    competitors; 0 for no weights.
+    """
     ratio_cap: float = 20.0
     """Largest such weight, before they are divided by their mean."""
 
