@@ -147,7 +147,7 @@ bench-offline: kernel ## Hold what a pool says of policies against how they play
 	$(PAGES)
 
 .PHONY: bench-rival-leagues
-bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER: with Orca; killed it goes on)
+bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER, SAGECC_SAGE=FOLDER: with these; killed it goes on)
 	python -m evidence.leagues.rival_leagues
 	$(PAGES)
 

@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "ml-based": Preset(
             ("vivace",),
             1,
-            "section 6.2: Vivace, and the policies given, such as Sage, its BC variants, an imported Orca",
+            "section 6.2: Vivace, and the policies given, such as the imported Sage and Orca, BC variants",
         ),
     }
 )

@@ -45,13 +45,14 @@ from sagecc.policy.scaling import InputTransform, Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, POOL_VERSION
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-FORMAT_VERSION = "2.2"
+FORMAT_VERSION = "2.3"
 """Major.minor: a reader refuses another major version and reads any minor one."""
 
 OBSERVATION_SOURCE = "sagecc.pool"
 """The definition of the observations' names: schemas/pool.py, in its POOL_VERSION."""
 
 ACTION_MAP = "cwnd *= base**a"
+CEILED_MAP = "cwnd *= base**a, rounded up"
 SPREAD_MAP = "cwnd *= base**(a/n) at each of a period's n ticks"
 HUNDREDTHS_MAP = "cwnd = floor(cwnd * floor(100 * base**a) / 100)"
 LINEAR_MAP = "cwnd *= 1 + (base-1)*a, or /= 1 - (base-1)*a below 0"
@@ -60,6 +61,7 @@ STEPS_MAP = "cwnd /= 2, -= 10, += 0, += 10 or *= 2, for a nearest to -1, -0.5, 0
 
 MAPS = {
     "power": ACTION_MAP,
+    "ceiled": CEILED_MAP,
     "spread": SPREAD_MAP,
     "hundredths": HUNDREDTHS_MAP,
     "linear": LINEAR_MAP,
@@ -117,10 +119,11 @@ class Control:
     period_min_rtts: float = 0.0
     """Time from one decision to the next in minimum RTTs of the flow, rounded to ticks; 0: `period_ms` alone."""
     map: str = ACTION_MAP
-    """What is multiplied by what, one of MAPS' values: base**a at once; the same in equal parts, one at each tick of
-    the period; base**a cut to hundredths and the window to whole packets, so that no fraction is kept between decisions
-    and the window is the underlying scheme's; 1 + (base-1)*a, for a below 0 the inverse of 1 - (base-1)*a; the pacing
-    rate by that, with a window that does not hold it back; one of five steps of the window (policy.steps)."""
+    """What is multiplied by what, one of MAPS' values: base**a at once; the same, rounded up in the kernel and not
+    down; the same in equal parts, one at each tick of the period; base**a cut to hundredths and the window to whole
+    packets, so that no fraction is kept between decisions and the window is the underlying scheme's; 1 + (base-1)*a,
+    for a below 0 the inverse of 1 - (base-1)*a; the pacing rate by that, with a window that does not hold it back; one
+    of five steps of the window (policy.steps)."""
     slow_start: float | Literal["acked"] | None = None
     """How a flow's window grows until the policy decides, from the moment at which its ssthresh is below its window.
 
@@ -134,6 +137,10 @@ class Control:
     """Share of packets lost in a round above which that bound tightens for a while. None: it never does."""
     window_bound_drains: bool = False
     """Whether a round after such a loss goes without the 3 packets, so that a short path drains too."""
+    decimals: int | None = None
+    """Decimals that an action is rounded to, in single precision. None: it is not rounded."""
+    paced: bool = True
+    """Whether a flow is paced at one window per sRTT; else it sends what its window allows at once."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.underlying_scheme, str) or not self.underlying_scheme.isprintable():
@@ -164,6 +171,10 @@ class Control:
         drains = self.window_bound_drains
         if not isinstance(drains, bool) or (drains and not self.window_bound_loss):
             raise ValueError(f"no bound on the window drains as {drains!r} where it does not tighten with loss")
+        if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= 6):
+            raise ValueError(f"no action is rounded to {self.decimals!r} decimals")
+        if not isinstance(self.paced, bool) or (self.map == RATE_MAP and not self.paced):
+            raise ValueError(f"no flow is paced as {self.paced!r} with the map '{self.map}'")
         if self.map == RATE_MAP and self.underlying_scheme != "pure":
             raise ValueError(f"a rate is set on top of pure alone, not of {self.underlying_scheme}")
         least, most = self.cwnd_packets
@@ -194,11 +205,14 @@ class Control:
             window_bound=action.get("window_bound"),
             window_bound_loss=action.get("window_bound_loss"),
             window_bound_drains=action.get("window_bound_drains", False),
+            decimals=action.get("decimals"),
+            paced=action.get("paced", True),
         )
 
     def card(self) -> dict[str, Any]:
         """Return these as a card's fields."""
-        optional = {name: getattr(self, name) for name in ("slow_start", "window_bound", "window_bound_loss")}
+        names = ("slow_start", "window_bound", "window_bound_loss", "decimals")
+        optional = {name: getattr(self, name) for name in names}
         min_rtts = {"period_min_rtts": self.period_min_rtts} if self.period_min_rtts else {}
         return {
             "action": {
@@ -208,6 +222,7 @@ class Control:
                 "cwnd_packets": list(self.cwnd_packets),
                 **{name: value for name, value in optional.items() if value is not None},
                 **({"window_bound_drains": True} if self.window_bound_drains else {}),
+                **({} if self.paced else {"paced": False}),
             },
             "period_ms": self.period_ms,
             **min_rtts,
@@ -217,9 +232,9 @@ class Control:
 
 _ACTION_FIELDS = {
     *("map", "base", "limits", "cwnd_packets", "slow_start"),
-    *("window_bound", "window_bound_loss", "window_bound_drains"),
+    *("window_bound", "window_bound_loss", "window_bound_drains", "decimals", "paced"),
 }
-_INPUT_FIELDS = {"source", "source_version", "observations", "transform", "shift", "scale", "limit"}
+_INPUT_FIELDS = {"source", "source_version", "without", "observations", "transform", "shift", "scale", "limit"}
 
 
 def _refuse_unknown(name: str, fields: Mapping[str, Any], known: Set[str]) -> None:
@@ -256,6 +271,8 @@ class PolicyArtefact:
     """The whole card."""
     source: tuple[str, str]
     """The definition of the observations and its version; what runs the policy must offer it."""
+    without: tuple[str, ...]
+    """Rules of that definition that do not hold for this policy."""
     observations: tuple[str, ...]
     """Names of the observations, in the network's order."""
     control: Control
@@ -314,6 +331,7 @@ class PolicyArtefact:
             _refuse_unknown("inputs", inputs, _INPUT_FIELDS)
             scaling, names = _scaling(inputs, sizes.inputs), _names(inputs["observations"], sizes.inputs)
             source = str(inputs["source"]), str(inputs["source_version"])
+            without = _rules(inputs.get("without", []))
             control, digest = Control.of(card), dict(card["files"])[WEIGHTS]
             if strangers := card["files"].keys() - _NETWORK_FILES:
                 raise ValueError(f"{min(strangers)!r} is no file of a network")
@@ -327,6 +345,7 @@ class PolicyArtefact:
             folder=folder,
             card=card,
             source=source,
+            without=without,
             observations=names,
             control=control,
             scaling=scaling,
@@ -383,6 +402,13 @@ def _names(observations: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(observations)
 
 
+def _rules(names: object) -> tuple[str, ...]:
+    """Return the names of the rules that a card is without; raises TypeError where they are none."""
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.isprintable() for name in names):
+        raise TypeError("without is no list of rules' names")
+    return tuple(names)
+
+
 def policy_sha256(scheme: str) -> str:
     """Hash a policy's files, so that a retrained one is not taken for the one whose trajectories there are.
 
@@ -419,6 +445,7 @@ def write(
     exported: ExportedNetwork | None = None,
     control: Control | None = None,
     source: tuple[str, str] = (OBSERVATION_SOURCE, POOL_VERSION),
+    without: Sequence[str] = (),
 ) -> None:
     """Write an artefact; the card, which holds every other file's digest, comes last: a torn artefact is recognised.
 
@@ -432,6 +459,7 @@ def write(
         exported: the network in other formats (policy.export); None removes such files of an earlier artefact.
         control: what an action does; Sage's by default.
         source: the definition of the observations and its version; the pool's by default.
+        without: rules of that definition that do not hold for this policy.
 
     Raises:
         SageccError: A weight is not finite; nothing is written.
@@ -445,6 +473,7 @@ def write(
         "inputs": {
             "source": source[0],
             "source_version": source[1],
+            **({"without": list(without)} if without else {}),
             "observations": list(observations),
             "transform": scaling.transform,
             "shift": scaling.shift.tolist(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from sagecc.common.arrays import Doubles
 from sagecc.policy import exact
-from sagecc.policy.artefact import ACTION_MAP, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, Control
+from sagecc.policy.artefact import ACTION_MAP, CEILED_MAP, HUNDREDTHS_MAP, LINEAR_MAP, RATE_MAP, SPREAD_MAP, Control
 
 
 def ratios(control: Control, actions: Doubles) -> Doubles:
@@ -38,6 +38,7 @@ def _linear(base: float, actions: Doubles) -> Doubles:
 RATIOS: Mapping[str, Callable[[float, Doubles], Doubles]] = MappingProxyType(
     {
         ACTION_MAP: exact.power,
+        CEILED_MAP: exact.power,
         SPREAD_MAP: exact.power,
         HUNDREDTHS_MAP: exact.power,
         LINEAR_MAP: _linear,

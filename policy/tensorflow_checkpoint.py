@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sagecc.common.errors import SageccError
-from sagecc.common.inputs import check_regular
+from sagecc.common.inputs import check_regular, read_regular
+from sagecc.policy.tensor_bundle import BundleError, Entry, read_index
 
 CHECKPOINT_FILE_BYTES = 2**32
 """Limit of each of a checkpoint's files: gigabytes, for a graph or an optimiser may lie beside an actor."""
@@ -47,7 +47,7 @@ def prefix_of(checkpoint: Path) -> Path:
 
 
 def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[Any]]:
-    """Read variables of a checkpoint.
+    """Read variables of a checkpoint; no TensorFlow is needed.
 
     Args:
         prefix: the common prefix of its files.
@@ -57,20 +57,27 @@ def read(prefix: Path, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[A
         The variables by name.
 
     Raises:
-        SageccError: TensorFlow is missing, or cannot read the checkpoint.
+        SageccError: The checkpoint cannot be read, or is damaged.
     """
     try:
-        # Seconds to load, and nothing but a checkpoint needs it.
-        from sagecc.common.tensorflow_runtime import quietly, tf
-    except ImportError as error:
-        raise SageccError(
-            f"reading a TensorFlow checkpoint needs TensorFlow, which cannot be loaded here ({error}): 'make setup'"
-        ) from error
-    try:
-        with quietly():
-            reader = tf.train.load_checkpoint(str(prefix))
-            names = [name for name in reader.get_variable_to_shape_map() if wanted(name)]
-            return {name: np.asarray(reader.get_tensor(name)) for name in names}
-    except (tf.errors.OpError, ValueError, RuntimeError, OSError, LookupError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        index = read_index(read_regular(prefix.with_name(f"{prefix.name}.index")))
+        chosen = {name: entry for name, entry in index.entries.items() if wanted(name)}
+        return {name: _variable(prefix, index.shards, name, entry) for name, entry in chosen.items()}
+    except (BundleError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise SageccError(f"{prefix} is truncated, corrupt or no TensorFlow checkpoint ({reason})") from error
+
+
+def _variable(prefix: Path, shards: int, name: str, entry: Entry) -> npt.NDArray[Any]:
+    file = prefix.with_name(f"{prefix.name}.data-{entry.shard:05d}-of-{shards:05d}")
+    if not file.is_file():
+        raise SageccError(f"{prefix}.index is there, its data {file.name} is not: fetch it again")
+    if file.stat().st_size < entry.offset + entry.size:
+        raise BundleError(f"{file.name} ends before '{name}'")
+    with file.open("rb") as data:
+        data.seek(entry.offset)
+        content = data.read(entry.size)
+    try:
+        return entry.array(content)
+    except BundleError as error:
+        raise BundleError(f"'{name}' {error}") from None

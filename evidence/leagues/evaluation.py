@@ -4,13 +4,13 @@
 A fifth of each large grid, small grids whole (`cells`), REPEATS runs of a cell. Every run's numbers are kept in Git, a
 file per contestant, by what decides them (leagues.study.collect.run_key): a new policy, or one more repeat, plays
 alone; a killed call goes on. Virtual time: the numbers hang on the kernel's bytes and the policies' files, not on the
-machine. SAGECC_ORCA names the folder of Orca's published checkpoint.
+machine. SAGECC_ORCA names the folder of Orca's published checkpoint; where SAGECC_SAGE names that of Sage's, it plays
+too.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,11 @@ import polars as pl
 
 from evidence.kept import keep, path_of, read_kept
 from evidence.machine import KERNEL, save
+from evidence.published import ORCA, SAGE, published
 from sagecc.cli import errors_in_one_line
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
-from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.intervals import interval
 from sagecc.leagues.plots import save_png
 from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
@@ -43,10 +43,9 @@ REPEATS = 3
 SMALL_GRID = 6
 """Cells: a grid of so many is played whole."""
 EXPERIMENTS = tuple(each for each in STUDY.values() if each.in_study)
-ORCA = "orca"
-"""The published actor, by the name that it plays under here."""
 SAGES = (POOL_POLICY, BEST_POLICY)
-"""What stands for the study's Sage, one after the other: learned from the pool, and learned online."""
+"""What stands for the study's Sage, one after the other: learned from the pool, and learned online; SAGE too, where it
+plays."""
 CONTESTANTS = {
     "cubic": "cubic",
     "bbr3": "bbr3",
@@ -68,10 +67,12 @@ KEPT_SCHEMA = pl.Schema({"run": pl.String(), **VALUES_SCHEMA})
 
 def main() -> None:
     """Play what is not kept yet, judge, and save."""
-    checkpoint = os.environ.get("SAGECC_ORCA")
-    if not checkpoint:
+    orca = published(ORCA, CACHE / "policy")
+    if not orca:
         raise SageccError("SAGECC_ORCA names no checkpoint: set it to the folder of Orca's published actor")
-    players = CONTESTANTS | {ORCA: f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"}
+    players = CONTESTANTS | {ORCA: orca}
+    if sage := published(SAGE, CACHE / SAGE):
+        players[SAGE] = sage
     numbers = {name: numbers_of(name, scheme) for name, scheme in players.items()}
     values = pl.concat([each.values for each in numbers.values()])
     cells = cells_table(values, NAMES | {SAGES[0]: "Sage"})
@@ -180,7 +181,8 @@ def _means(own: pl.DataFrame, panel: str, quantity: str) -> list[dict[str, Any]]
 def statements(values: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the study's statements that were measured, judged; one about Sage once for each that stands for it."""
     about = [each for each in CONCLUSIONS if each.experiment in STUDY]
-    tables = {sage: verdicts_table(values, NAMES | {sage: "Sage"}, about) for sage in SAGES}
+    sages = (*SAGES, *({SAGE} & set(values["scheme"])))
+    tables = {sage: verdicts_table(values, NAMES | {sage: "Sage"}, about) for sage in sages}
     rows = []
     for place, each in enumerate(about):
         by_sage = {sage: table.row(place, named=True) for sage, table in tables.items()}

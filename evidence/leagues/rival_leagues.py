@@ -2,9 +2,9 @@
 """The Sage paper's leagues of delay-based and of learned schemes, with all of them that there are here.
 
 `python -m evidence.leagues.rival_leagues [PROFILE ...]`; of profiles not named the last figures stay. A learned rival
-plays where its folder is there, and Orca's published actor where SAGECC_ORCA names the folder of its checkpoint. What
-clones the pool (`make repro` makes it) is trained first, unless it is kept: another processor would not make the same
-policy.
+plays where its folder is there, and Orca's and Sage's published models where SAGECC_ORCA and SAGECC_SAGE name the
+folders of their checkpoints. What clones the pool (`make repro` makes it) is trained first, unless it is kept: another
+processor would not make the same policy.
 
 Virtual time: the figures hang on the kernel's bytes and the policies' files, not on the machine. What was played is
 kept in Git (evidence/kept.py): a new rival costs its own episodes alone; a killed run goes on.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,22 +21,22 @@ from typing import Any
 import polars as pl
 
 from evidence.kept import contest, is_kept
-from evidence.leagues.orca import CACHE, OURS, PUBLISHED, RAW, UNSEEN
+from evidence.leagues.orca import CACHE, OURS, RAW, UNSEEN
 from evidence.leagues.sage_claims import ALPHA_RULE, DELAY, LEAGUE_RULE, LEARNED, MARGIN_RULE, PAPER, PLACES, judged
 from evidence.machine import KERNEL, RESULTS, save
+from evidence.published import ORCA, SAGE, VARIABLES, published
 from evidence.training.run import RUNS, policies_of
 from evidence.training.runs import read_plan
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
-from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.plots import save_png, standings_figure
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.standings import robustness
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RIVALS = (
-    PUBLISHED,
+    ORCA,
     "models/orca-1",
     "models/orcav2-1",
     "models/aurora-1",
@@ -49,8 +48,8 @@ RIVALS = (
 CLONES = ("bc", "bc-top", "bc-top3", "bcv2")
 """The paper's variants of behaviour cloning, by their runs' names (evidence/training/runs.yaml)."""
 LEAGUES: Mapping[str, tuple[str, ...]] = {
-    DELAY: (*PRESETS[DELAY].schemes, *OURS),
-    LEARNED: (*PRESETS[LEARNED].schemes, *OURS, *RIVALS, *CLONES),
+    DELAY: (*PRESETS[DELAY].schemes, SAGE, *OURS),
+    LEARNED: (*PRESETS[LEARNED].schemes, SAGE, *OURS, *RIVALS, *CLONES),
 }
 PICTURES = {DELAY: Path("docs/img/league-delay.png"), LEARNED: Path("docs/img/league-learned.png")}
 COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
@@ -66,9 +65,9 @@ def players(profiles: Iterable[str]) -> dict[str, str | None]:
     clones = policies_of(read_plan(RUNS), new, KERNEL) if new else {}
     policies: dict[str, str | None] = {}
     for name in dict.fromkeys(name for names in LEAGUES.values() for name in names):
-        if name == PUBLISHED:
-            if checkpoint := os.environ.get("SAGECC_ORCA"):
-                policies[name] = f"{POLICY_PREFIX}{import_checkpoint(Path(checkpoint), CACHE / 'policy').folder}"
+        if name in VARIABLES:
+            if scheme := published(name, CACHE / name):
+                policies[name] = scheme
         elif name in CLONES:
             policies[name] = f"{POLICY_PREFIX}{clones[name]}" if name in clones else None
         elif not name.startswith("models/"):

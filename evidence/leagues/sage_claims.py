@@ -53,6 +53,7 @@ PAPER: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 PLACES: Mapping[str, str] = MappingProxyType(
     {
+        "sage": "Sage",
         f"models/{POOL_POLICY}": "Sage",
         f"models/{BEST_POLICY}": "Sage",
         "bbr2": "BBR2",
@@ -74,7 +75,8 @@ PLACES: Mapping[str, str] = MappingProxyType(
         "bcv2": "BCv2",
     }
 )
-"""Whose place in the paper's leagues a scheme takes; `orca` is the published actor. Others are not in the paper's."""
+"""Whose place in the paper's leagues a scheme takes; `orca` and `sage` are the published models. Others are not in the
+paper's."""
 
 LEAGUE_RULE, ALPHA_RULE, MARGIN_RULE = (2.0, 0.1), (3.0, 0.1), (2.0, 0.05)
 """alpha and winning margin: of the paper's leagues, of Tables 2 and 3, of Fig. 20 and 21."""

@@ -15,6 +15,7 @@ from sagecc.execution.flow.window import RATE_WINDOWS, UNLIMITED, CongestionWind
 from sagecc.policy.artefact import (
     ACKED,
     ACTION_MAP,
+    CEILED_MAP,
     HUNDREDTHS_MAP,
     LINEAR_MAP,
     RATE_MAP,
@@ -63,7 +64,7 @@ class Multiply:
     def __init__(self, control: Control, flows: int) -> None:
         self._control = control
         self._every_tick = control.underlying_scheme == PURE_SCHEME or control.map == SPREAD_MAP
-        self._windows = CongestionWindows(control.cwnd_packets, flows)
+        self._windows = CongestionWindows(control.cwnd_packets, flows, control.map == CEILED_MAP)
 
     def step(self, samples: npt.NDArray[np.void], slots: Ints, due: Bools, actions: Doubles) -> tuple[Ints, Ints]:
         """Return the windows and pacing rates to set; see ActionMap."""
@@ -151,6 +152,7 @@ def action_map(control: Control, flows: int) -> ActionMap:
 ACTION_MAPS: Mapping[str, Callable[[Control, int], ActionMap]] = MappingProxyType(
     {
         ACTION_MAP: Multiply,
+        CEILED_MAP: Multiply,
         SPREAD_MAP: Multiply,
         LINEAR_MAP: Multiply,
         HUNDREDTHS_MAP: MultiplyInHundredths,

@@ -20,6 +20,7 @@ from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.flow.intervals import min_rtts_us, some
 from sagecc.execution.flow.source import ObservationSource
+from sagecc.execution.flow.window import UNLIMITED
 from sagecc.policy.artefact import SPREAD_MAP, Control
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import OTHERS, SCHEMES
@@ -148,14 +149,16 @@ class Decisions:
         if len(actions):
             deciding = slots[due]
             parts = self._period[deciding] if self._control.map == SPREAD_MAP else 1
-            values = np.clip(actions, *self._control.limits)
+            values = rounded(self._control, np.clip(actions, *self._control.limits))
             self._action[deciding] = values / parts
             self.source.acted(deciding, values)
         cwnd, pacing = self._action_map.step(observed.samples, slots, due, self._action[slots])
         if self._slow_start and observed.starting.any():
             start = self._slow_start.step(observed.samples, slots, observed.acked)
             cwnd, pacing = np.where(observed.starting, start, (cwnd, pacing))
-        return self._bound.apply(observed.samples, slots, cwnd, pacing) if self._bound else (cwnd, pacing)
+        if self._bound:
+            cwnd, pacing = self._bound.apply(observed.samples, slots, cwnd, pacing)
+        return cwnd, pacing if self._control.paced else np.full(len(slots), UNLIMITED)
 
     def bounding_rates(self, slots: Ints) -> Ints:
         """Return what bounds the windows of flows in the kernel until their next step.
@@ -179,6 +182,13 @@ class Decisions:
         if self._bound:
             self._bound.reset(slot)
         self._wait[slot] = self._action[slot] = 0
+
+
+def rounded(control: Control, actions: Doubles) -> Doubles:
+    """Return actions [B] as a control rounds them."""
+    if control.decimals is None:
+        return actions
+    return np.round(actions.astype(np.float32), control.decimals).astype(np.float64)
 
 
 def period_ticks(control: Control, samples: npt.NDArray[np.void]) -> Ints:

@@ -49,7 +49,7 @@ class PolicyAgent:
             SageccError: the policy needs what is not implemented.
         """
         who = f"policy {policy.path}"
-        source = observation_source(policy.source, policy.observations, flows, who, _windows(policy))
+        source = observation_source(policy.source, policy.observations, flows, who, _windows(policy), policy.without)
         self._policy = policy
         self._decisions = Decisions(policy.control, source, flows, who)
         self._network = step or runtime.load(policy)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -62,31 +62,27 @@ class PoolFeatures:
         self.tracker.reset(slot)
 
 
-Factory = Callable[[tuple[str, ...], int, Windows], ObservationSource]
-
-
-def _without_windows(observation: Observation) -> Factory:
-    return lambda names, flows, _: observation.make(names, flows)
-
-
-SOURCES: Mapping[str, tuple[str, Factory]] = MappingProxyType(
-    {
-        OBSERVATION_SOURCE: (POOL_VERSION, PoolFeatures),
-        **{
-            rival.observation.source[0]: (rival.observation.source[1], _without_windows(rival.observation))
-            for rival in RIVALS
-            if rival.observation
-        },
-    }
+OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
+    {rival.observation.source[0]: rival.observation for rival in RIVALS if rival.observation}
 )
-"""By the card's `source`: the version implemented here, and what makes one from names, slots and the pool's windows.
+"""By the card's `source`, what rivals observe."""
+
+SOURCES: Mapping[str, str] = MappingProxyType(
+    {OBSERVATION_SOURCE: POOL_VERSION, **{name: each.source[1] for name, each in OBSERVATIONS.items()}}
+)
+"""By the card's `source` the version implemented here.
 
 A policy of another minor version runs if all that it observes exists here; one of another major version does not.
 """
 
 
 def observation_source(
-    source: tuple[str, str], names: tuple[str, ...], flows: int, who: str, windows: Windows | None = None
+    source: tuple[str, str],
+    names: tuple[str, ...],
+    flows: int,
+    who: str,
+    windows: Windows | None = None,
+    without: tuple[str, ...] = (),
 ) -> ObservationSource:
     """Return what derives observations.
 
@@ -96,15 +92,21 @@ def observation_source(
         flows: number of slots.
         who: whose observations these are, for errors.
         windows: lengths of the observation windows of the pool's features; the paper's by default.
+        without: rules of the source that are not to hold.
 
     Raises:
-        SageccError: there is no such source, or not in that major version, or it has no such observations.
+        SageccError: there is no such source, or not in that major version, or it has no such observations or rules.
     """
     name, version = source
-    if name not in SOURCES or not same_major(version, SOURCES[name][0]):
-        offers = ", ".join(f"{name} {SOURCES[name][0]}" for name in sorted(SOURCES))
+    if name not in SOURCES or not same_major(version, SOURCES[name]):
+        offers = ", ".join(f"{name} {SOURCES[name]}" for name in sorted(SOURCES))
         raise SageccError(f"{who} observes '{name} {version}'; there is only {offers}")
+    rules = OBSERVATIONS[name].rules if name in OBSERVATIONS else {}
+    if unknown := [rule for rule in without if rule not in rules]:
+        raise SageccError(f"{who} observes '{name}' without '{unknown[0]}', which is no rule of it")
     try:
-        return SOURCES[name][1](names, flows, windows or Windows())
+        if name == OBSERVATION_SOURCE:
+            return PoolFeatures(names, flows, windows or Windows())
+        return OBSERVATIONS[name].make(names, flows, frozenset(without))
     except SageccError as error:
         raise SageccError(f"{who} {error}") from None

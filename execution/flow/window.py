@@ -37,14 +37,24 @@ def _pacing_rates(cwnd: Ints, mss: Ints, srtt: Ints) -> Ints:
 
 @compiled
 def _multiply(
-    kernel: Ints, mss: Ints, srtt: Ints, slots: Ints, ratio: Doubles, limits: Ints, window: Doubles, last_set: Ints
+    kernel: Ints,
+    mss: Ints,
+    srtt: Ints,
+    slots: Ints,
+    ratio: Doubles,
+    limits: Ints,
+    up: bool,
+    window: Doubles,
+    last_set: Ints,
 ) -> tuple[Ints, Ints]:
     cwnd, pacing = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for row in range(len(slots)):
         slot = slots[row]
         real = window[slot] if kernel[row] == last_set[slot] else float(kernel[row])
-        real = min(max(real * ratio[row], float(limits[0])), float(limits[1]))
-        window[slot], last_set[slot] = real, int(np.floor(real))
+        real *= ratio[row]
+        if not up or np.ceil(real) < limits[0] or np.ceil(real) > limits[1]:
+            real = min(max(real, float(limits[0])), float(limits[1]))
+        window[slot], last_set[slot] = real, int(np.ceil(real) if up else np.floor(real))
         cwnd[row] = last_set[slot]
         pacing[row] = _pacing_rate(cwnd[row], mss[row], srtt[row])
     return cwnd, pacing
@@ -53,18 +63,20 @@ def _multiply(
 class CongestionWindows:
     """The windows of several flows, one slot per flow.
 
-    A window is kept as a real number and set in the kernel rounded down, so that ratios near 1 add up. When the
-    kernel's window is not the one last set (the first tick, or somebody else changed it), the kernel's counts and the
-    real number starts again from there.
+    A window is kept as a real number and set in the kernel rounded, so that ratios near 1 add up. When the kernel's
+    window is not the one last set (the first tick, or somebody else changed it), the kernel's counts and the real
+    number starts again from there.
     """
 
-    def __init__(self, limits: tuple[int, int], flows: int = 1) -> None:
+    def __init__(self, limits: tuple[int, int], flows: int = 1, up: bool = False) -> None:
         """Start with no window known.
 
         Args:
-            limits: smallest and largest window (packets).
+            limits: smallest and largest window in the kernel (packets).
             flows: number of slots.
+            up: whether windows are rounded up; else down.
         """
+        self._up = up
         self._limits = np.array(limits, np.int64)
         self._window = np.zeros(flows)
         self._last_set = np.zeros(flows, np.int64)
@@ -82,7 +94,7 @@ class CongestionWindows:
             UNLIMITED before the first RTT sample.
         """
         kernel, mss, srtt = (samples[name].astype(np.int64) for name in ("cwnd_pkts", "mss_bytes", "srtt_us"))
-        cwnd, pacing = _multiply(kernel, mss, srtt, slots, ratio, self._limits, self._window, self._last_set)
+        cwnd, pacing = _multiply(kernel, mss, srtt, slots, ratio, self._limits, self._up, self._window, self._last_set)
         return cwnd, pacing
 
     def reset(self, slot: int) -> None:

@@ -31,8 +31,10 @@ class Observation:
     """Name of its definition in cards, and the version implemented here."""
     names: tuple[str, ...]
     """Names of its numbers, in order."""
-    make: Callable[[tuple[str, ...], int], ObservationSource]
-    """Makes what derives it, from the names asked for and the number of slots."""
+    make: Callable[[tuple[str, ...], int, frozenset[str]], ObservationSource]
+    """Makes what derives it, from the names asked for, the number of slots, and the rules that are not to hold."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    """Rules that a policy may be without, by name; what each says, for --help."""
 
 
 @dataclass(frozen=True)

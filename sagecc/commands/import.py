@@ -43,6 +43,37 @@ def orca(checkpoint: Path, out: Path) -> None:
 
 
 @command.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("models/sage"),
+    show_default=True,
+    help="Folder of the policy.",
+)
+@click.option(
+    "--without",
+    metavar="RULE",
+    multiple=True,
+    help="A rule of the public code that is not to hold, to see what it is worth (repeatable): acknowledged, held-lost,"
+    " report-rates, mean-unacked, requested, decimals, thousandths, ceiling, pacing.",
+)
+def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
+    """Turn Sage's trained model into a policy that runs here: sagecc run --scheme policy:models/sage.
+
+    It is the model that Sage's authors published with their code (SIGCOMM 2023). CHECKPOINT is a TensorFlow checkpoint:
+    its folder, one of its files, or their common beginning. It observes and acts as the public code does. Its licence
+    stays its authors'; the card of the policy says so. docs/guide/your-own-scheme.md has the rest, and each rule.
+    """
+    # The numeric libraries take a second to load: not for --help.
+    from sagecc.execution.schemes.sage.checkpoint import import_checkpoint
+
+    with sole_writer(out):
+        policy = import_checkpoint(checkpoint, out, without)
+    click.echo(f"policy   {policy.folder} ({policy.parameters:,} parameters)")
+
+
+@command.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--out",

@@ -62,7 +62,7 @@ def verdicts(name: str, says: str, *rates: Rates) -> dict[str, bool]:
 
 
 def test_presets_and_places_name_the_same() -> None:
-    assert set(LEAGUES[DELAY]) == {*PRESETS[DELAY].schemes, *OURS}
+    assert set(LEAGUES[DELAY]) == {*PRESETS[DELAY].schemes, "sage", *OURS}
     assert set(PRESETS[LEARNED].schemes) < set(LEAGUES[LEARNED])
     assert {PLACES[name] for name in LEAGUES[DELAY] if name in PLACES} == PAPER[DELAY].keys()
     assert PAPER[LEARNED].keys() - {PLACES.get(name) for name in LEAGUES[LEARNED]} == {"DeepCC", "Genet", "Indigov2"}
@@ -73,7 +73,7 @@ def test_presets_and_places_name_the_same() -> None:
 
 def test_the_papers_own_numbers_bear_out_its_claims() -> None:
     """Table 3 for Set I; for Set II, of which the text alone tells, rates that fit the text."""
-    two = dict.fromkeys(PAPERS_LEARNED, 0.2) | dict.fromkeys(OURS, 0.5)
+    two = dict.fromkeys(PAPERS_LEARNED, 0.2) | dict.fromkeys(("sage", *OURS), 0.5)
     two |= {"orca": 0.25, "models/orca-1": 0.25, "models/onlinerl-1": 0.45, "models/indigo-1": 0.01}
     two |= {name: 0.05 for name in two if PLACES[name].startswith("BC")}
     for claim in judged(LEARNED, league(PAPERS_LEARNED, two)):
@@ -178,14 +178,15 @@ def test_rivals_play_where_their_folders_are(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(rival_leagues, "is_kept", lambda profile, _, name, __: name != "bc" or profile == "small")
     monkeypatch.setattr(rival_leagues, "RUNS", RUNS.resolve())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SAGECC_ORCA", raising=False)
+    for variable in ("SAGECC_ORCA", "SAGECC_SAGE"):
+        monkeypatch.delenv(variable, raising=False)
     assert players(["small"])["bc"] is None
     found = players(["small", "heldout"])
     assert {name for name in found if name.startswith("models/")} == {*OURS, "models/indigo-1"}
     assert found["models/indigo-1"] == f"{POLICY_PREFIX}models/indigo-1"
     assert found["bc"] == f"{POLICY_PREFIX}trained/bc"
     assert found["bcv2"] is None
-    assert found["copa"] == "copa" and "orca" not in found
+    assert found["copa"] == "copa" and not {"orca", "sage"} & found.keys()
     assert {found[name] for name in OURS} == set(POLICIES)
 
 

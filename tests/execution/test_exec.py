@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from sagecc.execution.stock.cgroup import PREFIX
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
 from tests.helpers.policies import save_still_policy
+from tests.helpers.sage_model import save_sage
 from tests.helpers.stock import ENVIRONMENT, SAGECC, on_stock_kernel
 
 pytestmark = [on_stock_kernel, pytest.mark.kernel]
@@ -100,6 +102,26 @@ def test_every_connection_of_a_program_and_its_children(policy: Path, talk: Path
     assert re.fullmatch(r"sagecc_x\d+", schemes["connected"]) and schemes["accepted"] == schemes["connected"]
     assert re.search(r"of \d+ deadlines met, 2 flows at most", done.stderr)
     assert subprocess.run([talk], capture_output=True, text=True).stdout.count("sagecc") == 0
+
+
+TRANSFER = """
+import socket, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+def send():
+    with socket.create_connection(listener.getsockname()) as sock:
+        for _ in range(50):
+            sock.sendall(bytes(60_000))
+            time.sleep(0.01)
+threading.Thread(target=send).start()
+with listener.accept()[0] as sock:
+    print(sum(len(part) for part in iter(lambda: sock.recv(1 << 20), b"")))
+"""
+
+
+def test_a_policy_of_sages_description_drives(tmp_path: Path) -> None:
+    done = run(save_sage(tmp_path / "sage", gain=0.05), sys.executable, "-c", TRANSFER)
+    assert (done.returncode, done.stdout) == (0, "3000000\n"), done.stderr
+    assert re.search(r"of \d+ deadlines met, 2 flows at most", done.stderr)
 
 
 def test_two_at_once_have_a_scheme_each_and_signals_reach_the_program(policy: Path, talk: Path) -> None:

@@ -15,7 +15,7 @@ from sagecc.execution.schemes.rival import GlobalState, Observation, Rival
 
 RIVAL = Rival(
     name="astraea",
-    observation=Observation(SOURCE, OBSERVATIONS, lambda names, flows: Reports(REPORTING, names, flows)),
+    observation=Observation(SOURCE, OBSERVATIONS, lambda names, flows, _: Reports(REPORTING, names, flows)),
     control=CONTROL,
     rewards=REWARDS,
     global_state=GlobalState(GLOBAL_STATE, global_state),

@@ -11,7 +11,7 @@ from sagecc.execution.schemes.rival import Observation, Rival
 
 RIVAL = Rival(
     name="aurora",
-    observation=Observation(SOURCE, OBSERVATIONS, lambda names, flows: Reports(REPORTING, names, flows)),
+    observation=Observation(SOURCE, OBSERVATIONS, lambda names, flows, _: Reports(REPORTING, names, flows)),
     control=CONTROL,
     rewards=REWARDS,
 )

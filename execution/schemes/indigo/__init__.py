@@ -10,7 +10,7 @@ from sagecc.execution.schemes.rival import Expert, Observation, Rival
 
 RIVAL = Rival(
     name="indigo",
-    observation=Observation(SOURCE, OBSERVATIONS, IndigoStates),
+    observation=Observation(SOURCE, OBSERVATIONS, lambda names, flows, _: IndigoStates(names, flows)),
     control=CONTROL,
     expert=Expert(EXPERT, IndigoExpert),
 )

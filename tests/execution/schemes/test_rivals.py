@@ -25,7 +25,7 @@ FOLDER = ROOT / "execution" / "schemes"
 
 def test_each_folder_is_a_rival_of_its_name() -> None:
     assert [rival.name for rival in RIVALS] == sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
-    assert {rival.name for rival in RIVALS} >= {"astraea", "aurora", "indigo", "orca", "sprout", "vivace"}
+    assert {rival.name for rival in RIVALS} >= {"astraea", "aurora", "indigo", "orca", "sage", "sprout", "vivace"}
 
 
 @pytest.mark.parametrize("rival", [rival for rival in RIVALS if rival.observation], ids=lambda rival: rival.name)
@@ -38,7 +38,7 @@ def test_a_task_names_what_a_rival_observes_does_and_earns(rival: Rival) -> None
         rival.observation.names,
         rival.control,
     )
-    assert SOURCES[task.source[0]][0] == rival.observation.source[1]
+    assert SOURCES[task.source[0]] == rival.observation.source[1]
     for reward in rival.rewards:
         assert rewards()[reward.name] is reward
         assert all((reward.formula, reward.source, reward.function.__doc__))
