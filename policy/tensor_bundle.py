@@ -110,7 +110,7 @@ def read_index(data: bytes) -> Index:
 
 def masked_crc(data: bytes) -> int:
     """Return the CRC-32C of bytes, masked as LevelDB and TensorFlow store it."""
-    crc = int(_crc(np.frombuffer(data, np.uint8), _TABLE))
+    crc = _crc(np.frombuffer(data, np.uint8), _TABLE)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -229,4 +229,4 @@ def _crc(data: npt.NDArray[np.uint8], table: npt.NDArray[np.uint32]) -> int:
     crc = np.uint32(0xFFFFFFFF)
     for byte in data:
         crc = table[(crc ^ byte) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-    return crc ^ np.uint32(0xFFFFFFFF)
+    return int(crc ^ np.uint32(0xFFFFFFFF))

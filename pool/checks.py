@@ -406,9 +406,10 @@ def _check_episode(
         log.add("episodes of other environments", f"episode {name}: its environment is not {row['environment_id']}")
     elif row["queue_bytes"] != environment.queue_bytes or (row["queue_bdp"] is None) != (row["queue_bytes"] is None):
         log.add("other queue limits", f"episode {name}: its queue limit is not its environment's")
-    if row["delay_mean_ms"] is None and row["goodput_mbps"] > 0:
+    counted = row["sent_packets"] is not None and row["lost_packets"] is not None
+    if counted and row["delay_mean_ms"] is None and row["goodput_mbps"] > 0:
         log.add("goodputs without a delay", f"episode {name}: has a goodput and no delay")
-    if row["lost_packets"] > row["sent_packets"]:
+    if counted and row["lost_packets"] > row["sent_packets"]:
         log.add("episodes with more packets lost than sent", f"episode {name} lost more packets than it sent")
     if not np.isclose(row["reward_mean"] * row["rows"], row["return"], rtol=RETURN_TOLERANCE, atol=1e-9):
         log.add("returns that are not rows x mean", f"episode {name}: return is not rows x reward_mean")

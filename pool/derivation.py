@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import MappingProxyType
@@ -200,25 +202,56 @@ def build_pool(
             if failures
             else f"no raw trajectories in {raw}: run 'sagecc collect' first"
         )
+    settings, derivation = options or PoolOptions(), str(versions.POOL)
+    makers = [partial(_RawPartition, raw / folder, out, settings, derivation) for folder in folders]
+    return replace(write_pool(makers, out, settings, derivation, jobs, progress), failed=failures)
+
+
+def write_pool(
+    makers: Sequence[Callable[[], PoolPartition]],
+    out: Path,
+    settings: PoolOptions,
+    derivation: str,
+    jobs: int = 1,
+    progress: bool = True,
+) -> PoolResult:
+    """Write those partitions of a pool that are not done, remove all others, and write its lists and its manifest.
+
+    Args:
+        makers: make the partitions, each of another set or scheme.
+        out: the pool's folder; made if it does not exist.
+        settings: what may differ between pools.
+        derivation: version of what derives (common.versions).
+        jobs: partitions written at a time.
+        progress: whether to show a progress bar on stderr.
+
+    Raises:
+        SageccError: A partition cannot be written; those already finished stay. Or another process writes the pool, or
+            the folder holds something else.
+    """
     if any(out.glob(LISTINGS)):
         raise SageccError(f"{out} holds raw trajectories, which a pool would overwrite: choose another folder")
     POOL_MARK.check(out)
     with sole_writer(out):
         for folder in out.glob(PARTITIONS):
             _PARTITION_MARK.check_whole(folder)
-        result = _build(raw, out, folders, options or PoolOptions(), jobs, progress)
-    return replace(result, failed=failures)
+        return _write_pool(makers, out, settings, derivation, jobs, progress)
 
 
-def _build(
-    raw: Path, out: Path, folders: Sequence[Path], settings: PoolOptions, jobs: int, progress: bool
+def _write_pool(
+    makers: Sequence[Callable[[], PoolPartition]],
+    out: Path,
+    settings: PoolOptions,
+    derivation: str,
+    jobs: int,
+    progress: bool,
 ) -> PoolResult:
     _clear_leftovers(out)
     stop = Event()
-    derivation, digests = str(versions.POOL), _known_files(out)
+    digests = _known_files(out)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            partitions = list(pool.map(lambda folder: _Partition(raw / folder, out, settings, derivation), folders))
+            partitions = list(pool.map(lambda make: make(), makers))
             are_done = list(pool.map(lambda partition: partition.is_done(digests), partitions))
             rest = [partition for partition, is_done in zip(partitions, are_done, strict=True) if not is_done]
             rest.sort(key=lambda partition: -partition.rows)  # the longest first: the cores end together
@@ -243,55 +276,59 @@ def _build(
     return PoolResult(len(rest), len(partitions) - len(rest), removals, episodes, rows)
 
 
-class _Partition:
-    """One set and scheme: raw files in, pool files out.
+class PoolPartition(ABC):
+    """One set and scheme of a pool.
 
     Args:
-        raw: the partition's folder of raw trajectories.
         out: the pool's folder.
         options: what may differ between pools.
         derivation: version of what derives (common.versions).
-
-    Raises:
-        SageccError: The partition's list of episodes is missing or damaged.
+        episodes: its episodes in order, as `episodes.parquet` of raw trajectories lists them; None for what nobody
+            counted, where schemas.pool.MAY_BE_ABSENT allows it.
+        environments: their networks by id.
+        listing: path of what lists them, for errors.
     """
 
-    def __init__(self, raw: Path, out: Path, options: PoolOptions, derivation: str) -> None:
-        self._raw, self._pool, self._options, self._derivation = raw, out, options, derivation
+    def __init__(
+        self,
+        out: Path,
+        options: PoolOptions,
+        derivation: str,
+        episodes: Sequence[dict[str, Any]],
+        environments: Mapping[str, Environment],
+        listing: Path,
+    ) -> None:
+        self._pool, self._options, self._derivation = out, options, derivation
+        self._environments = environments
         self.files: dict[str, FileEntry] = {}
         """The manifest's entries of the files by path in the pool; known once the partition is done or derived."""
-        self._parts = sorted(raw.glob("part-*.parquet"))
-        self._reading = raw
-        listing = raw / EPISODES_FILE
-        if not listing.exists():
-            raise SageccError(
-                f"{raw} has no {EPISODES_FILE}: its collection is not finished; run 'sagecc collect' again"
-            )
-        self.episodes = sorted(
-            read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
-        )
-        self.folder = out / _folder_of(listing, self.episodes)
+        self.episodes = episodes
+        """Its episodes, each with its number of `rows`, of which the pool has one fewer."""
+        self.folder = out / _folder_of(listing, episodes)
         """The partition's folder in the pool."""
-        base, disturbance = undisturbed(self.episodes[0]["scheme"])
-        self._paced = options.effective_windows and base in PACED
-        self._columns = tuple(dict.fromkeys((*_RAW_COLUMNS, *EFFECTIVE_COLUMNS))) if self._paced else _RAW_COLUMNS
-        self.disturbed = bool(disturbance)
+        self.disturbed = bool(undisturbed(episodes[0]["scheme"])[1])
         """Whether something disturbs the scheme (schemas.disturbance)."""
-        self._columns += (KICK.name,) if self.disturbed else ()
-        self._schema = select_columns(raw_schema(self.disturbed), self._columns)
+        self.rows = sum(row["rows"] for row in episodes)
+        """Raw rows."""
+        self.identity = ""
+        """SHA-256 over what it is derived from, and the options."""
         self._note = out / NOTES / self.folder.relative_to(out)
         self._fresh = self.folder.with_name(f".tmp-{self.folder.name}")
-        self._environments = {row["environment_id"]: _environment(listing, row) for row in self.episodes}
-        self._environment_of = {row["episode_id"]: row["environment_id"] for row in self.episodes}
-        self.rows = sum(row["rows"] for row in self.episodes)
-        """Raw rows."""
-        for path in self._parts:
-            with reading(path):  # what is no such file is not hashed: it may be a terabyte of nothing
-                pass
-        hashes = [(path.name, sha256_file(path)) for path in (listing, *self._parts)]
-        text = repr((hashes, sorted(options.metadata().items())))
-        self.identity = hashlib.sha256(text.encode()).hexdigest()
-        """SHA-256 over the raw files and the options."""
+
+    @abstractmethod
+    def _write(self, advance: Callable[[int], object], stop: Event) -> None:
+        """Write its files into `_fresh`; see `derive`."""
+
+    def _identity(self, sources: object) -> str:
+        """Return the identity of what is derived from these sources."""
+        text = repr((sources, sorted(self._options.metadata().items())))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _writer(self, metadata: Mapping[bytes, bytes]) -> PartWriter:
+        """Return the writer of its files, whose metadata has this too."""
+        own = self._options.metadata() | {INPUT_KEY: self.identity.encode()}
+        schema = self._pool_schema.with_metadata({**own, **metadata})
+        return PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES)
 
     @property
     def _pool_schema(self) -> pa.Schema:
@@ -306,7 +343,7 @@ class _Partition:
         """
         parts = sorted(self.folder.glob("part-*.parquet"))
         try:
-            if not parts or any(_metadata(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
+            if not parts or any(metadata_of(path).get(INPUT_KEY) != self.identity.encode() for path in parts):
                 return False
         except UNREADABLE:
             return False
@@ -369,17 +406,53 @@ class _Partition:
                     sums[name] = sums.get(name, 0.0) + float(total)
         return sums
 
+
+class _RawPartition(PoolPartition):
+    """A partition from raw trajectories.
+
+    Args:
+        raw: the partition's folder of raw trajectories.
+        out: the pool's folder.
+        options: what may differ between pools.
+        derivation: version of what derives (common.versions).
+
+    Raises:
+        SageccError: The partition's list of episodes is missing or damaged.
+    """
+
+    def __init__(self, raw: Path, out: Path, options: PoolOptions, derivation: str) -> None:
+        self._raw = self._reading = raw
+        self._parts = sorted(raw.glob("part-*.parquet"))
+        listing = raw / EPISODES_FILE
+        if not listing.exists():
+            raise SageccError(
+                f"{raw} has no {EPISODES_FILE}: its collection is not finished; run 'sagecc collect' again"
+            )
+        episodes = sorted(
+            read_episodes(listing, (*_KEPT_OF_RAW, "rows")).to_pylist(), key=lambda row: row["episode_id"]
+        )
+        environments = {row["environment_id"]: _environment(listing, row) for row in episodes}
+        super().__init__(out, options, derivation, episodes, environments, listing)
+        self._paced = options.effective_windows and undisturbed(episodes[0]["scheme"])[0] in PACED
+        self._columns = tuple(dict.fromkeys((*_RAW_COLUMNS, *EFFECTIVE_COLUMNS))) if self._paced else _RAW_COLUMNS
+        self._columns += (KICK.name,) if self.disturbed else ()
+        self._schema = select_columns(raw_schema(self.disturbed), self._columns)
+        self._environment_of = {row["episode_id"]: row["environment_id"] for row in episodes}
+        for path in self._parts:
+            with reading(path):  # what is no such file is not hashed: it may be a terabyte of nothing
+                pass
+        self.identity = self._identity([(path.name, sha256_file(path)) for path in (listing, *self._parts)])
+
     def _write(self, advance: Callable[[int], object], stop: Event) -> None:
         features = np.empty((FEATURES, 0), np.float32)
-        parts = [_metadata(path) for path in self._checked_parts()]
+        parts = [metadata_of(path) for path in self._checked_parts()]
         kernels, players = ({meta[key] for meta in parts if key in meta} for key in (KERNEL, PLAYER))
         if len(kernels) > 1:
             raise SageccError(f"{self._raw}: its files come from different kernels; collect it again")
-        meta = self._options.metadata() | {INPUT_KEY: self.identity.encode(), KERNEL_KEY: next(iter(kernels), b"")}
-        meta |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
+        makers = {KERNEL_KEY: next(iter(kernels), b"")}
+        makers |= dict.fromkeys([PLAYER_KEY] if players else [], next(iter(players), b""))
         listing = iter(self.episodes)
-        schema = self._pool_schema.with_metadata(meta)
-        with PartWriter(self._fresh, schema, ROW_GROUP_ROWS, _PARQUET_OPTIONS, file_bytes=FILE_BYTES) as writer:
+        with self._writer(makers) as writer:
             for table in whole_runs(self._groups(), "episode_id"):
                 if stop.is_set():
                     return
@@ -480,7 +553,8 @@ def _all_failed(folder: Path) -> bool:
     return (folder / FAILED_FILE).exists() and not any(folder.glob("*.parquet"))
 
 
-def _metadata(path: Path) -> dict[bytes, bytes]:
+def metadata_of(path: Path) -> dict[bytes, bytes]:
+    """Return a Parquet file's metadata."""
     return dict(parquet_schema(path).metadata or {})
 
 
@@ -523,7 +597,7 @@ def _folder_of(listing: Path, episodes: Sequence[Mapping[str, Any]]) -> str:
 
 def _write_episodes(
     out: Path,
-    partitions: Sequence[_Partition],
+    partitions: Sequence[PoolPartition],
     options: PoolOptions,
     derivation: str,
     pool: ThreadPoolExecutor,
@@ -547,7 +621,7 @@ def _write_episodes(
     is_current = all(_is_kept(path, known.get(path.name), identity) for path in (listing, columns))
     if is_current and is_noted(note, (listing, columns), derivation):
         return {path.name: known[path.name] for path in (listing, columns)}
-    returns = pool.map(_Partition.returns, partitions)
+    returns = pool.map(PoolPartition.returns, partitions)
     rows = [
         _episode_row(row, partition.environment(row), sums[row["episode_id"]])
         for partition, sums in zip(partitions, returns, strict=True)
@@ -579,7 +653,7 @@ def _is_kept(path: Path, entry: FileEntry | None, identity: str) -> bool:
 
 
 def _write_manifest(
-    out: Path, partitions: Sequence[_Partition], options: PoolOptions, files: dict[str, FileEntry]
+    out: Path, partitions: Sequence[PoolPartition], options: PoolOptions, files: dict[str, FileEntry]
 ) -> None:
     """List every file of the pool in the manifest, unless it says just that already."""
     about = {name.decode().removeprefix("sagecc."): value.decode() for name, value in options.metadata().items()}

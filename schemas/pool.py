@@ -152,6 +152,8 @@ OF_CWND = ("bdp_cwnd", "pre_act", "action")
 REWARD_ALIGNMENTS = ("after", "public")
 """When row t's reward is measured: at tick t+1, after the action, or at tick t, as in the public code of Sage."""
 
+_UNCOUNTED = "of others' trajectories that do not say"
+
 EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("episode_id", pa.string(), "", "environment id, scheme and seed"),
     Column("environment_id", pa.string(), "", "the network; same fields, same id"),
@@ -171,9 +173,11 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("goodput_mbps", pa.float64(), "Mbps", "in-order bytes at the receiver / time since the start", low=0),
     Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets", low=0, absent="without any"),
     Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile", low=0, absent="without any"),
-    Column("sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0),
-    Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0),
-    Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0),
+    Column(
+        "sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0, absent=_UNCOUNTED
+    ),
+    Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0, absent=_UNCOUNTED),
+    Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0, absent=_UNCOUNTED),
     Column("return", pa.float64(), "", "sum of rewards"),
     Column("reward_mean", pa.float64(), "", "return / rows", high=MAX_REWARD),
     Column("environment", pa.string(), "", "every field of the environment as JSON"),

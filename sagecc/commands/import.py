@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N999 (found by its name and imported through importlib)
-"""`sagecc import`: others' policies as artefacts, measured paths as networks."""
+"""`sagecc import`: others' policies as artefacts, their trajectories as pools, measured paths as networks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
-from sagecc.options import NUMBER
+from sagecc.options import ENVIRONMENT_FILE, NUMBER
 
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Turn others' trained policies and measured paths into policies and networks that run here."""
+    """Turn others' trained policies, trajectories and measured paths into policies, pools and networks."""
 
 
 @command.command()
@@ -71,6 +71,46 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
     with sole_writer(out):
         policy = import_checkpoint(checkpoint, out, without)
     click.echo(f"policy   {policy.folder} ({policy.parameters:,} parameters)")
+
+
+@command.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the pool.")
+@click.option(
+    "--columns",
+    metavar="QUANTITY=COLUMN,...",
+    help="FILES are logs, CSV or Parquet, with a row each 10 ms: what their columns hold, such as"
+    " t_s=time,srtt_ms=rtt,cwnd_pkts=cwnd,mss_bytes=1448 (docs/reference/formats.md).",
+)
+@click.option("--scheme", help="What set the windows in these logs.")
+@click.option("--environment", "network", type=ENVIRONMENT_FILE, help="The network of these logs, a file.")
+@click.option("--raw", type=click.Path(path_type=Path), help="Folder of the raw trajectories that the logs become.")
+def pool(
+    files: tuple[Path, ...], out: Path, columns: str | None, scheme: str | None, network: Path | None, raw: Path | None
+) -> None:
+    """Turn others' trajectories, FILES, into a pool that trains and is checked as sagecc's own.
+
+    Without --columns they are texts of Sage's policy collector, 77 columns each, or folders of them
+    (*_cwnd.txt, whose names say scheme and network). With --columns they are logs of one's own: TCP_INFO of a flow over
+    time. These are added to the raw trajectories in --raw, from which the pool is derived.
+    """
+    from sagecc.collector.run.own_logs import LogColumns, import_logs
+    from sagecc.pool.derivation import build_pool
+    from sagecc.pool.sage_text import import_texts
+    from sagecc.schemas.environment_file import load_environment
+
+    about_logs = {"--scheme": scheme, "--environment": network, "--raw": raw}
+    if columns is None:
+        if given := [name for name, value in about_logs.items() if value]:
+            raise SageccError(f"{given[0]} is for logs: give --columns too")
+        result = import_texts(files, out)
+    else:
+        if not (scheme and network and raw):
+            missing = next(name for name, value in about_logs.items() if not value)
+            raise SageccError(f"--columns: logs need {missing} too")
+        import_logs(files, LogColumns.parse(columns), scheme, load_environment(network), raw)
+        result = build_pool(raw, out)
+    click.echo(f"{result.episodes} episodes, {result.rows:,} rows in {out}; 'sagecc pool check --pool {out}' checks it")
 
 
 @command.command()

@@ -168,7 +168,7 @@ def test_a_partition_that_is_there_is_finished_whenever_its_maker_was_killed(
         raise ChildProcessError("killed as soon as the partition had its name")
 
     with monkeypatch.context() as patched, pytest.raises(ChildProcessError):
-        patched.setattr("sagecc.pool.derivation._Partition._remember", killed)
+        patched.setattr("sagecc.pool.derivation.PoolPartition._remember", killed)
         build(raw, tmp_path / "pool", jobs=1)
     assert (build(raw, tmp_path / "pool").derived, build(raw, tmp_path / "pool").unchanged) == (1, 2)
 
