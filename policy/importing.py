@@ -19,8 +19,7 @@ from sagecc.common.inputs import read_regular
 from sagecc.policy.artefact import PolicyArtefact
 
 NOTICES = ("COPYRIGHT", "copyright", "LICENSE", "LICENCE")
-"""Files beside a checkpoint, or in the folder above, that may hold the terms under which it may be passed on; the first
-one's text is kept."""
+"""Files next to a checkpoint, or in the folder above, that may hold its terms; the first one's text is kept."""
 
 
 @dataclass(frozen=True)

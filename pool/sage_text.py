@@ -51,7 +51,7 @@ dr_max."""
 PERIOD_S = 7.0
 """A step trace's: so long at the first rate, so long at the second."""
 FAIR_SHARE = 0.95
-"""Beside others, column 1 is this share of the rate (sage_dataset.cc, line 689)."""
+"""Next to other flows, column 1 is this share of the rate (sage_dataset.cc, line 689)."""
 
 MEANS = range(10, 64, 3)
 """Columns of means over a window; the next two are its least and most."""

@@ -173,9 +173,7 @@ EPISODE_COLUMNS: tuple[Column, ...] = (
     Column("goodput_mbps", pa.float64(), "Mbps", "in-order bytes at the receiver / time since the start", low=0),
     Column("delay_mean_ms", pa.float64(), "ms", "mean one-way delay of the data packets", low=0, absent="without any"),
     Column("delay_p95_ms", pa.float64(), "ms", "their 95th percentile", low=0, absent="without any"),
-    Column(
-        "sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0, absent=_UNCOUNTED
-    ),
+    Column("sent_packets", pa.int64(), "packets", "data packets that reached the bottleneck", low=0, absent=_UNCOUNTED),
     Column("lost_packets", pa.int64(), "packets", "of those, dropped by it", low=0, absent=_UNCOUNTED),
     Column("cwnd_mean", pa.float64(), "packets", "mean congestion window over the rows", low=0, absent=_UNCOUNTED),
     Column("return", pa.float64(), "", "sum of rewards"),

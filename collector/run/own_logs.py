@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw trajectories from logs of one's own: TCP_INFO of a flow over time, as CSV or Parquet, with a mapping of columns.
+"""Raw trajectories from your own logs: TCP_INFO of a flow over time, as CSV or Parquet, with a mapping of columns.
 
 What only a lab can count is estimated at the sender: what the receiver got is what was acknowledged, what crossed the
 bottleneck what was delivered, what it dropped what was marked lost, and a packet's one-way delay the smoothed RTT less
@@ -33,12 +33,12 @@ from sagecc.schemas.environment import Environment, episode_id
 from sagecc.schemas.partitions import PARTS
 from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA, TICK_S
 
-MAKER = "log of one's own"
+MAKER = "own log"
 """What stands in the files' metadata in place of the kernel that ran the episodes."""
 
 LOG_BYTES = 2**34
 HEADERS_BYTES = 52
-"""Of IP, TCP and its time stamps, beside the MSS."""
+"""Of IP, TCP and its time stamps."""
 MAX_TICKS_APART = 1.5
 
 _TIMES_US = {"us": 1, "ms": 1e3, "s": 1e6}

@@ -91,7 +91,7 @@ def pool(
     """Turn others' trajectories, FILES, into a pool that trains and is checked as sagecc's own.
 
     Without --columns they are texts of Sage's policy collector, 77 columns each, or folders of them
-    (*_cwnd.txt, whose names say scheme and network). With --columns they are logs of one's own: TCP_INFO of a flow over
+    (*_cwnd.txt, whose names say scheme and network). With --columns they are your own logs: TCP_INFO of a flow over
     time. These are added to the raw trajectories in --raw, from which the pool is derived.
     """
     from sagecc.collector.run.own_logs import LogColumns, import_logs

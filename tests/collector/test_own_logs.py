@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of one's own as raw trajectories: the same pool as from the counters themselves, and what is no flow's log."""
+"""Own logs as raw trajectories: the same pool as from the counters themselves, and what is no flow's log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def network(duration_s: float = 20.0) -> Environment:
 
 def log(columns: Columns) -> pl.DataFrame:
     """Return a flow's counters as somebody logs them, with the epoch's time."""
-    own = {theirs: columns[ours].astype(np.int64) for ours, theirs in RENAMED.items()}
+    own: Columns = {theirs: columns[ours].astype(np.int64) for ours, theirs in RENAMED.items()}
     own |= {"time": 1.7e12 + 1e3 * columns["t_s"], "rtt": columns["srtt_us"] / 1e3}
     own |= {"rate": columns["delivery_rate_bytes_s"] / 125_000, "note": np.array(["x"] * len(columns["t_s"]))}
     return pl.DataFrame(own)

@@ -49,6 +49,7 @@ class Fixed:
     def __init__(self, actions: list[float], observations: tuple[str, ...] = FEATURE_NAMES) -> None:
         self.path, self.card = Path("models/fixed"), cast("dict[str, Any]", {})
         self.source, self.observations, self.control = (OBSERVATION_SOURCE, POOL_VERSION), observations, Control()
+        self.without: tuple[str, ...] = ()
         self.actions, self.seen = list(actions), cast("list[Floats]", [])
 
     def initial_state(self, batch: int = 1) -> Floats:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import contextlib
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from sagecc.policy.tensorflow_checkpoint import read
 from tests.helpers.sage_model import PUBLISHED
 from tests.helpers.tensor_bundle import block, entry, field, save_bundle, table
 
-VALUES = {
+VALUES: dict[str, npt.NDArray[Any]] = {
     "policy/w": np.arange(6, dtype=np.float32).reshape(2, 3),
     "policy/wide": np.linspace(0, 1, 300, dtype=np.float64),
     "step": np.array(2**40, np.int64),
