@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def rules(markdown: str) -> list[str]:
 def test_a_page_is_read_once(page: Path) -> None:
     found = [f"{fault.line}: {fault.rule}: {fault.text}" for fault in prose.faults(page.read_text())]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *prose.pages()], ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_line_begins_with_a_filled_number(page: Path) -> None:
+    """Markdown takes a comment at a line's begin for a block of HTML, which ends the paragraph."""
+    assert re.findall(r"^ *<!-- = [\w-]+ -->.*\S<!-- / -->.*$", page.read_text(), re.MULTILINE) == []
 
 
 def test_pages_not_yet_rewritten_exist() -> None:
