@@ -151,6 +151,11 @@ bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_O
 	python -m evidence.leagues.rival_leagues
 	$(PAGES)
 
+.PHONY: bench-selector
+bench-selector: kernel ## Choose one of the 13 heuristics per network, beside an oracle and the policies (minutes; killed it goes on)
+	python -m evidence.leagues.selector
+	$(PAGES)
+
 .PHONY: bench-rival-seeds
 bench-rival-seeds: kernel ## Play the league of learned schemes with each seed of the best recipes (trains them: hours)
 	python -m evidence.leagues.rival_seeds
