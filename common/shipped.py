@@ -36,6 +36,11 @@ def configurations() -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
+def policies() -> tuple[str, ...]:
+    """Return the names of the policies that come along."""
+    return tuple(sorted(path.parent.name for path in POLICIES.glob("*/card.json")))
+
+
 def policy(name: Path | str) -> Path:
     """Return the folder of a policy.
 

@@ -11,12 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from sagecc.leagues.plots import POLICY, SHADE, label, style
+from sagecc.leagues.colours import PALETTE, Stroke, strokes
+from sagecc.leagues.plots import SHADE, label, style
 from sagecc.schemas.schemes import POLICY_PREFIX
 
-OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2933", "#8c6d1f")
-"""Colours of other schemes: Okabe and Ito's less that of policies, and a brown."""
-LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>hd"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DARK_TEXT_FROM = 0.6
@@ -34,16 +32,17 @@ def distance_figure(table: pl.DataFrame, titles: Mapping[str, str]) -> Figure:
     """
     environments = table["environment_id"].unique(maintain_order=True).to_list()
     schemes = table["scheme"].unique(maintain_order=True).to_list()
+    look = strokes(schemes)
     with style():
         figure = Figure(figsize=(min(5.6 * len(environments), 16.8), 4.2), layout="constrained")
         panels = figure.subplots(1, len(environments), squeeze=False, sharey=True)[0]
         for axes, environment in zip(panels, environments, strict=True):
-            for i, scheme in enumerate(schemes):
+            for scheme in schemes:
                 part = table.filter((pl.col("environment_id") == environment) & (pl.col("scheme") == scheme))
                 distance = np.sort(part["distance"].to_numpy())
                 if len(distance):
                     share = np.arange(1, len(distance) + 1) / len(distance)
-                    axes.step(distance, share, where="post", label=label(scheme), **_line(schemes, i))
+                    axes.step(distance, share, where="post", label=label(scheme), **_line(scheme, look[scheme]))
             axes.set_xscale("symlog", linthresh=1e-3)
             axes.xaxis.set_major_formatter(FuncFormatter(_power))
             axes.set_xlim(left=0)
@@ -135,7 +134,7 @@ def map_figure(table: pl.DataFrame, titles: Mapping[str, str], same_network: Map
                     s=9,
                     alpha=0.7,
                     linewidths=0,
-                    color=OTHERS[i % len(OTHERS)],
+                    color=PALETTE[i % len(PALETTE)],
                     marker=MARKS[i % len(MARKS)],
                     label=titles[environment],
                 )
@@ -149,13 +148,10 @@ def map_figure(table: pl.DataFrame, titles: Mapping[str, str], same_network: Map
     return figure
 
 
-def _line(schemes: Sequence[str], i: int) -> dict[str, object]:
-    """Return how a curve is drawn: policies in their colour, others in OTHERS; lines differ in pattern too."""
-    policy = schemes[i].startswith(POLICY_PREFIX)
-    same_kind = [s for s in schemes if s.startswith(POLICY_PREFIX) == policy]
-    index = same_kind.index(schemes[i])
-    colour = POLICY if policy else OTHERS[index % len(OTHERS)]
-    return {"color": colour, "linestyle": LINES[index % len(LINES)], "linewidth": 2.2 if policy else 1.5}
+def _line(scheme: str, stroke: Stroke) -> dict[str, object]:
+    """Return how a curve is drawn; a policy's is thicker."""
+    width = 2.2 if scheme.startswith(POLICY_PREFIX) else 1.5
+    return {"color": stroke.colour, "linestyle": stroke.dashes, "linewidth": width}
 
 
 def _number(value: object) -> float:

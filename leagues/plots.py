@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The league's pictures: standings, throughput-delay plane, trajectories over time.
 
-Functions return a Figure; `save_png` and `to_svg` write it. Colours are Okabe and Ito's, which colour-blind people can
-tell apart, and no meaning rests on colour alone.
+Functions return a Figure; `save_figure`, `save_png` and `to_svg` write it. leagues.colours has schemes' colours.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import io
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,19 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from sagecc.common.arrays import Doubles
+from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
+from sagecc.common.pictures import picture_format
+from sagecc.leagues.colours import DASHES, VERMILION, Stroke, stroke, strokes
 from sagecc.leagues.standings import sets
 from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX
 
 INK = "#1f2933"
 """Text, axes and grid; `to_svg` turns it into the page's own text colour."""
-POLICY = "#d55e00"
+POLICY = VERMILION
+"""Of what is about policies as such, beside HEURISTIC."""
 HEURISTIC = "#4a90c2"
-GREEN = "#009e73"
 SHADE = "#9aa5b1"
 
 SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
@@ -65,6 +66,7 @@ _RC: Any = {
     "ytick.color": INK,
     "legend.frameon": False,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "text.parse_math": False,  # a name between two $ is no formula
     "figure.dpi": 100,
 }
@@ -75,16 +77,26 @@ def style() -> AbstractContextManager[None]:
     return mpl.rc_context(_RC)
 
 
-def colour(scheme: str) -> str:
-    """Return a scheme's colour: one for policies, one for heuristics."""
-    return POLICY if scheme.startswith(POLICY_PREFIX) else HEURISTIC
-
-
 def label(scheme: str) -> str:
     """Return a scheme's short name: a policy's is the last part of its path, in quotes, a class's its own."""
     if scheme.startswith(PYTHON_PREFIX):
         return scheme.rpartition(":")[2]
     return f"“{scheme.rstrip('/').split('/')[-1]}”" if scheme.startswith(POLICY_PREFIX) else scheme
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as its path's suffix says, whole or not at all; equal figures give equal bytes.
+
+    Raises:
+        SageccError: the suffix is that of no picture.
+    """
+    kind = picture_format(path)
+    if kind == "png":
+        save_png(figure, path)
+        return
+    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"CreationDate": None}
+    with mpl.rc_context(_RC | {"svg.hashsalt": "sagecc"}), write_atomically(path) as temporary:
+        figure.savefig(temporary, format=kind, facecolor="white", metadata=metadata)
 
 
 def save_png(figure: Figure, path: Path) -> None:
@@ -118,6 +130,7 @@ def standings_figure(table: pl.DataFrame) -> Figure:
     """Draw winning rates as bars with 95 % intervals, one panel per set, best on top (leagues.standings.standings)."""
     names = sets(table)
     count = table["scheme"].n_unique()
+    own = strokes(table["scheme"])
     with mpl.rc_context(_RC):
         figure = Figure(figsize=(5 * len(names) if len(names) > 1 else 7, 1.1 + 0.32 * count), layout="constrained")
         for axes, set_name in zip(_row(figure, len(names)), names, strict=True):
@@ -125,7 +138,7 @@ def standings_figure(table: pl.DataFrame) -> Figure:
             y = np.arange(len(part), dtype=np.float64)
             rates, low, high = (part[c].to_numpy() for c in ("winning_rate", "low", "high"))
             schemes = part["scheme"].to_list()
-            axes.barh(y, rates, color=[colour(s) for s in schemes], height=0.72)
+            axes.barh(y, rates, color=[own[s].colour for s in schemes], height=0.72)
             errors = np.clip(np.stack([rates - low, high - rates]), 0, None)
             axes.errorbar(rates, y, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5, alpha=0.75)
             top = max(float(high.max()), float(rates.max()), 0.05)
@@ -136,7 +149,7 @@ def standings_figure(table: pl.DataFrame) -> Figure:
             for tick, scheme in zip(axes.get_yticklabels(), schemes, strict=True):
                 if scheme.startswith(POLICY_PREFIX):
                     tick.set_fontweight("bold")
-                    tick.set_color(POLICY)
+                    tick.set_color(own[scheme].colour)
             axes.tick_params(axis="y", length=0)
             axes.grid(visible=False, axis="y")
             axes.set_xlim(0, 1.14 * top)
@@ -188,14 +201,15 @@ def _normalised(part: pl.DataFrame) -> pl.DataFrame:
 
 def _plane(axes: Axes, points: pl.DataFrame, metrics: set[str]) -> None:
     friendly = "friendliness" in metrics
+    own = strokes(points["scheme"])
     centres = points.group_by("scheme").agg(pl.col("x", "y").mean()).sort("scheme")
     for scheme, x, y in centres.iter_rows():
         scheme_points = points.filter(pl.col("scheme") == scheme).select("x", "y").to_numpy()
         policy = scheme.startswith(POLICY_PREFIX)
         if len(scheme_points) > 2:
-            axes.add_patch(_ellipse(scheme_points, colour(scheme), policy))
+            axes.add_patch(_ellipse(scheme_points, own[scheme].colour, policy))
         shape, size = ("*", 190) if policy else ("o", 34)
-        axes.scatter(x, y, s=size, color=colour(scheme), marker=shape, zorder=4 if policy else 3, label=scheme)
+        axes.scatter(x, y, s=size, color=own[scheme].colour, marker=shape, zorder=4 if policy else 3, label=scheme)
     if friendly:
         axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.6)
         axes.annotate("fair share", (1, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
@@ -299,7 +313,15 @@ class Track:
     """In the legend."""
     rows: pa.Table
     """Of schemas.raw.RAW_SCHEMA."""
-    colour: str
+    stroke: Stroke
+    """How it is drawn."""
+    competitors_bytes: Ints | None = None
+    """In-order bytes that its competitors together have got by each row; None without any."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """What matplotlib draws its lines with."""
+        return {"color": self.stroke.colour, "linestyle": self.stroke.dashes, "linewidth": 1.6}
 
 
 @dataclass(frozen=True)
@@ -315,21 +337,25 @@ class _Series:
     cwnd_pkts: Doubles
     dropped: npt.NDArray[np.bool_]
     """Whether a packet was dropped."""
+    competitors_mbps: Doubles | None
+    """Goodput of its competitors together."""
 
 
-def plot_episode(rows: pa.Table, path: Path, title: str = "") -> None:
-    """Draw one raw trajectory over time as PNG: goodput and capacity, delay, cwnd.
+def plot_episode(rows: pa.Table, path: Path, scheme: str, title: str = "") -> None:
+    """Draw one raw trajectory over time: goodput and capacity, delay, cwnd.
 
     Args:
         rows: of schemas.raw.RAW_SCHEMA.
-        path: of the PNG file.
+        path: of the picture; its suffix says the format.
+        scheme: whose trajectory.
         title: by default the episode's id.
 
     Raises:
-        SageccError: there are fewer than two rows.
+        SageccError: there are fewer than two rows, or the suffix is that of no picture.
     """
     name = str(rows["episode_id"][0]) if rows.num_rows else "episode"
-    save_png(trajectory_figure([Track("goodput", rows, HEURISTIC)], title or name), path)
+    line = replace(stroke(scheme), dashes=DASHES[0])
+    save_figure(trajectory_figure([Track("goodput", rows, line)], title or name), path)
 
 
 def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
@@ -344,11 +370,9 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
     with mpl.rc_context(_RC):
         figure = Figure(figsize=(9, 6.6), layout="constrained")
         rate, delay, cwnd = figure.subplots(3, 1, sharex=True, height_ratios=[1.15, 1, 1])
-        widest = max(bins, key=lambda s: float(np.ptp(s.t_s)))
-        rate.fill_between(widest.t_s, widest.capacity_mbps, step="pre", color=SHADE, alpha=0.28, linewidth=0)
-        rate.step(widest.t_s, widest.capacity_mbps, where="pre", color=SHADE, linewidth=1.4, label="capacity")
-        for track, series, style in zip(tracks, bins, ("-", "--", ":", "-."), strict=False):
-            line = {"color": track.colour, "linestyle": style, "linewidth": 1.6}
+        most = _draw_capacity(rate, bins)
+        for track, series in zip(tracks, bins, strict=True):
+            line = track.line
             rate.plot(series.t_s, series.goodput_mbps, label=track.name, **line)
             delay.plot(series.t_s, series.delay_ms, **line)
             cwnd.plot(series.t_s, series.cwnd_pkts, **line)
@@ -358,13 +382,12 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
                 drops_s,
                 np.full(len(drops_s), -0.035 - 0.05 * row),
                 "|",
-                color=track.colour,
+                color=track.stroke.colour,
                 markersize=6,
                 transform=cwnd.get_xaxis_transform(),
                 clip_on=False,
             )
-        # In-order goodput jumps when a hole is filled: such spikes would squash everything else.
-        rate.set_ylim(0, 1.2 * max(float(np.nanmax(s.capacity_mbps)) for s in bins))
+        rate.set_ylim(0, 1.2 * most)
         delay.set_ylim(bottom=0)
         largest = [float(s.cwnd_pkts.max()) for s in bins]
         if max(largest) > 30 * min(float(np.median(s.cwnd_pkts)) for s in bins):
@@ -383,6 +406,51 @@ def trajectory_figure(tracks: Sequence[Track], title: str) -> Figure:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         figure.align_ylabels()
     return figure
+
+
+def comparison_figure(tracks: Sequence[Track], propagation_ms: float, title: str) -> Figure:
+    """Draw trajectories of one network over time, two panels: goodput and capacity, queueing delay.
+
+    Args:
+        tracks: one of each scheme; what its competitors together got is drawn faintly.
+        propagation_ms: of the links of their path; delay beyond it is queueing.
+        title: above the panels.
+
+    Raises:
+        SageccError: a track has fewer than two rows.
+    """
+    bins = [_bins(track) for track in tracks]
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=(9, 5.4), layout="constrained")
+        rate, delay = figure.subplots(2, 1, sharex=True)
+        most = _draw_capacity(rate, bins)
+        for track, series in zip(tracks, bins, strict=True):
+            rate.plot(series.t_s, series.goodput_mbps, label=track.name, **track.line)
+            delay.plot(series.t_s, np.maximum(series.delay_ms - propagation_ms, 0), **track.line)
+            if series.competitors_mbps is not None:
+                rate.plot(series.t_s, series.competitors_mbps, **track.line | {"linewidth": 1.0, "alpha": 0.45})
+        rate.set_ylim(0, 1.2 * most)
+        delay.set_ylim(bottom=0)
+        rate.set_ylabel("goodput (Mbps)")
+        delay.set_ylabel("queueing delay (ms)")
+        faint = any(series.competitors_mbps is not None for series in bins)
+        delay.set_xlabel("time (s); faint: what competes with each" if faint else "time (s)")
+        delay.set_xlim(min(float(s.t_s[0]) for s in bins), max(float(s.t_s[-1]) for s in bins))
+        figure.legend(*rate.get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=10)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
+        figure.align_ylabels()
+    return figure
+
+
+def _draw_capacity(axes: Axes, bins: Sequence[_Series]) -> float:
+    """Draw the capacity as a shade behind the rates; return the most that a link could carry (Mbps).
+
+    In-order goodput jumps when a hole is filled: an axis for such spikes would squash everything else.
+    """
+    widest = max(bins, key=lambda series: float(np.ptp(series.t_s)))
+    axes.fill_between(widest.t_s, widest.capacity_mbps, step="pre", color=SHADE, alpha=0.28, linewidth=0)
+    axes.step(widest.t_s, widest.capacity_mbps, where="pre", color=SHADE, linewidth=1.4, label="capacity")
+    return max(float(np.nanmax(series.capacity_mbps)) for series in bins)
 
 
 _WIDTHS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -408,6 +476,7 @@ def _bins(track: Track) -> _Series:
     increase = {name: np.diff(rows[name].to_numpy()[last].astype(np.float64)) for name in counters}
     seconds = np.diff(t[last])
     packets = increase["link_packets"]
+    beside = track.competitors_bytes
     sums = np.add.reduceat(rows["cwnd_pkts"].to_numpy().astype(np.float64), last[:-1])
     sums[-1] -= float(rows["cwnd_pkts"].to_numpy()[last[-1] :].sum())
     delay = np.divide(increase["link_delay_ns"], packets * 1e6, out=np.full(len(packets), np.nan), where=packets > 0)
@@ -418,6 +487,7 @@ def _bins(track: Track) -> _Series:
         delay_ms=delay,
         cwnd_pkts=sums / np.diff(last),
         dropped=increase["link_drops"] > 0,
+        competitors_mbps=None if beside is None else np.diff(beside[last]) / seconds / 125_000,
     )
 
 

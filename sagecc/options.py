@@ -17,7 +17,8 @@ from click.core import ParameterSource
 from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
-from sagecc.schemas.schemes import SCHEMES, check_scheme
+from sagecc.common.pictures import picture_format
+from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, check_scheme
 
 RAW = Path("datasets/raw")
 POOL = Path("datasets/pool")
@@ -38,6 +39,22 @@ class _Named(click.Path):
         return self._find(str(super().convert(value, param, ctx)))
 
 
+class _Picture(click.Path):
+    """A path of a picture in a folder that exists; its suffix says the format."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; raises SageccError where it is that of no picture, or its folder does not exist."""
+        path = Path(super().convert(value, param, ctx))
+        picture_format(path)
+        if not path.parent.is_dir():
+            raise SageccError(f"{path}: the folder {path.parent} does not exist")
+        return path
+
+
+PICTURE = _Picture()
 POLICY_FOLDER, ENVIRONMENT_FILE = _Named(shipped.policy), _Named(shipped.environment, dir_okay=False)
 
 
@@ -178,6 +195,15 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="TIME",
         help="A slow host: a policy's actions take effect this much later, such as 5ms (default: at once).",
     )(command)
+
+
+def named_scheme(text: str) -> str:
+    """Return the scheme that a word of a command line names; the mere name of a policy that comes with sagecc will do.
+
+    Raises:
+        SageccError: it names none.
+    """
+    return f"{POLICY_PREFIX}{text}" if text in shipped.policies() else check_scheme(text)
 
 
 def parse_schemes(text: str) -> tuple[str, ...]:

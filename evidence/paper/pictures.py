@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from evidence.paper.findings import by_recipe
-from sagecc.leagues.plots import GREEN, HEURISTIC, POLICY, SET_TITLES, SHADE, style
+from sagecc.leagues.colours import GREEN, VIOLET
+from sagecc.leagues.plots import HEURISTIC, POLICY, SET_TITLES, SHADE, style
 
 BASELINE = "reno"
-MARKS = ((POLICY, "o"), (GREEN, "s"), ("#9467bd", "D"))
+MARKS = ((POLICY, "o"), (GREEN, "s"), (VIOLET, "D"))
 """A recipe's colour and mark in Fig. 7."""
 NAMED = 3
 """So many of the best heuristics have their names at their lines; all have a line."""

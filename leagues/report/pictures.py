@@ -13,13 +13,10 @@ from matplotlib.figure import Figure
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
+from sagecc.leagues.colours import strokes
 from sagecc.leagues.plots import (
-    GREEN,
-    HEURISTIC,
     INK,
-    POLICY,
     Track,
-    colour,
     label,
     plane_figure,
     standings_figure,
@@ -43,7 +40,6 @@ _DRAWN = {
 """Of the standings."""
 _CURVE_POINTS = 400
 _CDF_POINTS = 300
-_LINES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
@@ -77,10 +73,10 @@ def league_pictures(contents: Contents) -> list[Picture]:
         if not choice:
             continue
         environment, scheme, rival = choice
-        shown_colour = POLICY if scheme.startswith(POLICY_PREFIX) else GREEN
+        look = strokes([scheme, rival])
         tracks = [
-            Track(label(scheme), read_rows(contents.episodes[environment.id, scheme]), shown_colour),
-            Track(label(rival), read_rows(contents.episodes[environment.id, rival]), HEURISTIC),
+            Track(label(name), read_rows(contents.episodes[environment.id, name]), look[name])
+            for name in (scheme, rival)
         ]
         title = f"{label(scheme)} and {label(rival)}, each in its own run\n{in_words(environment)}"
         text = f"Set {set_name}, environment {environment.id}: goodput and capacity, one-way delay, congestion window."
@@ -143,8 +139,9 @@ def friendliness_figure(table: pl.DataFrame) -> Figure:
     with style():
         figure = Figure(figsize=(8, 1.2 + 0.3 * len(table)), layout="constrained")
         axes = figure.subplots()
+        look = strokes(table["scheme"])
         for y, row in enumerate(table.to_dicts()):
-            shade = colour(row["scheme"])
+            shade = look[row["scheme"]].colour
             axes.plot([row["p05"], row["p95"]], [y, y], color=shade, linewidth=1.2)
             axes.plot([row["p25"], row["p75"]], [y, y], color=shade, linewidth=5, solid_capstyle="butt", alpha=0.6)
             axes.plot(row["p50"], y, "o", color=shade, markersize=7, markeredgecolor=INK, markeredgewidth=0.8)
@@ -163,14 +160,15 @@ def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
     names = [name for name in CURVE_TITLES if any(name in table.columns for table in curves.values())]
     if not names:
         return None
+    look = strokes(curves)
     with style():
         figure = Figure(figsize=(4.2 * max(len(names), 2), 3.4), layout="constrained")
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            for i, (policy, table) in enumerate(curves.items()):
+            for policy, table in curves.items():
                 if name in table.columns:
                     rows = np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int)
                     points = table[np.unique(rows)]
-                    line = {"color": (POLICY, HEURISTIC, GREEN, INK)[i % 4], "linestyle": _LINES[i % 4]}
+                    line = {"color": look[policy].colour, "linestyle": look[policy].dashes}
                     axes.plot(points["step"], points[name], label=label(policy), **line)
             axes.set_title(CURVE_TITLES[name])
             axes.set_xlabel("step")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from sagecc.common.arrays import Doubles
+from sagecc.leagues.colours import Stroke, strokes
 from sagecc.leagues.plots import INK, label
 from sagecc.leagues.study.experiments import Axis
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31")
-"""Okabe and Ito's colours, which stay apart for colour-blind eyes, and two more."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.2)), (0, (6, 2, 1.5, 2)), "-", (0, (5, 2)))
 
 AXIS_LABELS: Mapping[Axis, str] = {
     "rtt_ms": "base RTT (ms)",
@@ -67,7 +66,7 @@ MOST_ASIDE = 0.06
 
 @dataclass(frozen=True)
 class Look:
-    """How each scheme is drawn, by its place among all schemes."""
+    """How each scheme is drawn: as leagues.colours has it, its mark by its place among all schemes."""
 
     schemes: tuple[str, ...]
 
@@ -76,20 +75,22 @@ class Look:
         shown = set(schemes)
         return [scheme for scheme in self.schemes if scheme in shown]
 
-    def _of(self, scheme: str, choices: Sequence[Any]) -> Any:
-        return choices[self.schemes.index(scheme) % len(choices)]
-
     def line(self, scheme: str) -> dict[str, Any]:
         """Return a line's colour and dashes."""
-        return {"color": self._of(scheme, PALETTE), "linestyle": self._of(scheme, LINES), "linewidth": 1.6}
+        stroke = self._strokes[scheme]
+        return {"color": stroke.colour, "linestyle": stroke.dashes, "linewidth": 1.6}
 
     def colour(self, scheme: str) -> str:
         """Return a scheme's colour."""
-        return str(self._of(scheme, PALETTE))
+        return self._strokes[scheme].colour
 
     def mark(self, scheme: str) -> str:
         """Return a scheme's mark."""
-        return str(self._of(scheme, MARKS))
+        return MARKS[self.schemes.index(scheme) % len(MARKS)]
+
+    @cached_property
+    def _strokes(self) -> Mapping[str, Stroke]:
+        return strokes(self.schemes)
 
 
 def panels_of(count: int, width: float, height: float = 3.3, sharex: bool = True) -> tuple[Figure, list[Axes]]:

@@ -21,12 +21,11 @@ from matplotlib.ticker import MaxNLocator
 
 from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
+from sagecc.leagues.colours import DASHES, PALETTE, strokes
 from sagecc.leagues.flow_metrics import rebin
 from sagecc.leagues.plots import INK, SHADE, bin_width, label, style
 from sagecc.leagues.study.drawing import (
     AXIS_LABELS,
-    LINES,
-    PALETTE,
     PANEL_TITLES,
     QUANTITY_LABELS,
     REFERENCES,
@@ -281,7 +280,7 @@ def flows_figure(
     joined = math.ceil(bin_width(float(series["t_s"].max())) / interval_s - 1e-6)  # type: ignore[arg-type]
     series, interval_s = rebin(series, interval_s, joined * interval_s), joined * interval_s
     flows = {int(flow): str(part["scheme"][0]) for (flow,), part in series.group_by("flow", maintain_order=True)}
-    schemes = list(dict.fromkeys(flows.values()))
+    look = strokes(flows.values())
     many = len(flows) > MOST_NAMED_FLOWS
     with style():
         figure = Figure(figsize=(9, 8.2), layout="constrained")
@@ -295,8 +294,9 @@ def flows_figure(
         rate.step(edges, stepped, where="post", color=SHADE, linewidth=1.4, label="capacity")
         for flow, scheme in sorted(flows.items(), reverse=many):  # the tested one above a crowd
             own = series.filter(pl.col("flow") == flow)
-            place = schemes.index(scheme) if many else flow
-            line = {"color": PALETTE[place % len(PALETTE)], "linestyle": LINES[place % len(LINES)]}
+            line = {"color": PALETTE[flow % len(PALETTE)], "linestyle": DASHES[flow % len(DASHES)]}
+            if many or len(look) == len(flows):
+                line = {"color": look[scheme].colour, "linestyle": look[scheme].dashes}
             crowd = many and flow > 0
             line |= {"linewidth": 0.8 if crowd else 1.6, "alpha": 0.55 if crowd else 1.0}
             middle = own["t_s"].to_numpy() + interval_s / 2
@@ -376,7 +376,7 @@ def _fair_share(environment: Environment, column: str) -> float:
 
 def _flow_lines(run: StudyRun) -> list[tuple[int, str, Any]]:
     """Return the flows, each with its colour and dashes: as they start, or the tested one before its competitors."""
-    flows, looks = range(run.environment.flow_count), list(zip(PALETTE, LINES, strict=False))
+    flows, looks = range(run.environment.flow_count), list(zip(PALETTE, DASHES * 2, strict=True))
     if len(run.tested) == 1:  # its competitors, all of one scheme, look alike
         return [(flow, *looks[min(flow, 1)]) for flow in flows]
     order = sorted(flows, key=[flow.start_s for flow in run.environment.all_flows].__getitem__)

@@ -21,10 +21,10 @@ from sagecc.common.files import write_atomically
 from sagecc.common.shipped import BEST_POLICY
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.flow_metrics import flow_series
-from sagecc.leagues.plots import bin_width, plot_episode, save_png
+from sagecc.leagues.plots import bin_width, plot_episode, save_figure
 from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
-from sagecc.options import allow_python_option, kernel_option, policy_options
+from sagecc.options import PICTURE, allow_python_option, kernel_option, policy_options
 from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
 from sagecc.schemas.schemes import TrustedCode, check_scheme
@@ -49,8 +49,8 @@ from sagecc.schemas.schemes import TrustedCode, check_scheme
 @policy_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--flows", type=click.Path(path_type=Path), help="Write the raw trajectories of every flow as Parquet.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw rate, delay and cwnd over time as PNG.")
-@click.option("--plot-flows", type=click.Path(path_type=Path), help="Draw every flow's rate, RTT, window as PNG.")
+@click.option("--plot", type=PICTURE, help="Draw rate, delay and cwnd over time, as .png, .svg or .pdf.")
+@click.option("--plot-flows", type=PICTURE, help="Draw every flow's rate, RTT, window, as .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @kernel_option()
 def command(
@@ -75,7 +75,7 @@ def command(
     In the lab, the same command gives the same trajectory, byte for byte.
     """
     environment = environment_from(TrustedCode.named_by([check_scheme(scheme)], allow_python), **network)
-    for path in (out, flows, plot, plot_flows):
+    for path in (out, flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
     in_charge = driven_flows(environment, scheme)
@@ -105,9 +105,9 @@ def command(
     if plot_flows is not None:
         interval_s = bin_width(environment.duration_s)
         series = flow_series(episode.every_flow, interval_s)
-        save_png(flows_figure(series, environment.id, interval_s=interval_s), plot_flows)
+        save_figure(flows_figure(series, environment.id, interval_s=interval_s), plot_flows)
     if plot is not None:
-        plot_episode(episode.rows, plot)
+        plot_episode(episode.rows, plot, scheme)
     result = _result(episode, wall_s)
     click.echo(json.dumps(result) if as_json else _text(result))
 

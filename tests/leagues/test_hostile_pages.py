@@ -131,7 +131,9 @@ def test_data_in_a_script_cannot_end_it(hostile: Path, monkeypatch: pytest.Monke
 
 def test_a_dollar_is_no_formula(tmp_path: Path) -> None:
     environment = set_one()
-    plot_episode(rows(environment, "cubic", [9, 9], [40, 40]), tmp_path / "plot.png", title=r"$\frac{1}$ and $x$")
+    plot_episode(
+        rows(environment, "cubic", [9, 9], [40, 40]), tmp_path / "plot.png", "cubic", title=r"$\frac{1}$ and $x$"
+    )
     assert (tmp_path / "plot.png").exists()
 
 

@@ -15,12 +15,15 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from sagecc.common.errors import SageccError
+from sagecc.leagues.colours import stroke
 from sagecc.leagues.plots import (
     INK,
     Track,
+    comparison_figure,
     label,
     plane_figure,
     plot_episode,
+    save_figure,
     standings_figure,
     to_svg,
     trajectory_figure,
@@ -112,7 +115,7 @@ def test_a_window_without_goodput_is_left_out_of_the_plane(wins: pl.DataFrame) -
 
 def test_trajectory_lines(tmp_path: Path) -> None:
     env = set_one(24, step=2)
-    figure = trajectory_figure([Track("goodput", rows(env, "cubic", [6, 9], [20, 40]), "#000000")], "title")
+    figure = trajectory_figure([Track("goodput", rows(env, "cubic", [6, 9], [20, 40]), stroke("cubic"))], "title")
     rate, delay, cwnd = figure.axes
     goodput = next(line for line in rate.lines if line.get_label() == "goodput")
     t, mbps = drawn(goodput)
@@ -128,17 +131,35 @@ def test_trajectory_lines(tmp_path: Path) -> None:
 
 def test_plot_episode_writes_a_png(tmp_path: Path) -> None:
     path = tmp_path / "episode.png"
-    plot_episode(rows(set_two(), "cubic", [6, 3], [20, 40]), path)
+    plot_episode(rows(set_two(), "cubic", [6, 3], [20, 40]), path, "cubic")
     assert matplotlib.image.imread(path).shape[:2] == (990, 1350)
     with Image.open(path) as image:
         assert image.mode == "P"
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_competitors_are_drawn_with_their_own_goodput() -> None:
+    table = rows(set_one(24), "cubic", [6, 9], [20, 40])
+    track = Track("cubic", table, stroke("cubic"), table["received_bytes"].to_numpy().astype(np.int64) * 2)
+    rate, delay = comparison_figure([track], 12, "title").axes
+    capacity, own, others = rate.lines
+    assert [line.get_label() for line in (capacity, own)] == ["capacity", "cubic"]
+    assert drawn(others)[1] == pytest.approx(2 * drawn(own)[1])
+    assert drawn(delay.lines[0])[1][-1] == pytest.approx(40 - 12, rel=0.01)
+
+
+def test_another_suffix_is_no_picture(tmp_path: Path) -> None:
+    figure = trajectory_figure([Track("goodput", rows(set_one(), "cubic", [6, 3], [20, 40]), stroke("cubic"))], "title")
+    for name in ("a.jpg", "a", "a.png.gz"):
+        with pytest.raises(SageccError, match=r"a picture's name ends in \.png, \.svg or \.pdf"):
+            save_figure(figure, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_row_cannot_be_drawn(tmp_path: Path) -> None:
     path = tmp_path / "episode.png"
     with pytest.raises(SageccError, match="1 rows cannot be drawn"):
-        plot_episode(rows(set_one(), "cubic", [6, 3], [20, 40]).slice(0, 1), path)
+        plot_episode(rows(set_one(), "cubic", [6, 3], [20, 40]).slice(0, 1), path, "cubic")
     assert not path.exists()
 
 

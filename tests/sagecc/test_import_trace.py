@@ -205,7 +205,7 @@ def test_an_episode_has_the_capacity_of_the_path_and_no_more(sagecc: Sagecc, ker
     used = utilisation_over_time(flow_series(episode.every_flow))["utilisation"]
     assert used.null_count() == 4
     assert used.drop_nulls().is_finite().all()
-    plot_episode(episode.rows, tmp_path / "episode.png")
+    plot_episode(episode.rows, tmp_path / "episode.png", "cubic")
 
 
 def test_a_satellite_path_changes_its_rate_rtt_and_loss(sagecc: Sagecc, kernel: Path) -> None:
