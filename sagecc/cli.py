@@ -31,6 +31,7 @@ ORDER = (
     "environments",
     "kernel",
     "run",
+    "compare",
     "collect",
     "pool",
     "sql",

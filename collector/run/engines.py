@@ -57,9 +57,9 @@ def local(jobs: int) -> Engine:
     """Return the engine of this machine, which runs up to `jobs` episodes at a time, each in a process of its own."""
 
     def run(kernel: Path, tasks: Sequence[Task]) -> Results:
-        workers = min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S))
+        workers = worker_count(tasks, jobs)
         run_tasks = _Sequential(kernel, tasks).run
-        if workers <= 1:
+        if workers == 1:
             results = run_tasks(iter(range(len(tasks))))
         else:
             results = in_processes(run_tasks, len(tasks), [None] * workers)
@@ -68,6 +68,16 @@ def local(jobs: int) -> Engine:
                 yield tasks[number], result
 
     return run
+
+
+def worker_count(tasks: Sequence[Task], jobs: int) -> int:
+    """Return in how many processes tasks are done soonest: one, this one, where they take little time.
+
+    Args:
+        tasks: the tasks.
+        jobs: the most processes.
+    """
+    return max(1, min(jobs, len(tasks), int(sum(task.cost for task in tasks) / MIN_WORKER_CPU_S)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sagecc compare`: schemes in one network."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from sagecc.common.limits import usable_cores
+from sagecc.common.machine_code import telling_of_compilation
+from sagecc.leagues.comparison import Run, Summary, compare, propagation_ms, summaries
+from sagecc.leagues.intervals import Interval
+from sagecc.network import environment_from, network_options
+from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme
+from sagecc.schemas.environment import Environment, Link
+from sagecc.schemas.repeats import repeat
+from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX, TrustedCode
+
+COLUMNS = (
+    ("goodput_mbps", "goodput", "Mbps", 1, 2),
+    ("utilisation", "utilisation", "%", 100, 1),
+    ("queueing_mean_ms", "queueing mean", "ms", 1, 1),
+    ("queueing_p95_ms", "queueing p95", "ms", 1, 1),
+    ("loss_rate", "loss", "%", 100, 3),
+    ("competitor_mbps", "competitor", "Mbps", 1, 2),
+)
+"""Of the table: measure, title, unit, its factor, decimals."""
+
+TITLE_CHARACTERS = 84
+"""Of a line above the picture."""
+
+
+@click.command()
+@click.argument("schemes", nargs=-1, required=True, metavar="SCHEME...")
+@network_options
+@allow_python_option
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Runs of each scheme: the network as it is, then with starts delayed by a seeded fraction of the RTT.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**62), default=0, show_default=True, help="Of the first run.")
+@click.option(
+    "--plot", type=PICTURE, help="Draw goodput and queueing delay over time (first run), as .png, .svg or .pdf."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU).")
+@kernel_option()
+def command(
+    schemes: tuple[str, ...],
+    allow_python: bool,
+    repeats: int,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+    jobs: int,
+    kernel: Path,
+    **network: Any,
+) -> None:
+    """Compare schemes in one network: goodput, utilisation, queueing delay, loss.
+
+    Each SCHEME runs alone, or against the competitors that --cross adds. It is one of 'sagecc schemes', a policy that
+    comes with sagecc by its name, policy:PATH, or python:PATH.py:CLASS. Utilisation is the goodput of all flows over
+    the bottleneck's capacity; headers keep it below 96.6 %. Queueing is one-way delay beyond propagation. With
+    --repeats, numbers are means with 95 % intervals.
+    """
+    names = list(dict.fromkeys(map(named_scheme, schemes)))
+    environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
+    networks = [repeat(environment, number) for number in range(repeats)]
+    with telling_of_compilation(lambda: click.echo("compiling the policy's code once, for some seconds", err=True)):
+        runs = list(
+            tqdm(
+                compare(kernel, networks, names, seed, jobs),
+                total=len(names) * repeats,
+                unit="run",
+                leave=False,
+                disable=None,
+            )
+        )
+    found, line = summaries(runs, names), network_line(environment, runs)
+    if plot is not None:
+        _draw(found, environment, line, plot)
+    click.echo(json.dumps(_result(found, environment), indent=1) if as_json else "\n".join([line, "", *_table(found)]))
+
+
+def short_names(schemes: Sequence[str]) -> dict[str, str]:
+    """Return what each scheme is called: of a policy or a class the last part of its path that tells it from others."""
+    names = {}
+    for scheme in schemes:
+        separator = ":" if scheme.startswith(PYTHON_PREFIX) else "/"
+        full = scheme.removeprefix(POLICY_PREFIX).removeprefix(PYTHON_PREFIX).rstrip("/")
+        short = full.rpartition(separator)[2]
+        rivals = [other for other in schemes if other != scheme and other.rstrip("/").endswith(f"{separator}{short}")]
+        names[scheme] = full if rivals or f"{POLICY_PREFIX}{short}" in set(schemes) - {scheme} else short
+    return names
+
+
+def network_line(environment: Environment, runs: Sequence[Run]) -> str:
+    """Return a network in a line: capacity and propagation of the path first."""
+    link, competitors = environment.bottleneck, [flow.scheme for flow in environment.cross]
+    least_ms = propagation_ms(environment)
+    path = f"{least_ms:g} ms propagation one way ({environment.min_rtt_ms:g} ms RTT)"
+    queue = environment.queue_text
+    if environment.queue_bytes:
+        queue += f" ({environment.queue_bytes * 8 / environment.bandwidth_mbps / 1000:.3g} ms)"
+    parts = [_capacity(link, runs[0].capacity_mbps), path, queue, link.discipline]
+    if len(environment.links) > 1:
+        parts.append(f"the narrowest of {len(environment.links)} links")
+    beside = [f"{competitors.count(name)} x {name}" for name in dict.fromkeys(competitors)]
+    if beside:
+        parts.append(f"against {', '.join(beside)}")
+    return f"Link: {', '.join(parts)}; {environment.duration_s:g} s"
+
+
+def _capacity(link: Link, mean_mbps: float) -> str:
+    rates = {step.rate_mbps for step in link.rates}
+    if len(rates) == 1:
+        return f"{link.base_mbps:g} Mbps"
+    name = f"{link.trace.name}, " if link.trace else f"{min(rates):g} to {max(rates):g} Mbps, "
+    return f"{name}{mean_mbps:.3g} Mbps on average"
+
+
+def _table(found: Sequence[Summary]) -> list[str]:
+    """Return a table of two lines of titles and a line for each scheme."""
+    names = short_names([each.scheme for each in found])
+    columns = [["", "scheme", *names.values()]]
+    for measure, title, unit, factor, decimals in COLUMNS:
+        values = [each.measures[measure] for each in found]
+        if any(value.count for value in values):
+            columns.append([title, unit, *(_cell(value, factor, decimals) for value in values)])
+    widths = [max(map(len, column)) for column in columns]
+    columns[0] = [cell.ljust(widths[0]) for cell in columns[0]]
+    rows = zip(*columns, strict=True)
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _cell(value: Interval, factor: float, decimals: int) -> str:
+    if value.mean is None:
+        return "none"
+    mean = f"{value.mean * factor:.{decimals}f}"
+    return mean if value.high is None else f"{mean} ± {(value.high - value.mean) * factor:.{decimals}f}"
+
+
+def _draw(found: Sequence[Summary], environment: Environment, line: str, path: Path) -> None:
+    from sagecc.leagues.colours import strokes
+    from sagecc.leagues.plots import Track, comparison_figure, save_figure  # matplotlib takes as long as a run
+
+    look, names = strokes(each.scheme for each in found), short_names([each.scheme for each in found])
+    tracks = [
+        Track(names[run.scheme], run.rows, look[run.scheme], run.competitors_bytes)
+        for run in (each.runs[0] for each in found)
+    ]
+    title = textwrap.fill(line.removeprefix("Link: "), TITLE_CHARACTERS)
+    save_figure(comparison_figure(tracks, propagation_ms(environment), title), path)
+
+
+def _result(found: Sequence[Summary], environment: Environment) -> dict[str, Any]:
+    """Return what --json prints; a number that no packet was there for is None."""
+    link = environment.bottleneck
+    return {
+        "network": {
+            "id": environment.id,
+            "capacity_mbps": found[0].runs[0].capacity_mbps,
+            "propagation_ms": propagation_ms(environment),
+            "min_rtt_ms": environment.min_rtt_ms,
+            "queue_bytes": environment.queue_bytes,
+            "discipline": link.discipline,
+            "duration_s": environment.duration_s,
+            "competitors": [flow.scheme for flow in environment.cross],
+        },
+        "schemes": [
+            {
+                "scheme": each.scheme,
+                **{name: value.mean for name, value in each.measures.items()},
+                "intervals": {
+                    name: [value.low, value.high] for name, value in each.measures.items() if value.low is not None
+                },
+                "runs": [
+                    {
+                        "seed": run.seed,
+                        "goodput_mbps": run.goodput_mbps,
+                        "competitors_mbps": list(run.competitors_mbps),
+                        "jain_index": run.jain_index,
+                        "sha256": run.sha256,
+                    }
+                    for run in each.runs
+                ],
+            }
+            for each in found
+        ],
+    }
