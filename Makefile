@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two commands of the project are `make repro` and `make test`.
+# The commands of the project are `make verify`, `make repro` and `make test`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,15 +18,20 @@ help: ## Print what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
-setup: ## Install what is needed: apt packages (as root) and the Python environment in .venv
+setup: ## Install what is needed: apt packages (as root) and the Python environment in .venv (two minutes, 3 GB)
 	@scripts/setup
 
+.PHONY: verify
+verify: ## Build the kernel, collect, let the policy play, compare with what is published (12 minutes from nothing)
+	@scripts/setup --base
+	@PATH="$(CURDIR)/build/base-venv/bin:$$PATH" python -m scripts.verify
+
 .PHONY: repro
-repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table
+repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (half an hour)
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
-full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md)
+full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into datasets/full (docs/guide/collect.md; hours)
 	@python -m scripts.repro --full
 
 .PHONY: kicked
@@ -38,11 +43,11 @@ labs: setup ## Train a policy in labs, without a pool, into models/repro-labs (h
 	@python -m scripts.repro --labs $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: study
-study: setup ## Run the evaluation study and figures of papers, an experiment a stage (docs/guide/study.md)
+study: setup ## Run the evaluation study and figures of papers, an experiment a stage (docs/guide/study.md; hours)
 	@python -m scripts.repro --study
 
 .PHONY: kernel
-kernel: setup ## Build or verify the virtual-time kernel
+kernel: setup ## Build or verify the virtual-time kernel (four minutes; later only what changed)
 	@sagecc kernel
 
 .PHONY: bpf

@@ -104,7 +104,7 @@ def contest(
             decides, known = deciding(networks, scheme, kernel), decided(path)
             if known.get(who) != decides:
                 place = raw if scheme in SCHEMES else PLAYED / name / who  # a pool's folder has its own schemes alone
-                table = _table(environments, who, scheme, _played(networks, scheme, place, kernel, jobs))
+                table = played(networks, who, scheme, place, kernel, jobs)
                 keep(path, who, table, {DECIDES: json.dumps({**known, who: decides}, sort_keys=True)})
         return _kept(path, tuple(contestants), environments)
 
@@ -159,10 +159,24 @@ def decided(path: Path) -> dict[str, str]:
     return digests
 
 
-def _played(networks: EnvironmentSet, scheme: str, place: Path, kernel: Path, jobs: int) -> Episodes:
+def played(networks: EnvironmentSet, who: str, scheme: str, place: Path, kernel: Path, jobs: int) -> pl.DataFrame:
+    """Return a contestant's rows as they are kept, of its episodes in `place`; those that are not there play now.
+
+    Args:
+        networks: where it plays.
+        who: its name.
+        scheme: what the lab calls it.
+        place: folder of raw trajectories.
+        kernel: the lab's kernel.
+        jobs: episodes at a time.
+
+    Raises:
+        SageccError: an episode of a kernel scheme fails, or all of another contestant.
+    """
     if not is_driven(scheme):
         collect(networks.environments, (scheme,), place, kernel, local(jobs))
-    return gather(networks, (scheme,), place, place, lab_runner(kernel, jobs)).episodes
+    episodes = gather(networks, (scheme,), place, place, lab_runner(kernel, jobs)).episodes
+    return _table(networks.environments, who, scheme, episodes)
 
 
 def _table(environments: Sequence[Environment], name: str, scheme: str, episodes: Episodes) -> pl.DataFrame:
