@@ -66,6 +66,11 @@ def environment(name: Path | str, folder: Path = Path()) -> Path:
     return _found(name, ENVIRONMENTS, folder)
 
 
+def environments() -> tuple[str, ...]:
+    """Return the names of the shipped environment files and traces."""
+    return tuple(sorted(path.name for path in ENVIRONMENTS.iterdir() if path.name != "schema.json"))
+
+
 def environment_set(name: str) -> Path:
     """Return the path of a set file.
 

@@ -11,6 +11,7 @@ from typing import Self
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import DOCUMENT_BYTES, read_regular
+from sagecc.common.suggestions import did_you_mean
 from sagecc.policy.bounds import NETWORK_BYTES
 
 CARD = "card.json"
@@ -38,9 +39,10 @@ class PolicyFolder:
         """
         folder = shipped.policy(path)
         if not folder.is_dir():
+            hint = did_you_mean(str(path), shipped.policies())
             raise SageccError(
                 f"no policy at {folder}: expected a folder with {CARD}; train one with 'sagecc train', or name"
-                f" {shipped.POOL_POLICY}, which comes with sagecc"
+                f" {shipped.BEST_POLICY}, which comes with sagecc{hint}"
             )
         return cls(folder)
 

@@ -11,10 +11,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import NoReturn
 
 import click
@@ -22,26 +22,24 @@ import click
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.exhaustion import exhausted
 from sagecc.common.processes import end_with_parent
+from sagecc.common.suggestions import did_you_mean
 from sagecc.common.terminals import one_line, outlasting
 
 COMMANDS = Path(__file__).parent / "commands"
-ORDER = (
-    "doctor",
-    "schemes",
-    "environments",
-    "kernel",
-    "run",
-    "compare",
-    "collect",
-    "pool",
-    "sql",
-    "train",
-    "grow",
-    "league",
-    "report",
+GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Run": ("doctor", "kernel", "schemes", "environments", "run"),
+        "Data": ("collect", "pool", "sql", "compile", "import"),
+        "Train": ("train", "judge", "grow"),
+        "Compare": ("compare", "league", "report", "study"),
+        "Deploy": ("exec", "attach", "detach", "bound", "export"),
+        "Analyse": ("distance", "similarity", "tsne"),
+    }
 )
-"""The order of work, for the help; commands not named here follow by name."""
+"""Commands by what they are for, in the order of work; those not named here follow by name."""
+OTHER = "Other"
 
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 GRACE_S = 10.0
@@ -61,8 +59,16 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names in the order of work."""
-        names = {path.stem.replace("_", "-") for path in COMMANDS.glob("[a-z]*.py")}
-        return [name for name in ORDER if name in names] + sorted(names - set(ORDER))
+        return [name for names in _grouped().values() for name in names]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; end with a usage error that says which may be meant."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'{did_you_mean(args[0], names)}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of a name; None if there is none."""
@@ -75,9 +81,19 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from their docstrings, without importing them."""
-        with formatter.section("Commands, in the order of work"):
-            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
+        """Write the commands by group from their docstrings, without importing them."""
+        width = max(map(len, self.list_commands(ctx)))
+        for group, names in _grouped().items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), _summary(name)) for name in names])
+
+
+def _grouped() -> dict[str, list[str]]:
+    """Return the names of the commands that are there, by group."""
+    there = {path.stem.replace("_", "-") for path in COMMANDS.glob("[a-z]*.py")}
+    named = {name for names in GROUPS.values() for name in names}
+    groups = {group: [name for name in names if name in there] for group, names in GROUPS.items()}
+    return {group: names for group, names in {**groups, OTHER: sorted(there - named)}.items() if names}
 
 
 def _summary(name: str) -> str:
@@ -88,7 +104,7 @@ def _summary(name: str) -> str:
     return text.split("\n\n")[0].replace("\n", " ").rstrip(".")
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.group(cls=LazyGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(package_name="sagecc", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:

@@ -13,8 +13,10 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from sagecc.common import shipped
 from sagecc.common.errors import SageccError
-from sagecc.options import ENVIRONMENT_FILE, NUMBER
+from sagecc.common.suggestions import did_you_mean
+from sagecc.options import ENVIRONMENT_FILE, MBPS, MILLISECONDS, NUMBER, SECONDS, SHARE, named_scheme
 from sagecc.schemas.environment import (
     MTU_BYTES,
     CrossFlow,
@@ -26,26 +28,27 @@ from sagecc.schemas.environment import (
     step_rates,
 )
 from sagecc.schemas.environment_file import load_environment
-from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode, check_scheme
+from sagecc.schemas.schemes import NO_CODE, POLICY_PREFIX, PYTHON_PREFIX, TrustedCode
 from sagecc.schemas.trace_file import read_trace
 
 _OPTIONS = (
-    click.option("--bandwidth", type=NUMBER, default=48.0, show_default=True, help="Bottleneck rate (Mbps)."),
+    click.option("--bandwidth", type=MBPS, default=48.0, show_default=True, help="Bottleneck rate."),
     click.option(
-        "--rtt", type=NUMBER, default=40.0, show_default=True, help="Minimum RTT (ms), half in each direction."
+        "--rtt", type=MILLISECONDS, default=40.0, show_default=True, help="Minimum RTT, half in each direction."
     ),
     click.option(
         "--queue-bdp", type=NUMBER, default=1.0, show_default=True, help="Queue limit in BDPs of the base rate."
     ),
     click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets, instead."),
-    click.option("--duration", type=NUMBER, default=30.0, show_default=True, help="Virtual seconds."),
+    click.option("--duration", type=SECONDS, default=30.0, show_default=True, help="Virtual time."),
     click.option(
         "--step", type=NUMBER, default=1.0, show_default=True, help="From 17 s on, alternate every 7 s with STEP x."
     ),
     click.option(
         "--trace",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Mahimahi trace: when 1500 bytes may leave the bottleneck. Instead of --bandwidth and --step.",
+        type=ENVIRONMENT_FILE,
+        help="Mahimahi trace: when 1500 bytes may leave the bottleneck. Instead of --bandwidth and --step."
+        " cellular.down comes with sagecc.",
     ),
     click.option(
         "--aqm",
@@ -54,14 +57,14 @@ _OPTIONS = (
         show_default=True,
         help="What the queue drops, and when.",
     ),
-    click.option("--loss", type=NUMBER, default=0.0, show_default=True, help="Share of data packets lost at random."),
+    click.option("--loss", type=SHARE, default=0.0, show_default=True, help="Share of data packets lost at random."),
     click.option(
-        "--jitter-ms", type=NUMBER, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
+        "--jitter-ms", type=MILLISECONDS, default=0.0, show_default=True, help="ACKs come up to this earlier or later."
     ),
     click.option("--jitter-reorders", is_flag=True, help="ACKs may overtake each other; else they keep their order."),
     click.option(
         "--grain-ms",
-        type=NUMBER,
+        type=MILLISECONDS,
         default=0.0,
         show_default=True,
         help="The bottleneck sends at multiples of this only.",
@@ -72,7 +75,7 @@ _OPTIONS = (
         metavar="SCHEME[:N]",
         help="A competing flow of any scheme, or N of them, from 0 s on (repeatable).",
     ),
-    click.option("--start", type=NUMBER, default=0.0, show_default=True, help="When the scheme under test starts (s)."),
+    click.option("--start", type=SECONDS, default=0.0, show_default=True, help="When the scheme under test starts."),
     click.option(
         "--environment",
         "file",
@@ -119,14 +122,14 @@ def environment_from(
     if file is not None:
         names = inspect.signature(environment_from).parameters
         _exclude("--environment", *(name for name in names if name not in ("trusted", "file")))
-        return load_environment(file, trusted)
+        return load_environment(_there(file), trusted)
     if not step > 0:
         raise SageccError(f"--step must be above 0, not {step:g}")
     if queue_packets is not None:
         _exclude("--queue-packets", "queue_bdp")
     if trace is not None:
         _exclude("--trace", "bandwidth", "step")
-        link = Link(trace=read_trace(trace), delay_ms=rtt / 2)
+        link = Link(trace=read_trace(_there(trace)), delay_ms=rtt / 2)
     else:
         link = Link(step_rates(bandwidth, step, duration), delay_ms=rtt / 2)
     if queue_packets is not None:
@@ -148,6 +151,14 @@ def environment_from(
     return replace(environment, return_links=(return_link,))
 
 
+def _there(path: Path) -> Path:
+    """Return a path that exists."""
+    if not path.exists():
+        hint = did_you_mean(str(path), shipped.environments())
+        raise SageccError(f"{path}: there is no such file, and none of that name comes with sagecc{hint}")
+    return path
+
+
 def _queue_bytes(link: Link, rtt_ms: float, queue_bdp: float) -> int:
     limit = queue_bytes(link.base_mbps, rtt_ms, queue_bdp)
     if limit < MTU_BYTES:
@@ -165,7 +176,7 @@ def _competitors(text: str) -> tuple[CrossFlow, ...]:
     if not counted and ":" in text and not text.startswith((POLICY_PREFIX, PYTHON_PREFIX)):
         raise SageccError(f"--cross {text}: takes a scheme and how many flows of it, such as cubic:10")
     try:
-        return (CrossFlow(check_scheme(scheme)),) * count
+        return (CrossFlow(named_scheme(scheme)),) * count
     except SageccError as error:
         raise SageccError(f"--cross: {error}") from None
 

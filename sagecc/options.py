@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,19 +161,28 @@ class _Number(click.types.FloatParamType):
 NUMBER = _Number()
 
 
-class _Duration(click.ParamType[float]):
-    """A time such as `5ms`, `250us` or `0.1s`, in ms."""
+class _Quantity(_Number):
+    """A number in a unit, or with one of some others after it, such as `40` and `0.04s` for 40 ms; gives the former."""
 
-    name = "time"
+    def __init__(self, unit: str, units: Mapping[str, float], example: str) -> None:
+        self.name = unit
+        self._units, self._example = units, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the milliseconds; end with a usage error where it is no time."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", value)
+        """Return the number in the type's unit; end with a usage error where it is none."""
+        match = re.fullmatch(r"([-+]?[\d.]+(?:e[-+]?\d+)?) ?([a-z%]+)", str(value).strip().lower())
         if not match:
-            self.fail(f"'{value}' is no time: give a number and its unit, such as 5ms, 250us or 0.1s", param, ctx)
-        return float(match[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[match[2]]
+            return super().convert(value, param, ctx)
+        number, unit = match.groups()
+        if unit not in self._units:
+            self.fail(f"'{value}': a number is in {self.name}, or has its unit, such as {self._example}", param, ctx)
+        return super().convert(number, param, ctx) * self._units[unit]
+
+
+MBPS = _Quantity("Mbps", {"bps": 1e-6, "kbps": 1e-3, "mbps": 1.0, "gbps": 1e3}, "1.5gbps")
+MILLISECONDS = _Quantity("ms", {"us": 1e-3, "ms": 1.0, "s": 1e3}, "250us or 0.1s")
+SECONDS = _Quantity("s", {"ms": 1e-3, "s": 1.0, "min": 60.0}, "500ms or 2min")
+SHARE = _Quantity("share", {"%": 0.01}, "1%")
 
 
 allow_python_option = click.option(
@@ -190,9 +199,8 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
     return click.option(
         "--decision-latency",
-        type=_Duration(),
+        type=MILLISECONDS,
         default=0.0,
-        metavar="TIME",
         help="A slow host: a policy's actions take effect this much later, such as 5ms (default: at once).",
     )(command)
 
@@ -210,4 +218,4 @@ def parse_schemes(text: str) -> tuple[str, ...]:
     """Return the schemes that a comma-separated list names; `all` is the pool's 13."""
     names = [name for part in text.split(",") if (name := part.strip())]
     expanded = [scheme for name in names for scheme in (SCHEMES if name == "all" else (name,))]
-    return tuple(dict.fromkeys(check_scheme(name) for name in expanded))
+    return tuple(dict.fromkeys(map(named_scheme, expanded)))

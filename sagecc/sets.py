@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from sagecc.collector.run.grid import PROFILES, profile_set
-from sagecc.options import allow_python_option, environments_option, parse_schemes, refuse_both
+from sagecc.options import MILLISECONDS, allow_python_option, environments_option, parse_schemes, refuse_both
 from sagecc.schemas.environment_set import EnvironmentSet, repeated
 from sagecc.schemas.schemes import ANY_CODE, TrustedCode
 from sagecc.skipped import telling_skipped
@@ -74,7 +74,7 @@ def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--jitter-ms",
-        type=float,
+        type=MILLISECONDS,
         default=0.0,
         show_default=True,
         help="In all but the first of the repeats, ACKs come up to this earlier or later too, in order.",

@@ -6,7 +6,6 @@ A file may hold what `Environment.to_json` wrote; it may also use the shorter fo
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from sagecc.common import shipped
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
 from sagecc.common.inputs import check_regular
+from sagecc.common.suggestions import did_you_mean
 from sagecc.schemas.environment import (
     MAX_FLOWS,
     MAX_LINKS,
@@ -418,12 +418,7 @@ def _explain(error: ValidationError, document: Any, fields: Mapping[str, tuple[s
 def _unknown(key: str, container: str, fields: Mapping[str, tuple[str, ...]]) -> str:
     container_key = re.sub(r"\[[0-9]+\]", "", container).rpartition(".")[2]
     names = fields[container_key]
-    close = difflib.get_close_matches(key, names, 1)
-    return (
-        f"there is no such field; did you mean {close[0]}?"
-        if close
-        else f"there is no such field; use {', '.join(names)}"
-    )
+    return f"there is no such field{did_you_mean(key, names) or '; use ' + ', '.join(names)}"
 
 
 def _described(value: Any) -> str:

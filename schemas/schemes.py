@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sagecc.common import shipped
 from sagecc.common.errors import SageccError
+from sagecc.common.suggestions import did_you_mean
 from sagecc.schemas.disturbance import Disturbance, split_scheme
 
 POLICY_PREFIX = "policy:"
@@ -116,8 +118,12 @@ def check_scheme(name: str) -> str:
     base, _ = undisturbed(name)
     if base in SCHEMES or base in OTHERS or is_driven(base):
         return name
-    names = ", ".join((*SCHEMES, *OTHERS, *USER_SPACE))
-    raise SageccError(f"unknown scheme '{name}': use one of {names}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS")
+    names = (*SCHEMES, *OTHERS, *USER_SPACE)
+    if hint := did_you_mean(name, (*names, *(f"{POLICY_PREFIX}{policy}" for policy in shipped.policies()))):
+        raise SageccError(f"unknown scheme '{name}'{hint} 'sagecc schemes' lists all")
+    raise SageccError(
+        f"unknown scheme '{name}': use one of {', '.join(names)}, policy:PATH, or {PYTHON_PREFIX}PATH.py:CLASS"
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pydantic import Discriminator, Field, Tag
 from sagecc.collector.run.grid import PROFILES, profile_set
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
+from sagecc.common.suggestions import did_you_mean
 from sagecc.schemas.environment import MAX_NAME, Discipline, Environment, step_rates
 from sagecc.schemas.environment_file import (
     FIELDS,
@@ -175,9 +176,10 @@ def _file(choice: str) -> tuple[Path, Path | None]:
     if not path.is_file():
         if choice in PROFILES:
             raise SageccError(f"--environments {choice}: this is a profile; use --profile {choice}")
+        sets = shipped.environment_sets()
         raise SageccError(
-            f"--environments {choice}: there is no such file, and no set of that name comes with sagecc;"
-            f" those are {', '.join(shipped.environment_sets())}"
+            f"--environments {choice}: there is no such file, and no set of that name comes with sagecc"
+            + (did_you_mean(choice, sets) or f"; those are {', '.join(sets)}")
         )
     return path, folder
 

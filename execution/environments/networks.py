@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -18,6 +17,7 @@ from sagecc.collector.run.set_file import load_set
 from sagecc.common import shipped
 from sagecc.common.document import read_document
 from sagecc.common.errors import SageccError
+from sagecc.common.suggestions import did_you_mean
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_file import load_environment
 from sagecc.schemas.network_distribution import DRIVEN_SCHEME, NetworkDistribution
@@ -106,11 +106,10 @@ def _named(name: str, trusted: TrustedCode) -> tuple[Environment, ...]:
         return _file(name, trusted)
     if name in _by_id():
         return (_by_id()[name],)
-    close = difflib.get_close_matches(name, [*PROFILES, *_by_id()], 1)
     raise SageccError(
         f"unknown environment '{name}': use a profile ({', '.join(PROFILES)}), the id of one of its networks "
         "('sagecc environments' lists them), or a file that ends in .yaml or .json"
-        + (f"; did you mean {close[0]}?" if close else "")
+        + did_you_mean(name, [*PROFILES, *_by_id()])
     )
 
 

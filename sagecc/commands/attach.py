@@ -38,11 +38,16 @@ CHECK_S = 0.05
     help="Where the scheme is kept, in a BPF file system.",
 )
 def command(policy: Path | None, runtime: str, flows: int, load_only: bool, owner: str | None, pins: Path) -> None:
-    """Put a policy in charge of every socket that uses the scheme sagecc_pure on this machine's own kernel.
+    """Put a policy in charge of sockets of this machine's kernel.
 
-    Loads the scheme where it is not loaded yet (as root), then drives until it is ended. Without an agent the
-    sockets follow Reno's rules; `sagecc detach` removes the scheme. docs/guide/deploy.md says what is safe and
-    what is not.
+    \b
+    sudo sagecc attach --policy sagecc-10
+    sudo sagecc attach --load-only --owner $USER
+    sudo sagecc detach
+
+    In charge of every socket that uses the scheme sagecc_pure. Loads the scheme where it is not loaded yet (as root),
+    then drives until it is ended. Without an agent the sockets follow Reno's rules; `sagecc detach` removes the scheme.
+    docs/guide/deploy.md says what is safe and what is not.
     """
     log_to_stderr()
     if load_only == (policy is not None) or (owner and not load_only):

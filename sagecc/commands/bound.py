@@ -22,10 +22,15 @@ from sagecc.options import POLICY_FOLDER
 )
 @click.option("--drains", is_flag=True, help="Where it tightened, let the queue drain on short paths too.")
 def command(policy: Path, out: Path, window_bound: float | None, loss: float | None, drains: bool) -> None:
-    """Write POLICY again to another folder, its windows bounded by K times what the path delivers in an RTT.
+    """Bound a policy's windows by what its path delivers.
 
-    The network stays, so that a league of both tells what the bound is worth: 'sagecc league --policy models/mine
-    --policy models/mine-bounded'. Without --window-bound the other policy has no bound.
+    \b
+    sagecc bound models/mine --out models/mine-bounded --window-bound 2
+    sagecc bound models/mine --out models/careful --window-bound 2 --loss 0.01
+    sagecc league --policy models/mine --policy models/mine-bounded
+
+    Writes POLICY to another folder, its windows bounded by K times what the path delivers in an RTT. The network stays,
+    so that a league of both tells what the bound is worth. Without --window-bound the other policy has no bound.
     """
     from sagecc.policy.artefact import PolicyArtefact, write_with_control
 

@@ -72,11 +72,16 @@ def command(
     ray_address: str | None,
     kernel: Path,
 ) -> None:
-    """Collect raw trajectories: every scheme in every environment of a profile or set.
+    """Collect raw trajectories of schemes in many networks.
 
-    Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from a
-    kernel of the same identity) is not run again, and a killed run goes on where it was. The files are the
-    same bytes on every machine and with either engine.
+    \b
+    sagecc collect --schemes vegas,cubic
+    sagecc collect --environments cellular --schemes all --jobs 4
+    sagecc collect --schemes vegas,cubic --kicks --out datasets/kicked/raw
+
+    Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from a kernel of the
+    same identity) is not run again, and a killed run goes on. The files are the same bytes on every machine and with
+    either engine.
     """
     cluster = ray_cluster(engine, ray_address, jobs)
     if only and networks.own_name:

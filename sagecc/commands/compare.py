@@ -65,7 +65,12 @@ def command(
     kernel: Path,
     **network: Any,
 ) -> None:
-    """Compare schemes in one network: goodput, utilisation, queueing delay, loss.
+    """Compare schemes in one network, as a table and a picture.
+
+    \b
+    sagecc compare cubic bbr2 sagecc-10 --bandwidth 48mbps --rtt 40ms
+    sagecc compare cubic vegas --cross cubic --repeats 5 --plot compared.svg
+    sagecc compare reno policy:models/mine --trace cellular.down --json
 
     Each SCHEME runs alone, or against the competitors that --cross adds. It is one of 'sagecc schemes', a policy that
     comes with sagecc by its name, policy:PATH, or python:PATH.py:CLASS. Utilisation is the goodput of all flows over

@@ -20,10 +20,15 @@ from sagecc.options import pool_cache_option
 @pool_cache_option("Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.")
 @click.option("--summary", type=click.Path(path_type=Path), help="Write what the pool holds there, as JSON.")
 def command(pool: Path, cache: Path, summary: Path | None) -> None:
-    """Compile the pool into one file from which 'sagecc train' reads random windows.
+    """Compile the pool into one file for random reading.
 
-    Training does it by itself where it was not done; as a step of its own it can run once, on a machine without a
-    GPU, for many runs that share the file. A pool that is compiled already is not compiled again.
+    \b
+    sagecc compile
+    sagecc compile --pool datasets/kicked/pool
+    sagecc compile --summary compiled.json
+
+    Training does it by itself where it was not done; as a step of its own it can run once, on a machine without a GPU,
+    for many runs that share the file. A pool that is compiled already is not compiled again.
     """
     table = compile_pool(pool, cache)
     t = table.trajectories

@@ -19,9 +19,15 @@ from sagecc.execution.stock import cgroup, kernel_scheme
     help="Where the scheme is kept, in a BPF file system.",
 )
 def command(pins: Path) -> None:
-    """Remove the scheme sagecc_pure, and whatever a killed `sagecc exec` left in the kernel.
+    """Remove what attach, or a killed exec, left in the kernel.
 
-    Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no error.
+    \b
+    sudo sagecc detach
+    sudo sagecc detach && sudo sagecc attach --policy sagecc-10
+    sudo sagecc detach --pins /sys/fs/bpf/mine
+
+    The scheme sagecc_pure. Sockets that use it keep it until they close, and follow Reno's rules. Nothing there is no
+    error.
     """
     names = [*kernel_scheme.remove(pins), *cgroup.remove_leftovers()]
     for item in names or ["nothing was there"]:

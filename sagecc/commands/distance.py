@@ -49,10 +49,15 @@ def command(
     sample: int,
     every: int,
 ) -> None:
-    """Measure how far schemes' transitions are from the pool: the smallest cosine distance of each, and its CDF.
+    """Measure how far schemes' transitions are from the pool.
 
-    As section 7.1 of the paper, by default in its environment, whose rate changes from 24 to 96 Mbps. A scheme of the
-    pool is compared with the pool without that very episode.
+    \b
+    sagecc distance --policy models/mine --schemes vegas,cubic
+    sagecc distance --policy sagecc-10 --environment ID
+    sagecc distance --policy models/mine --out distances
+
+    The smallest cosine distance of each, and its CDF. As section 7.1 of the paper, by default in its environment, whose
+    rate changes from 24 to 96 Mbps. A scheme of the pool is compared with the pool without that very episode.
     """
     names = named_schemes(schemes, policies)
     if not names:

@@ -29,11 +29,16 @@ Findings = dict[str, Finding]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @kernel_option(default=lambda: None)
 def command(thorough: bool, as_json: bool, kernel: Path | None) -> int:
-    """Say what works on this machine, and what to do where something does not.
+    """Say what works on this machine, and how to mend the rest.
+
+    \b
+    sagecc doctor
+    sagecc doctor --all         # every golden episode, packages, GPUs
+    sagecc doctor --json | jq .
 
     Each line is something that was tried, or looked for where it says so. Ends with status 0 where the lab runs (its
-    golden episode has the bytes it has on every machine), so that run, collect, pool and league can; else with 2.
-    What other lines say only matters to who wants that. It changes nothing and needs no root.
+    golden episode has the bytes it has on every machine), so that run, collect, pool and league can; else with 2. It
+    changes nothing and needs no root.
     """
     page = None if as_json else Page.here()
     if page:

@@ -21,9 +21,15 @@ from sagecc.sets import listed_networks_options
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with every field.")
 def command(files: tuple[Path, ...], networks: EnvironmentSet, count: bool, as_json: bool) -> None:
-    """List the environments of a profile or set: id, base rate, step, minimum RTT, queue, flows, duration.
+    """List the networks of a profile, a set or files.
 
-    With FILES, check and list environment files (docs/reference/formats.md) instead. A line of --json is such a file.
+    \b
+    sagecc environments --profile full --count
+    sagecc environments --environments cellular
+    sagecc environments parking-lot.yaml mine.yaml
+
+    A line has id, base rate, step, minimum RTT, queue, flows and duration. With FILES, it checks and lists environment
+    files (docs/reference/formats.md) instead. A line of --json is such a file.
     """
     environments = tuple(load_environment(file, ANY_CODE) for file in files) or networks.environments
     if count:

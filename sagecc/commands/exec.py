@@ -18,11 +18,15 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import A_POLICY
+from sagecc.common.terminals import one_line
 from sagecc.execution.stock import cgroup
+from sagecc.execution.stock.shared import Shared
 from sagecc.execution.stock.supervisor import LOG, AgentLostError, Supervisor, driving
 from sagecc.options import POLICY_FOLDER, log_to_stderr, runtime_option
 
 CHECK_S = 0.05
+EXIT_NO_PROGRAM = 127
+"""As a shell's."""
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that the program gets from here. Ctrl-C reaches it from the terminal."""
 
@@ -39,21 +43,38 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 @click.option("--user", metavar="USER", help="Run the program as this user; default: as who runs sagecc.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
 def command(policy: Path, runtime: str, flows: int, user: str | None, program: tuple[str, ...]) -> int:
-    """Run a program with a policy in charge of its TCP connections, and those of all that it starts.
+    """Run a program with a policy in charge of its connections.
 
-    As root: loads a scheme of its own, removes it at the end, and exits as the program did. When the agent is gone, the
-    program goes on by Reno's rules.
+    \b
+    sudo sagecc exec --policy sagecc-10 -- curl -T file https://example.org
+    sudo sagecc exec --policy sagecc-10 --user $USER -- rsync -a data host:
+    sudo sagecc exec --policy models/mine --flows 16 -- iperf3 -c host
+
+    Its TCP connections, and those of all that it starts. As root: loads a scheme of its own, removes it at the end,
+    says how many connections it drove, and exits as the program did, or with 127 where there is no such program. When
+    the agent is gone, the program continues by Reno's rules.
     """
     log_to_stderr()
     if shutil.which(program[0]) is None:
-        raise SageccError(f"{program[0]}: there is no such program")
+        click.echo(one_line(f"sagecc: {program[0]}: there is no such program"), err=True)
+        return EXIT_NO_PROGRAM
     entry = _entry(user) if user else None
     with (
-        driving(policy, runtime, flows, cgroups=True) as (supervisor, scheme, _),
+        driving(policy, runtime, flows, cgroups=True) as (supervisor, scheme, shared),
         cgroup.new_group() as group,
         scheme.chosen_in(group),
     ):
-        return _run(program, _on_start(group, entry), supervisor)
+        status = _run(program, _on_start(group, entry), supervisor)
+        LOG.info("%s", _connections(shared))
+    return status
+
+
+def _connections(shared: Shared) -> str:
+    """Return in words how many connections there were, and how many had no room."""
+    without = shared.count("without_slot")
+    count = shared.count("flows") - without
+    room = f"; {without} more had no room, follow Reno's rules and need more --flows" if without else ""
+    return f"drove {count} connection{'' if count == 1 else 's'}{room}"
 
 
 def _run(program: tuple[str, ...], on_start: Callable[[], None], supervisor: Supervisor) -> int:

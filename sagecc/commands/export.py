@@ -15,10 +15,16 @@ from sagecc.options import POLICY_FOLDER
 @click.argument("policy", type=POLICY_FOLDER)
 @click.option("--int8", is_flag=True, help="With 8-bit weights too.")
 def command(policy: Path, int8: bool) -> None:
-    """Write the network of POLICY, a folder such as models/mine, as LiteRT and ONNX files beside its weights.
+    """Write a policy's network as LiteRT and ONNX files.
 
-    'sagecc train' does this at its end; here it is for later, or for 8-bit weights. Each file is run and compared
-    with the weights; the largest differences are printed and kept in the policy's card.
+    \b
+    sagecc export models/mine
+    sagecc export models/mine --int8
+    sagecc run --scheme policy:models/mine
+
+    They lie next to the weights of POLICY, a folder such as models/mine. 'sagecc train' does this at its end; here it
+    is for later, or for 8-bit weights. Each file is run and compared with the weights; the largest differences are
+    printed and kept in the policy's card.
     """
     # TensorFlow takes seconds to load: not for --help.
     from sagecc.policy.artefact import PolicyArtefact, add_exports

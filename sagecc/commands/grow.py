@@ -104,11 +104,16 @@ def command(
     only_round: int | None,
     kernel: Path,
 ) -> None:
-    """Let the pool grow: train on it, let the policy play, add its episodes, train on from there.
+    """Let the pool grow: train, play, add the episodes, train on.
+
+    \b
+    sagecc grow
+    sagecc grow --rounds 2 --config tiny --profile smoke
+    sagecc grow --out runs/mine --name mine --sample
 
     Round K's policy is trained on the pool with the episodes of all rounds before; the last one plays no more. So
     --rounds 3 trains four times and leaves the best-taught policy in OUT/round-3/policy, the pool in OUT/round-2/pool.
-    It can be killed at any moment: the same command goes on from there, and what is done is not done again.
+    It can be killed at any moment: the same command continues, and what is done is not done again.
     """
     if (only is None) != (only_round is None):
         raise SageccError("--only and --round go together: one step of one round")

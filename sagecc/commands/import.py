@@ -10,12 +10,20 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
-from sagecc.options import ENVIRONMENT_FILE, NUMBER
+from sagecc.options import ENVIRONMENT_FILE, MILLISECONDS, NUMBER, SECONDS
 
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Turn others' trained policies, trajectories and measured paths into policies, pools and networks."""
+    """Import trained policies, trajectories and measured paths.
+
+    \b
+    sagecc import trace drive.csv --out drive.yaml
+    sagecc import trace *.csv --out drives --columns time_s=1,rate_kbps=3
+    sagecc import orca checkpoint --out models/orca
+
+    They become policies, pools and networks.
+    """
 
 
 @command.command()
@@ -28,7 +36,12 @@ def command() -> None:
     help="Folder of the policy.",
 )
 def orca(checkpoint: Path, out: Path) -> None:
-    """Turn Orca's trained actor into a policy that runs here: sagecc run --scheme policy:models/orca.
+    """Turn Orca's trained actor into a policy that runs here.
+
+    \b
+    sagecc import orca checkpoint
+    sagecc import orca checkpoint/model.ckpt-1000 --out models/orca
+    sagecc run --scheme policy:models/orca
 
     It is the actor that Orca's public code (SIGCOMM 2020) trains. CHECKPOINT is a TensorFlow checkpoint: its folder,
     one of its files, or their common beginning. Its licence stays its authors'; the card of the policy says so.
@@ -127,9 +140,9 @@ def pool(
     help="What columns hold, by their names in the first line or their numbers from 1, such as"
     " time_s=1,rate_kbps=3,rtt_ms=4,loss=5 (docs/reference/formats.md); by default time_s=1,rate_mbps=2.",
 )
-@click.option("--from", "from_s", type=NUMBER, default=0.0, show_default=True, help="Where the part begins (s).")
-@click.option("--for", "for_s", type=NUMBER, help="How long the part is (s); by default all that follows.")
-@click.option("--rtt", type=NUMBER, help="Minimum RTT (ms) where none was measured.  [default: 40]")
+@click.option("--from", "from_s", type=SECONDS, default=0.0, show_default=True, help="Where the part begins.")
+@click.option("--for", "for_s", type=SECONDS, help="How long the part is; by default all that follows.")
+@click.option("--rtt", type=MILLISECONDS, help="Minimum RTT where none was measured.  [default: 40]")
 @click.option("--queue-bdp", type=NUMBER, help="Queue limit in BDPs of the mean rate and RTT.")
 @click.option("--queue-packets", type=click.IntRange(min=1), help="Queue limit in packets.  [default: 150]")
 @click.option("--mahimahi", is_flag=True, help="Write packet-delivery traces of the rate instead, for Mahimahi.")
@@ -144,7 +157,12 @@ def trace(
     queue_packets: int | None,
     mahimahi: bool,
 ) -> None:
-    """Turn TRACES, paths measured over time, into networks: sagecc run --environment ENV.yaml.
+    """Turn TRACES, paths measured over time, into networks.
+
+    \b
+    sagecc import trace drive.csv --out drive.yaml
+    sagecc import trace *.csv --out drives --columns time_s=1,rate_kbps=3,rtt_ms=4
+    sagecc run --scheme cubic --environment drive.yaml
 
     A trace has lines of seconds and Mbps, or what --columns says: a rate, and an RTT and a loss where they were
     measured. A rate of 0 is an outage. The last row lasts as long as the one before it.

@@ -48,7 +48,12 @@ def command(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Judge policies by a pool's trajectories alone: no network, no packet sent.
+    """Judge policies by a pool's trajectories, without playing.
+
+    \b
+    sagecc judge models/mine
+    sagecc judge models/mine models/other --pool datasets/kicked/pool
+    sagecc judge models/mine --json
 
     For each set: how near a policy's actions are to the recorded ones in the same states, how far they drift apart over
     10 s, and what it would earn by fitted-Q evaluation. It is judged on environments that it did not learn from, if its

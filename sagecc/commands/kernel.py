@@ -24,10 +24,15 @@ from sagecc.common.limits import usable_cores
 def command(output: Path | None, build_dir: Path | None, jobs: int) -> None:
     """Build or verify the virtual-time kernel.
 
+    \b
+    sagecc kernel
+    sagecc kernel --jobs 8
+    sagecc kernel --output build/sagecc-linux
+
     Takes Debian's linux-source-6.12 (what came with sagecc, from /usr/src, or downloaded by apt without root), adds the
-    lab's modules and patches, and builds one file that holds the kernel and its guest program. About four
-    minutes the first time; later only what changed. Prints the file's path and SHA-256.
-    Beside it, kernel-identity/ says for each scheme what its trajectories hang on: raw files carry that.
+    lab's modules and patches, and builds one file that holds the kernel and its guest program. About four minutes the
+    first time; later only what changed. Prints the file's path and SHA-256. Next to it, kernel-identity/ says for each
+    scheme what its trajectories depend on: raw files carry that.
     """
     use_shipped = output is None and shipped.INSTALLED
     output = output or shipped.KERNEL

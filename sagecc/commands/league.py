@@ -105,11 +105,16 @@ def command(
     with_report: bool,
     kernel: Path,
 ) -> None:
-    """Rank schemes by winning rates over the environments of a profile or set.
+    """Rank schemes by winning rates over many networks.
 
-    The heuristics' trajectories are those that 'sagecc collect' left in --raw. Policies are run in the lab now, in the
-    same environments on the same kernel; what was run before with the same policy is kept. Tables go to --out, and so
-    do pictures and report.html.
+    \b
+    sagecc league --schemes vegas,cubic --policy models/mine
+    sagecc league --policy sagecc-10 --environments cellular
+    sagecc league --profile heldout --policy sagecc-10 --repeats 3
+
+    The heuristics' trajectories are those that 'sagecc collect' left in --raw. Policies run in the lab now, in the same
+    networks on the same kernel; what was run before with the same policy is kept. Tables go to --out, and so do
+    pictures and report.html.
     """
     rules = Rules(alpha, margin, friendly_margin)
     policy_schemes = tuple(f"{POLICY_PREFIX}{policy.rstrip('/')}" for policy in policies)

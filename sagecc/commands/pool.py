@@ -62,10 +62,15 @@ def command(
     effective_windows: bool,
     jobs: int,
 ) -> None:
-    """Derive the pool: 69 features, action and reward for every tick of the raw trajectories.
+    """Derive the pool: features, action and reward of every tick.
 
-    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (one per
-    set and scheme) that are up to date are left alone; those whose raw data is gone are removed.
+    \b
+    sagecc pool
+    sagecc pool --raw datasets/kicked/raw --out datasets/kicked/pool
+    sagecc pool check
+
+    Nothing is collected again: other windows or another reward take seconds to minutes. Partitions (one per set and
+    scheme) that are up to date are left alone; those whose raw data is gone are removed.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -101,9 +106,15 @@ def parse_windows(text: str) -> Windows:
 @click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def check(ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int) -> None:
-    """Check every byte, row and episode of a pool; print one line per thing that is wrong.
+    """Check every byte, row and episode of a pool.
 
-    Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that could be checked.
+    \b
+    sagecc pool check
+    sagecc pool check --pool datasets/kicked/pool
+    sagecc pool check --profile small
+
+    Prints a line for each thing that is wrong. Exit status: 0 nothing is wrong, 1 something is, 2 there is no pool that
+    could be checked.
     """
     began_s = time.monotonic()
     from sagecc.collector.run.set_file import chosen_set  # pydantic takes time to load
@@ -140,10 +151,15 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
     help="An action is log2 of the ratio of two windows, as the lab's environment takes it; or the ratio itself.",
 )
 def export(path: Path, form: str, pool: Path, sets: str, schemes: str, limit: int | None, action: str) -> None:
-    """Write the pool, or a part of it, to the new folder PATH for another ecosystem's library.
+    """Write the pool, or a part of it, for another library.
 
-    minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with a card. Each needs
-    its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'.
+    \b
+    sagecc pool export minari-pool --to minari
+    sagecc pool export part --to huggingface --set I --scheme vegas,cubic
+    sagecc pool export some --to rlds --limit 10
+
+    PATH is the new folder. minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with
+    a card. Each needs its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'.
     """
     from sagecc.pool.exports import export as run  # the libraries take seconds to load: not for --help
 

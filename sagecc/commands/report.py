@@ -62,8 +62,13 @@ def command(
 ) -> None:
     """Write a league as one HTML page that opens without a network.
 
-    It shows standings, where each scheme wins, any trajectory over time, friendliness, how policies were trained,
-    and, where they were measured, distance to the pool, similarity and t-SNE.
+    \b
+    sagecc report
+    sagecc report --league leagues/results --out mine.html
+    sagecc report --environments cellular --pictures pictures
+
+    It shows standings, where each scheme wins, any trajectory over time, friendliness, how policies were trained, and,
+    where they were measured, distance to the pool, similarity and t-SNE.
     """
     own = None
     if environments is not None:

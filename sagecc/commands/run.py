@@ -24,17 +24,17 @@ from sagecc.leagues.flow_metrics import flow_series
 from sagecc.leagues.plots import bin_width, plot_episode, save_figure
 from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
-from sagecc.options import PICTURE, allow_python_option, kernel_option, policy_options
+from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, policy_options
 from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
-from sagecc.schemas.schemes import TrustedCode, check_scheme
+from sagecc.schemas.schemes import TrustedCode
 
 
 @click.command()
 @click.option(
     "--scheme",
     required=True,
-    help=f"One of 'sagecc schemes', policy:PATH, policy:{BEST_POLICY}, or python:PATH.py:CLASS.",
+    help=f"One of 'sagecc schemes', {BEST_POLICY}, policy:PATH, or python:PATH.py:CLASS.",
 )
 @network_options
 @allow_python_option
@@ -70,11 +70,17 @@ def command(
 ) -> None:
     """Run one scheme over one network and print what came out.
 
-    The scheme sends as fast as its window lets it through one bottleneck, or through the network that
-    --environment describes. Delays are one-way over the links, of the data packets, propagation included.
-    In the lab, the same command gives the same trajectory, byte for byte.
+    \b
+    sagecc run --scheme cubic --bandwidth 48mbps --rtt 40ms --plot cubic.svg
+    sagecc run --scheme sagecc-10 --cross cubic:2 --json
+    sagecc run --scheme bbr2 --trace cellular.down --out bbr2.parquet
+
+    The scheme sends as fast as its window lets it through one bottleneck, or through the network that --environment
+    describes. Delays are one-way over the links, of the data packets, propagation included. In the lab, the same
+    command gives the same trajectory, byte for byte.
     """
-    environment = environment_from(TrustedCode.named_by([check_scheme(scheme)], allow_python), **network)
+    scheme = named_scheme(scheme)
+    environment = environment_from(TrustedCode.named_by([scheme], allow_python), **network)
     for path in (out, flows):
         if path is not None and not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")

@@ -12,7 +12,15 @@ from sagecc.schemas.schemes import OTHERS, SCHEMES, USER_SPACE
 @click.command()
 @click.option("--pool", is_flag=True, help="Only the 13 schemes that the pool is collected from.")
 def command(pool: bool) -> None:
-    """List the schemes: each is a name for --scheme and --schemes; a trained policy is policy:PATH."""
+    """List the schemes: what can set a window.
+
+    \b
+    sagecc schemes
+    sagecc schemes --pool       # the 13 that the pool is collected from
+    sagecc run --scheme vegas
+
+    Each name stands for --scheme and --schemes. A trained policy is policy:PATH, your own class python:PATH.py:CLASS.
+    """
     for name, text in (SCHEMES if pool else {**SCHEMES, **OTHERS, **USER_SPACE}).items():
         click.echo(f"{name:<11} {text}")
     if not pool:

@@ -24,9 +24,15 @@ from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 )
 @options("similarity", pool=True)
 def command(settings: AnalysisSettings, pool_settings: PoolSettings, scheme: str, schemes: str, count: int) -> None:
-    """Tell how alike a scheme's trajectories and others' are in the same networks, by the cosine of their transitions.
+    """Tell how alike the trajectories of schemes are.
 
-    As section 7.2 of the paper: the Similarity Index is the mean over the scheme's trajectory, 1 for perfect likeness.
+    \b
+    sagecc similarity --scheme policy:models/mine
+    sagecc similarity --scheme vegas --environment ID
+    sagecc similarity --scheme policy:sagecc-10 --out alike
+
+    In the same networks, by the cosine of their transitions. As section 7.2 of the paper: the Similarity Index is the
+    mean over the scheme's trajectory, 1 for perfect likeness.
     """
     policy = scheme.startswith(POLICY_PREFIX)
     scheme = scheme.rstrip("/") if policy else check_scheme(scheme)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -59,19 +60,24 @@ def command(
 ) -> None:
     """Ask the pool a question in SQL (DuckDB).
 
-    Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns,
-    which explains every column with its unit and formula; raw (what the kernel counted, the window among it) and
-    league (scores), where there are any. The table macro episode('...') finds one episode's transitions fast,
-    rewards('NAME') has another reward of each row (docs/guide/query.md). For example:
-
     \b
     sagecc sql "SELECT * FROM columns"
     sagecc sql "SELECT scheme, avg(reward_mean) FROM episodes GROUP BY ALL ORDER BY 2 DESC"
     sagecc sql "SELECT t_s, srtt, dr, action FROM episode('...')" --format csv
+    sagecc sql - < question.sql
     sagecc sql --shell
+
+    Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns, which
+    explains every column with its unit and formula; raw (what the kernel counted, the window among it) and league
+    (scores), where there are any. The table macro episode('...') finds one episode's transitions fast, rewards('NAME')
+    has another reward of each row (docs/guide/query.md). QUERY - is read from standard input.
     """
+    if query is None and not shell and not sys.stdin.isatty():
+        query = "-"
     if (query is None) != shell:
-        raise click.UsageError("give either a QUERY or --shell")
+        raise click.UsageError("give either a QUERY, or - for one on standard input, or --shell")
+    if query == "-":
+        query = sys.stdin.read()
     missing_views: dict[str, str] = {}
     tables = dict(map(_table, given))
     if pool is None:

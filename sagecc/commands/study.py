@@ -78,12 +78,17 @@ def command(
     ray_address: str | None,
     kernel: Path,
 ) -> None:
-    """Run experiments (NAME, all of the evaluation study, or papers), and write tables, figures and one page.
+    """Run experiments of several flows: the evaluation study, papers.
+
+    \b
+    sagecc study fairness --schemes cubic,bbr2
+    sagecc study all --quick --policy sagecc-10
+    sagecc study papers --policy models/mine
 
     Runs that are there already are not run again, so a killed study goes on where it was. Experiments: fairness,
     fairness-rtt, fairness-bandwidth, parking-lot, friendliness, dynamics, many-cubics, efficiency, convergence,
-    responsiveness, responsiveness-loss and others; figures of papers: sage-17, orca-14, astraea-9 and
-    others; an unknown name lists them.
+    responsiveness, responsiveness-loss and others; figures of papers: sage-17, orca-14, astraea-9 and others; an
+    unknown name lists them.
     """
     cluster = ray_cluster(engine, ray_address, jobs)
     tested = tuple(

@@ -154,11 +154,16 @@ def command(
     int8: bool,
     count_parameters: bool,
 ) -> None:
-    """Train a policy as a configuration says: from the pool alone, where no packet is sent, or in labs.
+    """Train a policy, from the pool alone or in labs.
 
-    A run that was stopped goes on from its last checkpoint, bit for bit; a run that is done is not
-    repeated. Ctrl-C, SIGTERM and a closed terminal write a checkpoint first (exit code 130, 143 and 129). Watch it
-    with 'tensorboard --logdir logs'.
+    \b
+    sagecc train --config tiny
+    sagecc train --config offline --pool datasets/kicked/pool --out models/mine
+    sagecc train --config sagecc-10 --actors 2
+
+    A configuration says how. From the pool alone, no packet is sent. A run that was stopped continues from its last
+    checkpoint, bit for bit; a run that is done is not repeated. Ctrl-C, SIGTERM and a closed terminal write a
+    checkpoint first (exit code 130, 143 and 129). Watch it with 'tensorboard --logdir logs'.
     """
     network = {"precision": precision, "xla": xla or None}
     changes = {"steps": steps, "network": {field: value for field, value in network.items() if value is not None}}

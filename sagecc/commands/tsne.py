@@ -38,7 +38,12 @@ POINTS = 300
 def command(
     settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str | None, points: int
 ) -> None:
-    """Draw what policies' last hidden layer makes of different networks, by t-SNE.
+    """Draw what a policy's last hidden layer tells apart (t-SNE).
+
+    \b
+    sagecc tsne --policy models/mine
+    sagecc tsne --policy sagecc-1 --policy sagecc-10
+    sagecc tsne --policy models/mine --out maps
 
     As section 7.4 and Fig. 16 of the paper: seven environments of Set II, one point per decision, one panel per policy.
     """

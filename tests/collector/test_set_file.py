@@ -273,7 +273,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (f"name: mine\nenvironments: [{ONE}, windows_s: []}}]", "windows_s: there is none, so that nothing would be"),
         (
             f"name: mine\nenvironments: [{ONE}, cross: [{{scheme: qubic}}]}}]",
-            "cross[0]: unknown scheme 'qubic': use one of",
+            "cross[0]: unknown scheme 'qubic'; did you mean cubic?",
         ),
         (GRID + ", cross: [[{scheme: qubic}]]}", "grids[0]: cross[0]: unknown scheme 'qubic'"),
         (GRID + ", loss: []}", "grids[0]: loss: must have one value or more"),

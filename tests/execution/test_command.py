@@ -50,8 +50,8 @@ def test_drawn_actions_follow_the_seed(kernel: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--decision-latency", "5"], "'5' is no time: give a number and its unit, such as 5ms"),
-        (["--decision-latency", "-1ms"], "is no time"),
+        (["--decision-latency", "5h"], "'5h': a number is in ms, or has its unit, such as 250us or 0.1s"),
+        (["--decision-latency", "-1ms"], "a decision's latency must be 0 to 1000 ms"),
         (["--decision-latency", "2s"], "a decision's latency must be 0 to 1000 ms"),
         (["--scheme", "cubic", "--decision-latency", "5ms"], "are for what the host drives, not cubic"),
         (["--scheme", "cubic", "--sample"], "are for what the host drives, not cubic"),

@@ -101,6 +101,7 @@ def test_every_connection_of_a_program_and_its_children(policy: Path, talk: Path
     assert schemes.keys() == {"connected", "accepted"}
     assert re.fullmatch(r"sagecc_x\d+", schemes["connected"]) and schemes["accepted"] == schemes["connected"]
     assert re.search(r"of \d+ deadlines met, 2 flows at most", done.stderr)
+    assert "drove 2 connections\n" in done.stderr
     assert subprocess.run([talk], capture_output=True, text=True).stdout.count("sagecc") == 0
 
 
@@ -156,7 +157,6 @@ def test_as_another_user(policy: Path, talk: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "program", "words"),
     [
-        ((), "no-such-program", "no-such-program: there is no such program"),
         (("--user", "no-such-user"), "true", "there is no user 'no-such-user'"),
         (("--runtime", "none"), "true", "no runtime 'none' for policies"),
     ],
@@ -165,6 +165,11 @@ def test_what_cannot_run_is_one_line(policy: Path, options: tuple[str, ...], pro
     done = run(policy, program, options=options)
     assert done.returncode == 2
     assert words in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_program_that_is_not_there_is_127_as_in_a_shell(policy: Path) -> None:
+    done = run(policy, "no-such-program")
+    assert (done.returncode, done.stderr) == (127, "sagecc: no-such-program: there is no such program\n")
 
 
 def test_a_killed_exec_is_cleaned_up_by_detach(policy: Path) -> None:
