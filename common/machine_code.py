@@ -28,7 +28,7 @@ def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-class _FirstStart(event.Listener):  # type: ignore[misc]  # it has no types
+class _FirstStart(event.Listener):
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell: Callable[[], None] | None = tell
 

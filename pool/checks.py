@@ -156,7 +156,9 @@ def check_pool(pool: Path, grid: EnvironmentSet | None = None, jobs: int = 1, pr
     stop = Event()
     with (
         ThreadPoolExecutor(jobs) as executor,
-        tqdm(total=_rows(parts), desc="check", unit=" rows", unit_scale=True, disable=not progress) as bar,
+        tqdm(
+            total=_rows(parts), desc="check", unit=" rows", unit_scale=True, disable=None if progress else True
+        ) as bar,
     ):
         checks = [
             _PartitionCheck(pool, folder, listing.get(folder, ()), contract, bar.update, stop) for folder in folders

@@ -260,7 +260,7 @@ def _write_pool(
                 desc="pool",
                 unit=" rows",
                 unit_scale=True,
-                disable=not (progress and rest),
+                disable=None if progress and rest else True,
             ) as bar:
                 for task in as_completed([pool.submit(partition.derive, bar.update, stop) for partition in rest]):
                     task.result()

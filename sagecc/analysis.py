@@ -132,12 +132,13 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         raw_option("--raw", "Heuristics' trajectories."),
         league_option("--league", "A league that the policies may have played already; else they play now."),
         click.option(
+            "-o",
             "--out",
             type=click.Path(path_type=Path),
             show_default=f"{analysis_folder(None) / name}, of a set {analysis_folder('NAME') / name}",
         ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
-        click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
+        click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes at a time."),
         kernel_option(),
         click.option(
             "--grown",

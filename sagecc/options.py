@@ -132,7 +132,8 @@ def analysis_folder(name: str | None) -> Path:
 
 def _folder_option(name: str, default: Callable[[str | None], Path], text: str) -> Decorator:
     help_default = f"{default(None)}, of a set {default('NAME')}"
-    return click.option(name, type=click.Path(path_type=Path), show_default=help_default, help=text)
+    names = ("-o", name) if name == "--out" else (name,)
+    return click.option(*names, type=click.Path(path_type=Path), show_default=help_default, help=text)
 
 
 runtime_option = click.option(
@@ -161,8 +162,8 @@ class _Number(click.types.FloatParamType):
 NUMBER = _Number()
 
 
-class _Quantity(_Number):
-    """A number in a unit, or with one of some others after it, such as `40` and `0.04s` for 40 ms; gives the former."""
+class _Quantity(click.ParamType[float]):
+    """A finite number in a unit, or with one of some others after it: `40` and `0.04s` are 40 ms; gives the former."""
 
     def __init__(self, unit: str, units: Mapping[str, float], example: str) -> None:
         self.name = unit
@@ -170,13 +171,14 @@ class _Quantity(_Number):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number in the type's unit; end with a usage error where it is none."""
-        match = re.fullmatch(r"([-+]?[\d.]+(?:e[-+]?\d+)?) ?([a-z%]+)", str(value).strip().lower())
-        if not match:
-            return super().convert(value, param, ctx)
-        number, unit = match.groups()
-        if unit not in self._units:
+        text = str(value).strip().lower()
+        match = re.fullmatch(r"(.*[\d.]) ?([a-z%]+)", text)
+        try:
+            number = float(match[1] if match else text)
+            factor = self._units[match[2]] if match else 1.0
+        except (ValueError, KeyError):
             self.fail(f"'{value}': a number is in {self.name}, or has its unit, such as {self._example}", param, ctx)
-        return super().convert(number, param, ctx) * self._units[unit]
+        return number * factor if math.isfinite(number) else self.fail(f"{value} is not finite", param, ctx)
 
 
 MBPS = _Quantity("Mbps", {"bps": 1e-6, "kbps": 1e-3, "mbps": 1.0, "gbps": 1e3}, "1.5gbps")

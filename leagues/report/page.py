@@ -14,6 +14,7 @@ import polars as pl
 
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import html
+from sagecc.leagues.colours import DASHES, strokes
 from sagecc.leagues.html import Html, TableRow
 from sagecc.leagues.plots import SET_TITLES, label
 from sagecc.leagues.report.contents import Contents
@@ -50,7 +51,10 @@ ANALYSES = {
 """By the command that measures it: the section's title, and how to call the command."""
 
 MAX_SHOWN = 4
-"""Schemes in one chart: as many as the palette has colours that can be told apart."""
+"""Schemes in one chart."""
+
+_DASH_ARRAYS = dict(zip(DASHES, ("none", "7 3", "8 3 2 3", "2 2"), strict=True))
+"""By the pattern of a line, how SVG names it."""
 
 _HERE = Path(__file__).parent
 _PAGE = html.macros("report.html.j2")
@@ -193,6 +197,7 @@ def _sample(contents: Contents, trajectories: int, named: Sequence[str]) -> list
 def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Sequence[Picture]) -> Html:
     """Return the controls, the elements that report.js fills, the trajectories' data, and the still examples."""
     schemes = contents.schemes
+    look = strokes(schemes)
     environments = payload(chosen, schemes, contents.episodes, contents.wins)
     still = [(picture.title, _figure(picture)) for picture in examples]
     if not environments:
@@ -206,6 +211,7 @@ def _explorer(contents: Contents, chosen: Sequence[Environment], examples: Seque
         "most": MAX_SHOWN,
         "schemes": schemes,
         "labels": [label(s) for s in schemes],
+        "looks": [{"colour": look[s].colour, "dashes": _DASH_ARRAYS[look[s].dashes]} for s in schemes],
         "start": {"environment": start[0], "schemes": start[1]},
         "environments": environments,
     }

@@ -15,7 +15,7 @@
     { key: "cwnd", title: "cwnd (packets); marks below: dropped packets", height: 140 },
   ];
   const LEFT = 46, RIGHT = 10, TITLE = 22, GAP = 14, RUG = 8;
-  let shown = null; // {id, environment, capacity, schemes: [{name, slot, goodput, delay, cwnd, drops}]}
+  let shown = null; // {id, environment, capacity, schemes: [{name, goodput, delay, cwnd, drops}]}
 
   // What a series of levels stands for: numbers, NaN where there is none.
   function values(levels, top) {
@@ -42,15 +42,9 @@
     };
   }
 
-  // Policies take the first colour, the others the next ones in order.
-  function slots(names) {
-    const rest = [1, 2, 3, 0];
-    return new Map([...names].sort((a, b) => b.startsWith("policy:") - a.startsWith("policy:")).map((name) => {
-      const slot = name.startsWith("policy:") && rest.includes(0) ? 0 : rest[0];
-      rest.splice(rest.indexOf(slot), 1);
-      return [name, slot];
-    }));
-  }
+  // A scheme's colour and pattern of line, the same as in the pictures.
+  const look = (name) => page.looks[page.schemes.indexOf(name)];
+  const stroke = (name) => `stroke: ${look(name).colour}; stroke-dasharray: ${look(name).dashes}`;
 
   function element(tag, attributes, text) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -129,10 +123,10 @@
         panel.append(element("path", { d: steps.replace("L", "M"), class: "capacity" }));
       }
       shown.schemes.forEach((scheme, row) => {
-        panel.append(element("path", { d: line(t, scheme[key], x, y), class: `series slot${scheme.slot}`, "data-scheme": scheme.name }));
+        panel.append(element("path", { d: line(t, scheme[key], x, y), class: "series", style: stroke(scheme.name), "data-scheme": scheme.name }));
         if (key === "cwnd") {
           const marksAt = scheme.drops.map((v, i) => (v > 0 ? `M${x(t[i]).toFixed(1)} ${height + 3 + row * RUG}v${RUG - 3}` : "")).join("");
-          panel.append(element("path", { d: marksAt, class: `rug slot${scheme.slot}` }));
+          panel.append(element("path", { d: marksAt, class: "rug", style: `stroke: ${look(scheme.name).colour}` }));
         }
       });
       svg.append(panel);
@@ -167,7 +161,7 @@
   function named(scheme) {
     const cell = document.createElement("span");
     const key = element("svg", { width: 26, height: 10, "aria-hidden": "true" });
-    key.append(element("path", { d: "M0 5H26", class: `series slot${scheme.slot}` }));
+    key.append(element("path", { d: "M0 5H26", class: "series", style: stroke(scheme.name) }));
     cell.append(key, ` ${scheme.label}`);
     return cell;
   }
@@ -214,12 +208,11 @@
     const id = picker.value, environment = page.environments[id];
     const { capacity, of } = await unpack(environment);
     if (picker.value !== id) return; // another was chosen meanwhile
-    const slot = slots(chosen());
     const schemes = chosen().filter((name) => of.has(name)).map((name) =>
-      ({ name, label: page.labels[page.schemes.indexOf(name)], slot: slot.get(name), ...of.get(name) }));
+      ({ name, label: page.labels[page.schemes.indexOf(name)], ...of.get(name) }));
     for (const box of boxes) {
       box.disabled = !box.checked && (chosen().length >= page.most || !of.has(box.value));
-      box.parentElement.className = slot.has(box.value) ? `chip slot${slot.get(box.value)}` : "chip";
+      box.parentElement.style.borderColor = box.checked ? look(box.value).colour : "";
     }
     shown = { id, environment, capacity, schemes };
     moment.max = environment.count - 1;

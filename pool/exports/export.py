@@ -70,7 +70,9 @@ def export(
                 f"{path} needs {needed_bytes / 1e9:.1f} GB and its disk has {free / 1e9:.1f} GB free:"
                 " choose another disk, or fewer episodes"
             )
-        with tqdm(total=source.rows, desc="export", unit=" rows", unit_scale=True, disable=not progress) as bar:
+        with tqdm(
+            total=source.rows, desc="export", unit=" rows", unit_scale=True, disable=None if progress else True
+        ) as bar:
             reading = writer.write(folder, source, bar.update)
     return PoolExport(len(source.listing), source.rows, reading.format(path=path))
 

@@ -35,7 +35,9 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
 @click.option("--set", "only", type=click.Choice(["I", "II"]), help="Only this set of the profile (default: both).")
 @raw_option("--out", "Folder of the trajectories.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU).")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Episodes at a time on this machine (default: one per CPU)."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--kicks",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,9 @@ TITLE_CHARACTERS = 84
     "--plot", type=PICTURE, help="Draw goodput and queueing delay over time (first run), as .png, .svg or .pdf."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU).")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU)."
+)
 @kernel_option()
 def command(
     schemes: tuple[str, ...],
@@ -80,7 +83,7 @@ def command(
     names = list(dict.fromkeys(map(named_scheme, schemes)))
     environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
     networks = [repeat(environment, number) for number in range(repeats)]
-    with telling_of_compilation(lambda: click.echo("compiling the policy's code once, for some seconds", err=True)):
+    with telling_of_compilation(lambda: tqdm.write("compiling once, for some seconds", file=sys.stderr)):
         runs = list(
             tqdm(
                 compare(kernel, networks, names, seed, jobs),

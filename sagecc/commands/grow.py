@@ -32,6 +32,7 @@ STEPS = ("train", "play", "pool")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="How often the policy plays.")
 @networks_options
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     default=Path("runs/grown"),
@@ -78,7 +79,7 @@ STEPS = ("train", "play", "pool")
 @click.option(
     "--checkpoint-every", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds of work at risk."
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Processes that play and derive.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Processes that play and derive.")
 @click.option("--only", type=click.Choice(STEPS), help="One step of one round, --round; the steps before are done.")
 @click.option("--round", "only_round", type=click.IntRange(min=0), help="Which, for --only.")
 @kernel_option()

@@ -29,6 +29,7 @@ def command() -> None:
 @command.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     default=Path("models/orca"),
@@ -129,6 +130,7 @@ def pool(
 @command.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     required=True,

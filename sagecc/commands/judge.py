@@ -37,7 +37,7 @@ SHARE = 0.2
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @pool_cache_option("Where the pool is compiled to; safe to delete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object for each policy.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write that array there too.")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write that array there too.")
 def command(
     policies: tuple[Path, ...],
     pool: Path,

@@ -20,7 +20,7 @@ from sagecc.common.limits import usable_cores
     " is verified]",
 )
 @click.option("--build-dir", type=click.Path(path_type=Path), show_default="kernel/ beside it")
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
 def command(output: Path | None, build_dir: Path | None, jobs: int) -> None:
     """Build or verify the virtual-time kernel.
 

@@ -60,6 +60,7 @@ from sagecc.sets import networks_options, repeats_options
     help="What the margin means in Set II: on the distance from the fair share, or the rate (docs/method/leagues.md).",
 )
 @click.option(
+    "-j",
     "--jobs",
     type=click.IntRange(min=1),
     default=usable_cores,

@@ -27,7 +27,7 @@ FORMS = ("minari", "rlds", "huggingface")
 
 @click.group(invoke_without_command=True)
 @click.option("--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="What was collected.")
-@click.option("--out", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option(
     "--windows",
     default=str(Windows()),
@@ -51,7 +51,7 @@ FORMS = ("minari", "rlds", "huggingface")
     show_default=True,
     help="Take min(cwnd, pacing rate x sRTT / MSS) for the window of schemes that pace (bbr, bbr2).",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -103,7 +103,7 @@ def parse_windows(text: str) -> Windows:
     " environments of the pool; a scheme that is in a set must then have all of its environments.",
 )
 @environments_option(text="That grid, instead of a profile:")
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
 @click.pass_context
 def check(ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int) -> None:
     """Check every byte, row and episode of a pool.

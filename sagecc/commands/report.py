@@ -37,6 +37,7 @@ PAGE = "report.html"
     help="Where 'sagecc distance', 'similarity' and 'tsne' left their tables, if they did.",
 )
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     show_default=f"{LEAGUE.parent / PAGE}, of a set {league_folder('NAME') / PAGE}",

@@ -47,7 +47,7 @@ from sagecc.schemas.schemes import TrustedCode
     help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/method/fidelity.md).",
 )
 @policy_options
-@click.option("--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
 @click.option("--flows", type=click.Path(path_type=Path), help="Write the raw trajectories of every flow as Parquet.")
 @click.option("--plot", type=PICTURE, help="Draw rate, delay and cwnd over time, as .png, .svg or .pdf.")
 @click.option("--plot-flows", type=PICTURE, help="Draw every flow's rate, RTT, window, as .png, .svg or .pdf.")

@@ -50,7 +50,11 @@ REPEATS = 20
 @click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
 @click.option("--testbed", is_flag=True, help="Networks and times measured as in the study's predecessor.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("leagues/study-results"), show_default=True
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("leagues/study-results"),
+    show_default=True,
 )
 @click.option(
     "--runs",
@@ -59,7 +63,7 @@ REPEATS = 20
     show_default="OUT/runs",
     help="Where runs are kept, for several calls to share.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time on this machine (default: a core each).")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Runs at a time on this machine (default: a core each).")
 @engine_options
 @kernel_option()
 def command(

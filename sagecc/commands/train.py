@@ -44,6 +44,7 @@ LEAGUES = Path(".cache/league")
 )
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     help="Folder of the policy.  [default: models/ and the configuration's name]",
@@ -121,7 +122,9 @@ LEAGUES = Path(".cache/league")
     type=click.Path(path_type=Path),
     help="In labs: folder of the replay; one in /dev/shm keeps it in memory.  [default: replay/ in --logs]",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Episodes of an evaluation at a time."
+)
 @kernel_option()
 @click.option(
     "--int8", is_flag=True, help="Export the network with 8-bit weights too; the card says how far off its outputs are."

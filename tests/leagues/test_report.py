@@ -516,7 +516,7 @@ def test_it_opens_with_the_example_drawn(browse: Browse) -> None:
     assert console == []
     assert "hidden" not in first(r'(<div id="explorer"[^>]*>)', dom)
     assert f'<code id="name" class="soft">{ENVIRONMENTS[1].id}</code>' in dom
-    drawn = [html.unescape(name) for name in re.findall(r'class="series slot\d" data-scheme="([^"]*)"', dom)]
+    drawn = [html.unescape(name) for name in re.findall(r'class="series" style="[^"]*" data-scheme="([^"]*)"', dom)]
     assert sorted(set(drawn)) == [POLICY, "vegas"]
     assert len(drawn) == 6
 
@@ -534,7 +534,7 @@ def test_what_is_asked_for_is_drawn(browse: Browse) -> None:
         ["vegas", "7 Mbps, 22 ms, won", "7 Mbps, 22 ms"],  # in the second the policy has the fair share, 6 Mbps
         ["cubic", "9 Mbps, 50 ms", "9 Mbps, 50 ms"],
     ]
-    drawn = re.findall(r'<path d="([^"]*)" class="series slot\d" data-scheme="(\w+)"', dom)
+    drawn = re.findall(r'<path d="([^"]*)" class="series" style="[^"]*" data-scheme="(\w+)"', dom)
     assert [scheme for _, scheme in drawn] == ["vegas", "cubic"] * 3
     heights = {}
     for path, scheme in drawn[:2]:  # the panel of rates: 190 pixels up to 1.15 times the capacity

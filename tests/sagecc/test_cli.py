@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -151,7 +153,27 @@ def test_help_lists_every_command_and_imports_none_of_them() -> None:
 def test_help_is_in_the_order_of_work() -> None:
     names = entry.LazyGroup().list_commands(click.Context(entry.cli))
     assert names.index("kernel") < names.index("collect") < names.index("pool") < names.index("train")
-    assert names[: len(entry.ORDER)] == list(entry.ORDER)
+    assert names == [name for group in entry.GROUPS.values() for name in group], "a command is in no group"
+
+
+def commands(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        own = click.Context(command, info_name=name, parent=context)
+        yield own.command_path, command
+        if isinstance(command, click.Group):
+            yield from commands(command, own)
+
+
+def test_every_help_leads_with_three_examples() -> None:
+    for path, command in commands(entry.cli, click.Context(entry.cli, info_name="sagecc")):
+        summary, examples, *_ = inspect.cleandoc(command.help or "").split("\n\n")
+        assert len(summary) <= 66 and summary.endswith("."), path
+        assert examples.startswith("\b\n"), path
+        lines = examples.splitlines()[1:]
+        assert len(lines) >= 3 and all("sagecc " in line for line in lines), path
+        assert any(path in line for line in lines), path
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -166,7 +188,10 @@ def test_every_command_explains_itself(name: str) -> None:
 def test_no_arguments_show_the_help() -> None:
     done = sagecc()
     assert done.returncode == 0
-    assert "Commands, in the order of work" in done.stdout
+    assert [line for line in done.stdout.splitlines() if re.fullmatch(r"[A-Z]\w+:", line)] == [
+        "Options:",
+        *(f"{group}:" for group in entry.GROUPS),
+    ]
 
 
 def test_version() -> None:
@@ -176,7 +201,9 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (("trian",), "sagecc: No such command 'trian'"),
+        (("trian",), "sagecc: No such command 'trian'; did you mean train? (see"),
+        (("x",), "sagecc: No such command 'x' (see"),
+        (("run", "--schem", "cubic"), "sagecc run: No such option '--schem'. (Did you mean one of: '--scheme'"),
         (("--no-such",), "sagecc: No such option '--no-such'"),
         (("environments", "--profile", "tiny"), "sagecc environments: Invalid value for '--profile'"),
     ],

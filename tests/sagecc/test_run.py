@@ -13,12 +13,15 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagecc.collector.lab.episode import Limits, run_episode
 from sagecc.commands.environments import command as environments
 from sagecc.commands.run import command as run
 from sagecc.common.errors import SageccError
 from sagecc.network import environment_from, network_options
+from sagecc.options import MILLISECONDS
 from sagecc.schemas.environment import CrossFlow, Environment, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.environment_file import load_environment
 from tests.conftest import ROOT
@@ -58,6 +61,48 @@ def test_options_of_the_bottleneck_and_the_way_back() -> None:
     assert environment.links == (link,)
     assert environment.return_links == (Link(delay_ms=10, jitter_ms=2, jitter_reorders=True),)
     assert (environment.start_s, environment.windows_s) == (5, ((5, 20),))
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ("--bandwidth 12mbps --rtt 20ms --duration 5s", "--bandwidth 12 --rtt 20 --duration 5"),
+        ("--bandwidth 0.012Gbps --rtt 0.02s --duration 0.1min", "--bandwidth 12 --rtt 20 --duration 6"),
+        ("--bandwidth 500kbps --rtt 1500us --queue-packets 9", "--bandwidth 0.5 --rtt 1.5 --queue-packets 9"),
+        ("--loss 1% --jitter-ms 2ms --start 500ms", "--loss 0.01 --jitter-ms 2 --start 0.5"),
+    ],
+)
+def test_a_number_may_have_its_unit(options: str, same: str) -> None:
+    assert network(*options.split()) == network(*same.split())
+
+
+@given(st.floats(0.01, 1e6), st.sampled_from([("us", 1e-3), ("ms", 1.0), ("s", 1e3)]))
+def test_any_time_is_read(number: float, unit: tuple[str, float]) -> None:
+    assert MILLISECONDS.convert(f"{number}{unit[0]}", None, None) == number * unit[1]
+
+
+@pytest.mark.parametrize("value", ["12x", "12 m bps", "ms", "1.2.3mbps", "12%"])
+def test_what_is_no_rate(value: str) -> None:
+    with pytest.raises(click.BadParameter, match=re.escape(f"'{value}'")):
+        network("--bandwidth", value)
+
+
+def test_a_trace_that_comes_along_is_found_by_its_name() -> None:
+    trace = network("--trace", "cellular.down").links[0].trace
+    assert trace is not None and trace.name == "cellular"
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [("--trace cellular.dow", "cellular.down"), ("--environment parking-lot", "parking-lot.yaml")],
+)
+def test_a_file_that_is_not_there(options: str, meant: str) -> None:
+    with pytest.raises(SageccError, match=f"there is no such file.*; did you mean {re.escape(meant)}\\?"):
+        network(*options.split())
+
+
+def test_a_policy_that_comes_along_is_a_scheme_by_its_mere_name() -> None:
+    assert network("--cross", "sagecc-10:2").cross == (CrossFlow("policy:sagecc-10"),) * 2
 
 
 def test_competitors_with_counts() -> None:

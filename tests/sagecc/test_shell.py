@@ -87,11 +87,16 @@ def test_a_script_ends_at_its_first_error(pool: Path, text: str, says: str, tmp_
 
 
 def test_a_question_or_a_shell(pool: Path) -> None:
-    for options in ([str(pool)], [str(pool), "--shell", "SELECT 1"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "sagecc", "sql", "--pool", *options], capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 2 and "give either a QUERY or --shell" in done.stderr
+    command = [sys.executable, "-m", "sagecc", "sql", "--pool", str(pool), "--shell", "SELECT 1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "give either a QUERY, or - for one on standard input, or --shell" in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_a_question_on_standard_input(pool: Path, words: list[str]) -> None:
+    command = [sys.executable, "-m", "sagecc", "sql", "--pool", str(pool), "--format", "csv", *words]
+    done = subprocess.run(command, input="SELECT 1 + 1\n  AS two;\n", capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "two\n2\n")
 
 
 class PseudoTerminal:
