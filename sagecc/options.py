@@ -187,6 +187,8 @@ SECONDS = _Quantity("s", {"ms": 1e-3, "s": 1.0, "min": 60.0}, "500ms or 2min")
 SHARE = _Quantity("share", {"%": 0.01}, "1%")
 
 
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+
 allow_python_option = click.option(
     "--allow-python",
     is_flag=True,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import click
 from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
+from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
 from sagecc.engine import engine_options, ray_cluster
-from sagecc.options import kernel_option, parse_schemes, raw_folder, raw_option
+from sagecc.options import kernel_option, parse_schemes, quiet_option, raw_folder, raw_option
 from sagecc.schemas.disturbance import Disturbance, Kicks
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.partitions import FAILURES
 from sagecc.schemas.schemes import check_scheme, is_driven
@@ -56,6 +58,8 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
     help="Go on without episodes that fail, instead of ending with exit status 2. Either way they are named, the others"
     " are kept, and the same command tries them again.",
 )
+@click.option("-n", "--dry-run", is_flag=True, help="Say how many episodes these are and how long they take; run none.")
+@quiet_option
 @engine_options
 @kernel_option()
 def command(
@@ -70,6 +74,8 @@ def command(
     starts: str | None,
     prune: bool,
     skip_failed: bool,
+    dry_run: bool,
+    quiet: bool,
     engine: str,
     ray_address: str | None,
     kernel: Path,
@@ -99,6 +105,9 @@ def command(
     names = _disturbed(schemes, {"kicks": kicks, "jitter": jitter, "starts": starts})
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
+    if dry_run:
+        click.echo(_extent(environments, names))
+        return
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
     user_space: Mapping[str, Any] = {}
     if any(map(is_driven, names)):
@@ -109,7 +118,18 @@ def command(
     count = len(environments) * len(names)
     failures: Mapping[str, str] = {}
     try:
-        collect(environments, names, out, kernel, episodes_engine, seed, prune=prune, seeds=seeds, **user_space)
+        collect(
+            environments,
+            names,
+            out,
+            kernel,
+            episodes_engine,
+            seed,
+            progress=not quiet,
+            prune=prune,
+            seeds=seeds,
+            **user_space,
+        )
     except EpisodesFailedError as error:
         failures = error.failures
         _name_each(failures, out)
@@ -120,6 +140,13 @@ def command(
             ) from None
     remark = f"; skipped {len(failures)} that failed" if failures else ""
     click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{remark}")
+
+
+def _extent(environments: Sequence[Environment], schemes: Sequence[str]) -> str:
+    """Return how many episodes there are and about how long they take."""
+    cost_s = sum(Task(environment, schemes[0], 0, identity="").cost for environment in environments) * len(schemes)
+    networks = f"{len(schemes)} schemes in {len(environments)} networks"
+    return f"{len(schemes) * len(environments)} episodes, {networks}: about {cost_s / 60:.1f} CPU minutes"
 
 
 def _disturbed(schemes: str, numbers: Mapping[str, str | None]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from sagecc.common.machine_code import telling_of_compilation
 from sagecc.leagues.comparison import Run, Summary, compare, propagation_ms, summaries
 from sagecc.leagues.intervals import Interval
 from sagecc.network import environment_from, network_options
-from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme
+from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.repeats import repeat
 from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX, TrustedCode
@@ -56,6 +56,7 @@ TITLE_CHARACTERS = 84
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU)."
 )
+@quiet_option
 @kernel_option()
 def command(
     schemes: tuple[str, ...],
@@ -65,6 +66,7 @@ def command(
     plot: Path | None,
     as_json: bool,
     jobs: int,
+    quiet: bool,
     kernel: Path,
     **network: Any,
 ) -> None:
@@ -90,7 +92,7 @@ def command(
                 total=len(names) * repeats,
                 unit="run",
                 leave=False,
-                disable=None,
+                disable=quiet or None,
             )
         )
     found, line = summaries(runs, names), network_line(environment, runs)

@@ -13,7 +13,7 @@ import click
 
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
-from sagecc.options import POOL, RAW, environments_option, refuse_both
+from sagecc.options import POOL, RAW, environments_option, quiet_option, refuse_both
 from sagecc.pool.checks import GRIDS, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
@@ -52,6 +52,7 @@ FORMS = ("minari", "rlds", "huggingface")
     help="Take min(cwnd, pacing rate x sRTT / MSS) for the window of schemes that pace (bbr, bbr2).",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
+@quiet_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -61,6 +62,7 @@ def command(
     reward_alignment: str,
     effective_windows: bool,
     jobs: int,
+    quiet: bool,
 ) -> None:
     """Derive the pool: features, action and reward of every tick.
 
@@ -75,7 +77,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     options = PoolOptions(parse_windows(windows), reward_alignment, effective_windows)
-    result = build_pool(raw, out, options, jobs)
+    result = build_pool(raw, out, options, jobs, progress=not quiet)
     click.echo(
         f"{result.episodes} episodes, {result.rows:,} rows in {out}: {result.derived} partitions derived,"
         f" {result.unchanged} unchanged, {result.removed} removed"
@@ -104,8 +106,11 @@ def parse_windows(text: str) -> Windows:
 )
 @environments_option(text="That grid, instead of a profile:")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
+@quiet_option
 @click.pass_context
-def check(ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int) -> None:
+def check(
+    ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int, quiet: bool
+) -> None:
     """Check every byte, row and episode of a pool.
 
     \b
@@ -121,7 +126,7 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
 
     refuse_both("profile", environments)
     grid = telling_skipped(chosen_set(profile, environments, ANY_CODE)) if profile or environments else None
-    report = check_pool(pool, grid, jobs)
+    report = check_pool(pool, grid, jobs, progress=not quiet)
     for fault in report.faults:
         click.echo(pool / fault.path, nl=False)
         click.echo(f": {fault.reason}")
@@ -150,7 +155,10 @@ def check(ctx: click.Context, pool: Path, profile: str | None, environments: str
     show_default=True,
     help="An action is log2 of the ratio of two windows, as the lab's environment takes it; or the ratio itself.",
 )
-def export(path: Path, form: str, pool: Path, sets: str, schemes: str, limit: int | None, action: str) -> None:
+@quiet_option
+def export(
+    path: Path, form: str, pool: Path, sets: str, schemes: str, limit: int | None, action: str, quiet: bool
+) -> None:
     """Write the pool, or a part of it, for another library.
 
     \b
@@ -163,5 +171,5 @@ def export(path: Path, form: str, pool: Path, sets: str, schemes: str, limit: in
     """
     from sagecc.pool.exports import export as run  # the libraries take seconds to load: not for --help
 
-    result = run.export(path, form, pool, run.Choice(run.names(sets), run.names(schemes), limit), action)
+    result = run.export(path, form, pool, run.Choice(run.names(sets), run.names(schemes), limit), action, not quiet)
     click.echo(f"{result.episodes:,} episodes, {result.rows:,} rows in {path}; read it with {result.reading}")

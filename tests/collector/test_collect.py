@@ -541,3 +541,10 @@ def test_bad_input_is_one_line_and_exit_code_2(kernel: Path, arguments: list[str
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
     assert done.stdout == ""
+
+
+def test_a_dry_run_says_how_much_there_is_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sagecc", "collect", "-n", "--schemes", "cubic,vegas", "-o", str(tmp_path / "raw")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("180 episodes, 2 schemes in 90 networks: about ")
+    assert not (tmp_path / "raw").exists()

@@ -466,6 +466,16 @@ def test_times_with_a_zone_are_printed(capsys: Capture, pool: Path, layout: str)
     assert ask(capsys, pool, "SELECT now() AS at", layout)
 
 
+def test_no_bar_goes_into_a_file(capsys: Capture, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", str(tmp_path / "pool")
+    write_partition(raw, "I", "cubic", rows=(300, 200))
+    capsys.readouterr()
+    assert run("pool", "--raw", str(raw), "--out", out) == 0
+    assert run("pool", "check", "--pool", out) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("no findings: ") and told.count("\n") == 1 and "\r" not in told
+
+
 def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path, tmp_path: Path) -> None:
     shutil.copytree(pool, tmp_path / "pool")
     arguments = ("pool", "check", "--pool", str(tmp_path / "pool"))
