@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +39,7 @@ class Run:
     goodput_mbps: float
     """In-order bytes at the receiver over the flow's life."""
     capacity_mbps: float
-    """What the bottleneck could send over that time."""
+    """What the bottleneck could send over that time; NaN of a single row."""
     utilisation: float
     """Goodput of all flows through the bottleneck over its capacity; headers let it reach 96.5 % of full packets."""
     queueing_mean_ms: float
@@ -86,7 +86,7 @@ class Summary:
 
 def compare(
     kernel: Path, environments: Sequence[Environment], schemes: Sequence[str], seed: int, jobs: int
-) -> Iterator[Run]:
+) -> Generator[Run, None, None]:
     """Let every scheme play alone in every network, whatever drives its flows.
 
     Args:
@@ -148,7 +148,7 @@ def measured(episode: Episode) -> Run:
         seed=episode.seed,
         goodput_mbps=tested.goodput_mbps,
         capacity_mbps=capacity_mbps,
-        utilisation=through_mbps / capacity_mbps,
+        utilisation=through_mbps / capacity_mbps if capacity_mbps else math.nan,
         queueing_mean_ms=max(tested.delay_mean_ms - least_ms, 0.0),
         queueing_p95_ms=max(tested.delay_p95_ms - least_ms, 0.0),
         loss_rate=tested.loss_rate,

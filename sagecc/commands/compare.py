@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,9 @@ COLUMNS = (
     ("competitor_mbps", "competitor", "Mbps", 1, 2),
 )
 """Of the table: measure, title, unit, its factor, decimals."""
+
+COLUMNS_WIDE = 100
+"""Of a terminal, for the line of the network."""
 
 TITLE_CHARACTERS = 84
 """Of a line above the picture."""
@@ -79,26 +84,23 @@ def command(
 
     Each SCHEME runs alone, or against the competitors that --cross adds. It is one of 'sagecc schemes', a policy that
     comes with sagecc by its name, policy:PATH, or python:PATH.py:CLASS. Utilisation is the goodput of all flows over
-    the bottleneck's capacity; headers keep it below 96.6 %. Queueing is one-way delay beyond propagation. With
-    --repeats, numbers are means with 95 % intervals.
+    the bottleneck's capacity; headers keep it below 96.6 %. Queueing is one-way delay beyond propagation. Of several
+    competitors the mean goodput is shown. With --repeats, numbers are means with 95 % intervals.
     """
     names = list(dict.fromkeys(map(named_scheme, schemes)))
     environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
     networks = [repeat(environment, number) for number in range(repeats)]
-    with telling_of_compilation(lambda: tqdm.write("compiling once, for some seconds", file=sys.stderr)):
-        runs = list(
-            tqdm(
-                compare(kernel, networks, names, seed, jobs),
-                total=len(names) * repeats,
-                unit="run",
-                leave=False,
-                disable=quiet or None,
-            )
-        )
+    with (
+        telling_of_compilation(lambda: tqdm.write("compiling once, for some seconds", file=sys.stderr)),
+        closing(compare(kernel, networks, names, seed, jobs)) as played,
+    ):
+        bar = tqdm(played, total=len(names) * repeats, unit="run", leave=False, disable=quiet or None)
+        runs = list(bar)
     found, line = summaries(runs, names), network_line(environment, runs)
     if plot is not None:
         _draw(found, environment, line, plot)
-    click.echo(json.dumps(_result(found, environment), indent=1) if as_json else "\n".join([line, "", *_table(found)]))
+    lines = [json.dumps(_result(found, environment), indent=1)] if as_json else [*_wrapped(line), "", *_table(found)]
+    click.echo("\n".join(lines))
 
 
 def short_names(schemes: Sequence[str]) -> dict[str, str]:
@@ -117,17 +119,20 @@ def network_line(environment: Environment, runs: Sequence[Run]) -> str:
     """Return a network in a line: capacity and propagation of the path first."""
     link, competitors = environment.bottleneck, [flow.scheme for flow in environment.cross]
     least_ms = propagation_ms(environment)
-    path = f"{least_ms:g} ms propagation one way ({environment.min_rtt_ms:g} ms RTT)"
+    varies = any(environment.links[index].delays for index in environment.path(environment.flow))
+    path = f"{'at least ' if varies else ''}{least_ms:g} ms propagation one way ({environment.min_rtt_ms:g} ms RTT)"
     queue = environment.queue_text
     if environment.queue_bytes:
         queue += f" ({environment.queue_bytes * 8 / environment.bandwidth_mbps / 1000:.3g} ms)"
-    parts = [_capacity(link, runs[0].capacity_mbps), path, queue, link.discipline]
+    parts = [_capacity(link, runs[0].capacity_mbps), path, queue]
+    if link.discipline != "tail-drop":
+        parts.append(link.discipline)
     if len(environment.links) > 1:
         parts.append(f"the narrowest of {len(environment.links)} links")
-    beside = [f"{competitors.count(name)} x {name}" for name in dict.fromkeys(competitors)]
-    if beside:
-        parts.append(f"against {', '.join(beside)}")
-    return f"Link: {', '.join(parts)}; {environment.duration_s:g} s"
+    counts = {name: competitors.count(name) for name in competitors}
+    beside = [name if count == 1 else f"{count} {name} flows" for name, count in counts.items()]
+    against = f", against {', '.join(beside)}" if beside else ""
+    return f"Link: {', '.join(parts)}; {environment.duration_s:g} s{against}"
 
 
 def _capacity(link: Link, mean_mbps: float) -> str:
@@ -136,6 +141,10 @@ def _capacity(link: Link, mean_mbps: float) -> str:
         return f"{link.base_mbps:g} Mbps"
     name = f"{link.trace.name}, " if link.trace else f"{min(rates):g} to {max(rates):g} Mbps, "
     return f"{name}{mean_mbps:.3g} Mbps on average"
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, COLUMNS_WIDE, subsequent_indent="      ", break_on_hyphens=False)
 
 
 def _table(found: Sequence[Summary]) -> list[str]:
@@ -174,11 +183,11 @@ def _draw(found: Sequence[Summary], environment: Environment, line: str, path: P
 
 def _result(found: Sequence[Summary], environment: Environment) -> dict[str, Any]:
     """Return what --json prints; a number that no packet was there for is None."""
-    link = environment.bottleneck
+    link, capacity_mbps = environment.bottleneck, found[0].runs[0].capacity_mbps
     return {
         "network": {
             "id": environment.id,
-            "capacity_mbps": found[0].runs[0].capacity_mbps,
+            "capacity_mbps": capacity_mbps if math.isfinite(capacity_mbps) else None,
             "propagation_ms": propagation_ms(environment),
             "min_rtt_ms": environment.min_rtt_ms,
             "queue_bytes": environment.queue_bytes,
