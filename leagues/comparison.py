@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,9 +109,7 @@ def compare(
         for scheme in schemes
     ]
     player = _Player(kernel, tasks)
-    workers = worker_count(tasks, jobs)
-    played = player(iter(range(len(tasks)))) if workers == 1 else in_processes(player, len(tasks), [None] * workers)
-    with closing(played):
+    with closing(player.run(worker_count(tasks, jobs), jobs)) as played:
         for _, outcome in played:
             if isinstance(outcome, SageccError):
                 raise outcome
@@ -169,6 +168,10 @@ def _received(episode: Episode, flow: int, times_s: Doubles) -> Ints:
     return np.append(0, rows["received_bytes"].to_numpy().astype(np.int64))[ends]
 
 
+Outcome = Run | SageccError
+"""A run, or why there is none."""
+
+
 @dataclass(frozen=True)
 class _Player:
     """What each process does: the tasks whose numbers it is given."""
@@ -176,11 +179,28 @@ class _Player:
     kernel: Path
     tasks: Sequence[Task]
 
-    def __call__(self, numbers: Iterator[int]) -> Iterator[tuple[int, Run | SageccError]]:
+    def run(self, workers: int, jobs: int) -> Generator[tuple[int, Outcome], None, None]:
+        """Run all tasks in so many processes; few and short ones in this one, `jobs` at a time."""
+        if workers > 1:
+            return in_processes(self, len(self.tasks), [None] * workers)
+        return self._in_threads(jobs) if jobs > 1 else self(iter(range(len(self.tasks))))
+
+    def __call__(self, numbers: Iterator[int]) -> Generator[tuple[int, Outcome], None, None]:
+        """Run tasks one after another."""
         for number in numbers:
             yield number, self._play(self.tasks[number])
 
-    def _play(self, task: Task) -> Run | SageccError:
+    def _in_threads(self, jobs: int) -> Generator[tuple[int, Outcome], None, None]:
+        """Run all tasks side by side: while one compiles what runs a policy, the guests of others run."""
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = {pool.submit(self._play, task): number for number, task in enumerate(self.tasks)}
+            try:
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _play(self, task: Task) -> Outcome:
         every_flow = bool(task.environment.cross)
         try:
             episode = play_episode(self.kernel, task.environment, task.scheme, task.seed, every_flow=every_flow)

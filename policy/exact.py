@@ -158,7 +158,9 @@ def _mean(logits: Floats, loc: Floats) -> Doubles:
     """Return the mixtures' means: [B, K] each -> [B]."""
     y = np.empty(len(logits))
     for row in range(len(logits)):
-        top = logits[row].max()
+        top = logits[row, 0]
+        for k in range(1, logits.shape[1]):
+            top = max(top, logits[row, k])
         total, weighted = 0.0, 0.0
         for k in range(logits.shape[1]):
             weight = _exp(float(logits[row, k]) - top)

@@ -256,8 +256,9 @@ def _update_windows(state: _State, flow: int, tick: int, features: FloatArray) -
             features[out + 2] = highest * scale
 
         if position + 1 == length:
-            low_suffix[length - 1] = new
-            high_suffix[length - 1] = new
+            for lane in range(_LANES):
+                low_suffix[length - 1, lane] = new[lane]
+                high_suffix[length - 1, lane] = new[lane]
             for back in range(1, length):
                 value = values[(tick - back) & value_mask]
                 index = length - 1 - back

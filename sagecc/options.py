@@ -47,7 +47,7 @@ class _Picture(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; raises SageccError where it is that of no picture, or its folder does not exist."""
-        path = Path(super().convert(value, param, ctx))
+        path = Path(str(super().convert(value, param, ctx)))
         picture_format(path)
         if not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")

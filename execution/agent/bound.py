@@ -78,7 +78,10 @@ def _peaks(t_us: Ints, delivered: Ints, slots: Ints, times: Ints, counts: Ints, 
         passed_us = t_us[row] - times[slot, oldest]
         packets = step32(delivered[row], counts[slot, oldest])
         rates[slot, tick % PEAK_TICKS] = packets * 1_000_000_000 // passed_us if passed_us > 0 else 0
-        peaks[row] = rates[slot, : min(tick + 1, PEAK_TICKS)].max()
+        peak = rates[slot, 0]
+        for known in range(1, min(tick + 1, PEAK_TICKS)):
+            peak = max(peak, rates[slot, known])
+        peaks[row] = peak
         ticks[slot] = tick + 1
     return peaks
 

@@ -294,7 +294,7 @@ def flows_figure(
         rate.step(edges, stepped, where="post", color=SHADE, linewidth=1.4, label="capacity")
         for flow, scheme in sorted(flows.items(), reverse=many):  # the tested one above a crowd
             own = series.filter(pl.col("flow") == flow)
-            line = {"color": PALETTE[flow % len(PALETTE)], "linestyle": DASHES[flow % len(DASHES)]}
+            line: dict[str, Any] = {"color": PALETTE[flow % len(PALETTE)], "linestyle": DASHES[flow % len(DASHES)]}
             if many or len(look) == len(flows):
                 line = {"color": look[scheme].colour, "linestyle": look[scheme].dashes}
             crowd = many and flow > 0
