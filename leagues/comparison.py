@@ -30,7 +30,7 @@ CLOCK_SLACK_S = 1e-6
 
 
 @dataclass(frozen=True)
-class Run:
+class Played:
     """One scheme's run in the network."""
 
     environment: Environment
@@ -60,7 +60,7 @@ class Run:
     """In-order bytes that all competitors together have got by each row [rows]; None without competitors."""
 
 
-MEASURES: Mapping[str, Callable[[Run], float]] = {
+MEASURES: Mapping[str, Callable[[Played], float]] = {
     "goodput_mbps": lambda run: run.goodput_mbps,
     "utilisation": lambda run: run.utilisation,
     "queueing_mean_ms": lambda run: run.queueing_mean_ms,
@@ -76,7 +76,7 @@ class Summary:
     """A scheme's runs."""
 
     scheme: str
-    runs: tuple[Run, ...]
+    runs: tuple[Played, ...]
 
     @cached_property
     def measures(self) -> Mapping[str, Interval]:
@@ -87,7 +87,7 @@ class Summary:
 
 def compare(
     kernel: Path, environments: Sequence[Environment], schemes: Sequence[str], seed: int, jobs: int
-) -> Generator[Run, None, None]:
+) -> Generator[Played, None, None]:
     """Let every scheme play alone in every network, whatever drives its flows.
 
     Args:
@@ -116,7 +116,7 @@ def compare(
             yield outcome
 
 
-def summaries(runs: Sequence[Run], schemes: Sequence[str]) -> list[Summary]:
+def summaries(runs: Sequence[Played], schemes: Sequence[str]) -> list[Summary]:
     """Return each scheme's runs by their seeds."""
     ordered = sorted(runs, key=lambda run: run.seed)
     return [Summary(scheme, tuple(run for run in ordered if run.scheme == scheme)) for scheme in schemes]
@@ -128,7 +128,7 @@ def propagation_ms(environment: Environment) -> float:
     return sum(min(link.delay_ms, *(step.delay_ms for step in link.delays), math.inf) for link in links)
 
 
-def measured(episode: Episode) -> Run:
+def measured(episode: Episode) -> Played:
     """Return what a scheme made of the network in an episode, which has every flow's rows where it has competitors."""
     environment, tested = episode.environment, episode.flows[0]
     t_s, capacity = (episode.rows[name].to_numpy() for name in ("t_s", "link_capacity_bytes"))
@@ -141,7 +141,7 @@ def measured(episode: Episode) -> Run:
             through_mbps += float(np.diff(_received(episode, number, life_s) / BYTES_S_PER_MBPS / np.ptp(life_s))[0])
     least_ms = propagation_ms(environment)
     beside = [_received(episode, number, t_s) for number in range(1, len(episode.flows))]
-    return Run(
+    return Played(
         environment=environment,
         scheme=episode.scheme,
         seed=episode.seed,
@@ -168,7 +168,7 @@ def _received(episode: Episode, flow: int, times_s: Doubles) -> Ints:
     return np.append(0, rows["received_bytes"].to_numpy().astype(np.int64))[ends]
 
 
-Outcome = Run | SageccError
+Outcome = Played | SageccError
 """A run, or why there is none."""
 
 

@@ -42,7 +42,7 @@ SAME = "the same bytes"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Checked:
     """Whether something is what is published."""
 
     what: str
@@ -66,7 +66,7 @@ def main() -> int:
     return 0
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Checked]:
     """Make each thing, and yield whether it is as published.
 
     Raises:
@@ -77,7 +77,7 @@ def findings() -> Iterator[Finding]:
     _sagecc("kernel")
     kernel_md5 = _md5(KERNEL.read_bytes())
     is_same = kernel_md5 == published[str(KERNEL)]
-    yield Finding("kernel", True, SAME if is_same else "other bytes, of another compiler; its trajectories decide")
+    yield Checked("kernel", True, SAME if is_same else "other bytes, of another compiler; its trajectories decide")
     _announce(f"2/3 {', '.join(COLLECTED)} in all networks of {PROFILE}")
     raw = PLACE / "raw"
     _sagecc("collect", "--profile", PROFILE, "--schemes", ",".join(COLLECTED), "--out", str(raw))
@@ -85,14 +85,14 @@ def findings() -> Iterator[Finding]:
         for set_name in ("I", "II"):
             name = partition(set_name, scheme)
             is_same = folder_md5(raw / name) == published[f"datasets/raw/{name}"]
-            yield Finding(f"{scheme}, Set {set_name}", is_same, SAME if is_same else "other bytes")
+            yield Checked(f"{scheme}, Set {set_name}", is_same, SAME if is_same else "other bytes")
     _announce(f"3/3 {POLICY} in the same networks")
     kept = read_kept(path_of(PROFILE))
     own = played(profile_set(PROFILE), POLICY, f"{POLICY_PREFIX}{POLICY}", PLACE / POLICY, KERNEL, usable_cores())
     yield compared(own, kept)
 
 
-def compared(own: pl.DataFrame, kept: pl.DataFrame) -> Finding:
+def compared(own: pl.DataFrame, kept: pl.DataFrame) -> Checked:
     """Return whether a policy's rows are those that are kept, and how often it wins against the pool's schemes.
 
     Args:
@@ -103,7 +103,7 @@ def compared(own: pl.DataFrame, kept: pl.DataFrame) -> Finding:
     before = kept.filter(pl.col("scheme") == POLICY).select(own.columns)
     now, before = (table.sort(*keys) for table in (own, before))
     if now.height != before.height:
-        return Finding(POLICY, False, f"{now.height} windows, {before.height} published")
+        return Checked(POLICY, False, f"{now.height} windows, {before.height} published")
     differing = sum(a != b for a, b in zip(now.rows(), before.rows(), strict=True))
     rates = {name: winning_rates(table, kept) for name, table in (("now", now), ("published", before))}
     text = ", ".join(f"{rate:.1%} in Set {name}" for name, rate in rates["now"].items())
@@ -111,7 +111,7 @@ def compared(own: pl.DataFrame, kept: pl.DataFrame) -> Finding:
     if differing:
         published = ", ".join(f"{rate:.1%}" for rate in rates["published"].values())
         said = f"{differing} of {now.height} windows differ; it wins {text}, published {published}"
-    return Finding(POLICY, not differing, said)
+    return Checked(POLICY, not differing, said)
 
 
 def winning_rates(own: pl.DataFrame, kept: pl.DataFrame) -> dict[str, float]:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sagecc.common.limits import usable_cores
 from sagecc.common.machine_code import telling_of_compilation
-from sagecc.leagues.comparison import Run, Summary, compare, propagation_ms, summaries
+from sagecc.leagues.comparison import Played, Summary, compare, propagation_ms, summaries
 from sagecc.leagues.intervals import Interval
 from sagecc.network import environment_from, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
@@ -115,7 +115,7 @@ def short_names(schemes: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def network_line(environment: Environment, runs: Sequence[Run]) -> str:
+def network_line(environment: Environment, runs: Sequence[Played]) -> str:
     """Return a network in a line: capacity and propagation of the path first."""
     link, competitors = environment.bottleneck, [flow.scheme for flow in environment.cross]
     least_ms = propagation_ms(environment)

@@ -64,13 +64,14 @@ def command(
     sagecc sql "SELECT * FROM columns"
     sagecc sql "SELECT scheme, avg(reward_mean) FROM episodes GROUP BY ALL ORDER BY 2 DESC"
     sagecc sql "SELECT t_s, srtt, dr, action FROM episode('...')" --format csv
-    sagecc sql - < question.sql
+    sagecc sql < question.sql
     sagecc sql --shell
 
     Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns, which
     explains every column with its unit and formula; raw (what the kernel counted, the window among it) and league
     (scores), where there are any. The table macro episode('...') finds one episode's transitions fast, rewards('NAME')
-    has another reward of each row (docs/guide/query.md). QUERY - is read from standard input.
+    has another reward of each row (docs/guide/query.md). Without a QUERY, or with - for it, the question is read from
+    standard input.
     """
     if query is None and not shell and not sys.stdin.isatty():
         query = "-"

@@ -10,7 +10,7 @@ import pytest
 
 from sagecc.collector.run import engines
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.leagues.comparison import Run, compare, measured, propagation_ms, summaries
+from sagecc.leagues.comparison import Played, compare, measured, propagation_ms, summaries
 from sagecc.leagues.flow_metrics import flow_series, utilisation_over_time
 from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, dumbbell
 from sagecc.schemas.repeats import repeat
@@ -24,7 +24,7 @@ def network(*cross: CrossFlow, rate_mbps: float = 12.0, duration_s: float = 4.0)
 
 
 @pytest.fixture(scope="module")
-def beside_cubic(kernel: Path) -> Run:
+def beside_cubic(kernel: Path) -> Played:
     environment = network(CrossFlow("cubic", Flow(start_s=1.0)))
     return measured(play_episode(kernel, environment, "reno", every_flow=True))
 
@@ -37,14 +37,14 @@ def test_a_run_alone(kernel: Path) -> None:
     assert (run.competitors_mbps, run.competitors_bytes, run.jain_index) == ((), None, None)
 
 
-def test_utilisation_counts_competitors(kernel: Path, beside_cubic: Run) -> None:
+def test_utilisation_counts_competitors(kernel: Path, beside_cubic: Played) -> None:
     environment = network(CrossFlow("cubic", Flow(start_s=1.0)))
     series = flow_series(play_episode(kernel, environment, "reno", every_flow=True).every_flow)
     assert beside_cubic.utilisation == pytest.approx(utilisation_over_time(series)["utilisation"].mean(), rel=0.02)
     assert beside_cubic.goodput_mbps / 12 < 0.9 * beside_cubic.utilisation
 
 
-def test_what_competitors_got_is_told_at_every_row(beside_cubic: Run) -> None:
+def test_what_competitors_got_is_told_at_every_row(beside_cubic: Played) -> None:
     got = beside_cubic.competitors_bytes
     assert got is not None and len(got) == beside_cubic.rows.num_rows
     assert (np.diff(got) >= 0).all()

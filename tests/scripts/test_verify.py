@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import yaml
 
 from evidence.kept import path_of, read_kept
+from evidence.machine import KERNEL
 from sagecc.common.errors import SageccError
 from scripts import base_requirements, verify
 from tests.conftest import ROOT
@@ -24,7 +26,7 @@ def kept() -> pl.DataFrame:
 
 def test_what_is_compared_is_published(kept: pl.DataFrame) -> None:
     published = verify.read_published(ROOT / verify.LOCK)
-    assert str(verify.KERNEL) in published
+    assert str(KERNEL) in published
     for scheme in verify.COLLECTED:
         assert {f"datasets/raw/set={name}/scheme={scheme}" for name in ("I", "II")} <= published.keys()
     assert verify.POLICY in set(kept["scheme"])
@@ -45,7 +47,7 @@ def test_a_folder_s_digest_is_that_of_dvc(tmp_path: Path) -> None:
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.tree import Tree
 
-    tree = Tree()
+    tree: Any = Tree()  # type: ignore[no-untyped-call]
     for name, content in (("part-000.parquet", b"rows"), ("episodes.parquet", b"episodes")):
         (tmp_path / name).write_bytes(content)
         tree.add((name,), None, HashInfo("md5", verify._md5(content)))
@@ -72,7 +74,7 @@ def test_a_number_that_is_another_is_seen(kept: pl.DataFrame) -> None:
 
 
 def test_its_end_says_what_differs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = [verify.Finding("cubic, Set I", True, verify.SAME), verify.Finding("vegas, Set I", False, "other bytes")]
+    found = [verify.Checked("cubic, Set I", True, verify.SAME), verify.Checked("vegas, Set I", False, "other bytes")]
     monkeypatch.setattr(verify, "findings", lambda: iter(found))
     assert verify.main() == 1
     assert "make verify: vegas, Set I: not what is published" in capsys.readouterr().out
