@@ -65,9 +65,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names; end with a usage error that says which may be meant."""
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(f"No such command '{args[0]}'{did_you_mean(args[0], names)}")
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}'{did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -353,6 +353,8 @@ def test_what_is_no_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SageccError, match="--environments small: this is a profile; use --profile small"):
         load_set("small")
     with pytest.raises(SageccError, match=r"there is no such file.* aqm, cellular, friendliness"):
+        load_set("else")
+    with pytest.raises(SageccError, match=r"there is no such file.*; did you mean aqm\?"):
         load_set("aqn")
 
 
