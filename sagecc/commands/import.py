@@ -59,6 +59,7 @@ def orca(checkpoint: Path, out: Path) -> None:
 @command.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     default=Path("models/sage"),
@@ -73,7 +74,12 @@ def orca(checkpoint: Path, out: Path) -> None:
     " report-rates, mean-unacked, requested, decimals, thousandths, ceiling, pacing.",
 )
 def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
-    """Turn Sage's trained model into a policy that runs here: sagecc run --scheme policy:models/sage.
+    """Turn Sage's published model into a policy that runs here.
+
+    \b
+    sagecc import sage checkpoint
+    sagecc import sage checkpoint --out models/sage-2 --without pacing
+    sagecc run --scheme policy:models/sage
 
     It is the model that Sage's authors published with their code (SIGCOMM 2023). CHECKPOINT is a TensorFlow checkpoint:
     its folder, one of its files, or their common beginning. It observes and acts as the public code does. Its licence
@@ -89,7 +95,7 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the pool.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the pool.")
 @click.option(
     "--columns",
     metavar="QUANTITY=COLUMN,...",
@@ -102,8 +108,14 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
 def pool(
     files: tuple[Path, ...], out: Path, columns: str | None, scheme: str | None, network: Path | None, raw: Path | None
 ) -> None:
-    """Turn others' trajectories, FILES, into a pool that trains and is checked as sagecc's own.
+    """Turn others' trajectories, FILES, into a pool.
 
+    \b
+    sagecc import pool texts --out datasets/sage
+    sagecc import pool *.csv --out mine/pool --raw mine/raw --scheme mine --environment net.yaml --columns t_s=time,...
+    sagecc train --pool datasets/sage --out models/mine
+
+    The pool trains and is checked as sagecc's own.
     Without --columns they are texts of Sage's policy collector, 77 columns each, or folders of them
     (*_cwnd.txt, whose names say scheme and network). With --columns they are your own logs: TCP_INFO of a flow over
     time. These are added to the raw trajectories in --raw, from which the pool is derived.
