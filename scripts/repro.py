@@ -27,9 +27,12 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = {"smoke": ("offline-tiny", "labs-tiny"), "small": ("offline", "sagecc-10"), "full": ("offline", "sagecc-10")}
 """The configurations by which each profile learns: from the pool, and in labs."""
 
+KICKED_IN = {"smoke": "smoke", "small": "spread", "full": "full"}
+"""The profile that each one's pool of kicked schemes is of."""
+
 LEAGUE = "leagues/results"
 FULL = "datasets/full/dvc.yaml"
-KICKED = "kicked-pool"
+KICKED_POOL = "kicked-pool"
 LABS = "models/dvc.yaml"
 STUDY = "leagues/study-results/dvc.yaml"
 LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "models/dvc.lock", "leagues/study-results/dvc.lock")
@@ -45,7 +48,7 @@ def main() -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description="Run every stage that is not up to date and print the league table.")
     other = parser.add_mutually_exclusive_group()
-    for name, target in (("--full", FULL), ("--kicked", KICKED), ("--labs", LABS), ("--study", STUDY)):
+    for name, target in (("--full", FULL), ("--kicked", KICKED_POOL), ("--labs", LABS), ("--study", STUDY)):
         help_text = f"Run the stages of {target} instead, and print no table."
         other.add_argument(name, dest="target", action="store_const", const=target, help=help_text)
     parser.add_argument("--profile", choices=sorted(CONFIGS), help="Written into params.yaml; default: what is there.")
@@ -149,6 +152,7 @@ def choose_profile(params: Path, profile: str) -> None:
     """Set `profile` and the configurations of `train` in params.yaml, comments kept."""
     before = params.read_text()
     after = re.sub(r"(?m)^(profile: )\S+", rf"\g<1>{profile}", before)
+    after = re.sub(r"(?m)^(kicked: )\S+", rf"\g<1>{KICKED_IN[profile]}", after)
     for name, config in zip(("config", "labs"), CONFIGS[profile], strict=True):
         after = re.sub(rf"(?m)^(  {name}: )\S+", rf"\g<1>{config}", after)
     if after != before:

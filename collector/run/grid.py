@@ -10,7 +10,7 @@ from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell, queue_bytes, step_rates
 from sagecc.schemas.environment_set import EnvironmentSet
 
-PROFILES = ("smoke", "small", "full", "heldout")
+PROFILES = ("smoke", "small", "spread", "full", "heldout")
 
 RTTS_MS = (10, 20, 40, 60, 80, 120, 160)
 QUEUES_BDP = (0.5, 1, 2, 4, 8, 16)
@@ -74,7 +74,9 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
 
 
 def profile_environments(profile: str) -> tuple[Environment, ...]:
-    """Return the environments of a profile: `smoke` (3), `small` (90), `full` (924 + 175) or `heldout` (24 + 12).
+    """Return the environments of a profile.
+
+    They are `smoke` (3), `small` (90), `spread` (66 + 25), `full` (924 + 175) and `heldout` (24 + 12).
 
     Raises:
         SageccError: there is no such profile.
@@ -84,6 +86,8 @@ def profile_environments(profile: str) -> tuple[Environment, ...]:
     if profile == "small":
         shapes = ((12, 1), (24, 1), (48, 1), (96, 1), (24, 2), (24, 4), (48, 0.5), (96, 0.25))
         return _grid(shapes, (20, 40, 80), (1, 4, 16), (12, 24, 48), (1, 4))
+    if profile == "spread":
+        return spread()
     if profile == "full":
         return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
     if profile == "heldout":
@@ -113,6 +117,25 @@ def held_out() -> tuple[Environment, ...]:
         if (i + j) % 2 == 0:
             deep_bdp = queues_bdp[1:]
             set_ii.append(set_two(rate, rtt_ms, deep_bdp[(i + j // 2) % len(deep_bdp)]))
+    return (*set_i, *set_ii)
+
+
+def spread() -> tuple[Environment, ...]:
+    """Return 66 environments of Set I and 25 of Set II of the full grid, spread over all of it.
+
+    Set I is each shape three times, Set II each bandwidth with each queue. From one to the next, RTTs and queues move on
+    by steps that have no factor in common with their numbers, so that each value is had about as often, with every other.
+    """
+    set_i = (
+        set_one(*shape, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], QUEUES_BDP[(i + i // 6 + 2 * j) % len(QUEUES_BDP)])
+        for i, shape in enumerate(SHAPES)
+        for j in range(3)
+    )
+    set_ii = (
+        set_two(rate, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], queue)
+        for i, rate in enumerate(STEPS)
+        for j, queue in enumerate(QUEUES_BDP[1:])
+    )
     return (*set_i, *set_ii)
 
 

@@ -77,10 +77,23 @@ def test_held_out_environments_cover_every_value_evenly() -> None:
     assert {e.cross[0].scheme for e in two} == {"cubic"}
 
 
+def test_spread_has_each_value_of_the_grid_about_as_often() -> None:
+    spread, full = profile_environments("spread"), {e.id for e in profile_environments("full")}
+    assert {e.id for e in spread} <= full
+    one, two = ([e for e in spread if e.set == name] for name in ("I", "II"))
+    assert (len(one), len(two), len({e.id for e in spread})) == (66, 25, 91)
+    assert Counter((e.bandwidth_mbps, e.step) for e in one) == dict.fromkeys(SHAPES, 3)
+    assert set(Counter(e.min_rtt_ms for e in one).values()) == {9, 10}
+    assert set(Counter(round(e.queue_bdp, 2) for e in one).values()) == {11}
+    assert len({(e.min_rtt_ms, round(e.queue_bdp, 2)) for e in one}) == 42
+    assert len({(e.bandwidth_mbps, round(e.queue_bdp, 2)) for e in two}) == 25
+    assert set(Counter(e.min_rtt_ms for e in two).values()) == {3, 4}
+
+
 def test_midway() -> None:
     assert midway((12, 24, 48)) == (18, 36)
 
 
 def test_unknown_profile() -> None:
-    with pytest.raises(SageccError, match=r"'huge'.*smoke, small, full, heldout"):
+    with pytest.raises(SageccError, match=r"'huge'.*smoke, small, spread, full, heldout"):
         profile_environments("huge")

@@ -191,18 +191,19 @@ def test_a_lock_file_that_was_cut_short_is_removed(tmp_path: Path, content: str,
     assert lock.exists() == kept
 
 
-def test_choosing_a_profile_changes_three_words(tmp_path: Path) -> None:
+def test_choosing_a_profile_changes_four_words(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     before = (ROOT / "params.yaml").read_text()
     params.write_text(before)
     repro.choose_profile(params, "smoke")
     after = params.read_text().splitlines()
     differing = [(a, b) for a, b in zip(before.splitlines(), after, strict=True) if a != b]
-    assert [b for _, b in differing] == ["profile: smoke", "  config: offline-tiny", "  labs: labs-tiny"]
+    assert [b for _, b in differing] == ["profile: smoke", "kicked: smoke", "  config: offline-tiny", "  labs: labs-tiny"]
     repro.choose_profile(params, "small")
     assert params.read_text().splitlines() == [
         {
             "profile: smoke": "profile: small",
+            "kicked: smoke": "kicked: spread",
             "  config: offline-tiny": "  config: offline",
             "  labs: labs-tiny": "  labs: sagecc-10",
         }.get(line, line)
