@@ -184,6 +184,11 @@ bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_O
 effective-pool: setup ## Derive the pool that the runs `effective` learn from, after `make repro`
 	sagecc pool --effective-windows true --out .cache/training/effective
 
+.PHONY: small-pool
+small-pool: kernel ## Collect the profile `small` with kicks, and its pool, which the runs `offline-small` learn from (8 minutes)
+	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
+	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
+
 .PHONY: policies
 policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train and judge what evidence/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m evidence.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
