@@ -327,9 +327,11 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "datasets/README.md")
 DOCUMENTS = (*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md")))
 
 
-def test_the_first_page_has_the_two_commands() -> None:
+def test_the_first_page_is_short_and_has_the_commands() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert readme.index("make repro") < readme.index("make test") < readme.index("<!-- = league -->")
+    assert len(readme.splitlines()) <= 120
+    assert readme.index("sagecc compare") < readme.index("make repro") < readme.index("make test")
+    assert readme.index("make test") < readme.index("<!-- = league -->")
 
 
 CALL = re.compile(r"(?:(?:sudo(?: --user \w+)?|srun|[A-Z_]+=\S+) )*sagecc ")

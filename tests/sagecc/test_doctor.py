@@ -644,4 +644,4 @@ def test_an_error_whose_cause_is_the_machine_names_the_doctor(
 
 def test_the_first_page_names_it() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert readme.index("make test") < readme.index("sagecc doctor") < readme.index("## What came out")
+    assert readme.index("make test") < readme.index("sagecc doctor") < readme.index("## Results")
