@@ -198,7 +198,12 @@ def test_choosing_a_profile_changes_four_words(tmp_path: Path) -> None:
     repro.choose_profile(params, "smoke")
     after = params.read_text().splitlines()
     differing = [(a, b) for a, b in zip(before.splitlines(), after, strict=True) if a != b]
-    assert [b for _, b in differing] == ["profile: smoke", "kicked: smoke", "  config: offline-tiny", "  labs: labs-tiny"]
+    assert [b for _, b in differing] == [
+        "profile: smoke",
+        "kicked: smoke",
+        "  config: offline-tiny",
+        "  labs: labs-tiny",
+    ]
     repro.choose_profile(params, "small")
     assert params.read_text().splitlines() == [
         {

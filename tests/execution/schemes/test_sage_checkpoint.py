@@ -135,6 +135,13 @@ def test_each_rule_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
         import_checkpoint(checkpoint, tmp_path / "other", ("speed",))
 
 
+def test_help_names_each_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        entry.main(["import", "sage", "--help"])
+    text = "".join(capsys.readouterr().out.split())  # lines may break within a name
+    assert f"(repeatable):{','.join(rules())}." in text
+
+
 def refused(checkpoint: Path, out: Path, message: str) -> None:
     before = sorted(out.parent.rglob("*"))
     with pytest.raises(SageccError, match=message) as found:
