@@ -183,7 +183,8 @@ class _Player:
         """Run all tasks in so many processes; few and short ones in this one, `jobs` at a time."""
         if workers > 1:
             return in_processes(self, len(self.tasks), [None] * workers)
-        return self._in_threads(jobs) if jobs > 1 else self(iter(range(len(self.tasks))))
+        threads = min(jobs, len(self.tasks))  # one is not worth it: a thread cannot be interrupted
+        return self._in_threads(threads) if threads > 1 else self(iter(range(len(self.tasks))))
 
     def __call__(self, numbers: Iterator[int]) -> Generator[tuple[int, Outcome], None, None]:
         """Run tasks one after another."""

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.machine_code import compiled, telling_of_compilation
 from tests.helpers.messages import facts
 from tests.helpers.policies import save_still_policy
+from tests.helpers.processes import guests
 
 pytestmark = pytest.mark.heavy
 
@@ -107,3 +112,16 @@ def test_that_something_compiles_is_told_once() -> None:
     with telling_of_compilation(lambda: told.append(2)):
         twice(3.0)
     assert told == [1]
+
+
+@pytest.mark.parametrize("schemes", [("cubic",), ("cubic", "vegas", "reno")])
+def test_it_ends_at_once_when_it_is_interrupted(schemes: tuple[str, ...], kernel: Path) -> None:
+    """One long run, and several, in processes of their own."""
+    command = [sys.executable, "-m", "sagecc", "compare", *schemes, "--duration", "20000", "--kernel", str(kernel)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not guests(process.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None and process.stderr.read().strip() == "sagecc: interrupted"
