@@ -123,8 +123,8 @@ def held_out() -> tuple[Environment, ...]:
 def spread() -> tuple[Environment, ...]:
     """Return 66 environments of Set I and 25 of Set II of the full grid, spread over all of it.
 
-    Set I is each shape three times, Set II each bandwidth with each queue. From one to the next, RTTs and queues move by
-    steps that share no factor with their numbers: each value comes about as often, with every other.
+    Set I is each shape three times, Set II each bandwidth with each queue. From one to the next, RTTs and queues move
+    by steps that share no factor with their numbers: each value comes about as often, with every other.
     """
     set_i = (
         set_one(*shape, RTTS_MS[(3 * i + 2 * j) % len(RTTS_MS)], QUEUES_BDP[(i + i // 6 + 2 * j) % len(QUEUES_BDP)])
