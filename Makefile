@@ -212,7 +212,6 @@ grid-league: setup ## Rank the 13 heuristics over what `make full` collected
 .PHONY: repro-league
 repro-league: ## Keep the league of `make repro` as the one that README.md shows
 	cp leagues/results/league.json evidence/training/repro.json
-	cp leagues/results/standings.png docs/img/standings.png
 	$(PAGES)
 
 .PHONY: notebooks
