@@ -65,7 +65,7 @@ def kernel_option(default: Callable[[], Path | None] = own_kernel) -> Decorator:
         type=click.Path(path_type=Path),
         default=default,
         show_default="the checkout's build/sagecc-linux, or the one that comes with sagecc",
-        help="The virtual-time kernel; 'sagecc kernel' builds or verifies one.",
+        help="The virtual-time kernel ('sagecc kernel').",
     )
 
 
@@ -79,8 +79,8 @@ def environments_option(name: str = "--environments", text: str = "Instead of a 
     return click.option(
         name,
         metavar="SET",
-        help=f"{text} a file of networks (docs/reference/formats.md), or a set that comes with sagecc: "
-        f"{', '.join(shipped.environment_sets())}; cellular:FOLDER takes the folder of your traces.",
+        help=f"{text} a file of networks (docs/reference/formats.md), or one of "
+        f"{', '.join(shipped.environment_sets())}; cellular:FOLDER takes your traces.",
     )
 
 
@@ -140,8 +140,8 @@ runtime_option = click.option(
     "--runtime",
     default="exact",
     show_default=True,
-    help="What runs the network: exact, numpy, litert, litert-int8 or onnx (docs/method/learner.md). The last three are"
-    " for policies that you trust: a crafted file can break the library that reads it.",
+    help="Runs the network: exact, numpy, litert, litert-int8 or onnx (docs/method/learner.md). The last three are for"
+    " policies that you trust: a crafted file can break their library.",
 )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ Record = tuple[str, str]
 """An option's names, and its text."""
 SHARED = 2
 """Commands that have an option, from which on its text stands once, at the page's end."""
+LONG = re.compile(r"--[\w-]+")
+NUMBER = re.compile(r"INTEGER RANGE|INTEGER")
+RANGE = re.compile(r"; [^];]*[<>]=?[^]]*(?=\])| *\[[^];]*[<>]=?[^]]*\]")
+"""In an option's text, the bounds of its number."""
 VERBATIM = "\b\n"
 """How click marks a paragraph that keeps its lines."""
 
@@ -46,19 +51,19 @@ def shared(every: Iterable[tuple[click.Command, click.Context]]) -> list[Record]
 def options(command: click.Command, context: click.Context) -> list[Record]:
     """Return a command's options as help shows them: names and text."""
     records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
-    return [record for record in records if record]
+    return [(NUMBER.sub("N", names), RANGE.sub("", text).rstrip()) for names, text in filter(None, records)]
 
 
 def section(command: click.Command, context: click.Context, common: Collection[Record]) -> str:
     """Return a command's part of the page; of the `common` options it has the names alone."""
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    parts = [f"## {context.command_path}\n", f"```text\n{usage}\n```\n"]
+    arguments = " ".join(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")
+    parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
     for text in inspect.cleandoc(command.help or "").split("\n\n"):
         is_verbatim = text.startswith(VERBATIM)
         parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if is_verbatim else f"{' '.join(text.split())}\n")
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
-    if also := [f"`{names.split()[0]}`" for names, text in records if (names, text) in common]:
+    if also := [f"`{LONG.search(names)[0]}`" for names, text in records if (names, text) in common]:
         parts += [f"[Shared](#shared-options): {', '.join(also)}.\n"]
     return "\n".join(parts)
 

@@ -87,8 +87,8 @@ def command(
     sagecc collect --environments cellular --schemes all --jobs 4
     sagecc collect --schemes vegas,cubic --kicks --out datasets/kicked/raw
 
-    Each episode is one real kernel in virtual time, sampled every 10 ms. What --out already holds (from a kernel of the
-    same identity) is not run again, and a killed run goes on. The files are the same bytes on every machine and with
+    Each episode is one real kernel in virtual time, sampled every 10 ms. Episodes that --out holds, from a kernel of
+    the same identity, are not run again, and a killed run resumes. The files are the same bytes on every machine and with
     either engine.
     """
     cluster = ray_cluster(engine, ray_address, jobs)

@@ -36,9 +36,8 @@ def command(thorough: bool, as_json: bool, kernel: Path | None) -> int:
     sagecc doctor --all         # every golden episode, packages, GPUs
     sagecc doctor --json | jq .
 
-    Each line is something that was tried, or looked for where it says so. Ends with status 0 where the lab runs (its
-    golden episode has the bytes it has on every machine), so that run, collect, pool and league can; else with 2. It
-    changes nothing and needs no root.
+    Each line is something that was tried, or looked for where it says so. The status is 0 where the lab's golden
+    episode has the bytes that it has everywhere, else 2. It changes nothing and needs no root.
     """
     page = None if as_json else Page.here()
     if page:

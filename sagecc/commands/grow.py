@@ -112,9 +112,8 @@ def command(
     sagecc grow --rounds 2 --config tiny --profile smoke
     sagecc grow --out runs/mine --name mine --sample
 
-    Round K's policy is trained on the pool with the episodes of all rounds before; the last one plays no more. So
-    --rounds 3 trains four times and leaves the best-taught policy in OUT/round-3/policy, the pool in OUT/round-2/pool.
-    It can be killed at any moment: the same command continues, and what is done is not done again.
+    Round K's policy is trained on the pool with the episodes of all rounds before; the last one does not play. So
+    --rounds 3 trains four times and leaves OUT/round-3/policy and OUT/round-2/pool. Killed, the same command resumes.
     """
     if (only is None) != (only_round is None):
         raise SageccError("--only and --round go together: one step of one round")

@@ -29,10 +29,8 @@ def command(output: Path | None, build_dir: Path | None, jobs: int) -> None:
     sagecc kernel --jobs 8
     sagecc kernel --output build/sagecc-linux
 
-    Takes Debian's linux-source-6.12 (what came with sagecc, from /usr/src, or downloaded by apt without root), adds the
-    lab's modules and patches, and builds one file that holds the kernel and its guest program. About four minutes the
-    first time; later only what changed. Prints the file's path and SHA-256. Next to it, kernel-identity/ says for each
-    scheme what its trajectories depend on: raw files carry that.
+    Takes Debian's linux-source-6.12, shipped, from /usr/src or by apt without root. Adds the lab's modules and patches,
+    and builds one file with the kernel and its guest program, in about four minutes. Prints its path and SHA-256.
     """
     use_shipped = output is None and shipped.INSTALLED
     output = output or shipped.KERNEL

@@ -46,7 +46,7 @@ from sagecc.sets import networks_options, repeats_options
     "policies",
     multiple=True,
     metavar="PATH",
-    help=f"Who plays too (repeatable): {A_POLICY}.",
+    help=f"Plays too (repeatable): {A_POLICY}.",
 )
 @raw_option("--raw", "Trajectories of the heuristics.")
 @league_option("--out", "Folder of the league.")

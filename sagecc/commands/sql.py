@@ -67,11 +67,9 @@ def command(
     sagecc sql < question.sql
     sagecc sql --shell
 
-    Views: transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), and columns, which
-    explains every column with its unit and formula; raw (what the kernel counted, the window among it) and league
-    (scores), where there are any. The table macro episode('...') finds one episode's transitions fast, rewards('NAME')
-    has another reward of each row (docs/guide/query.md). Without a QUERY, or with - for it, the question is read from
-    standard input.
+    Views are transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), raw and league.
+    columns explains every column. episode('...') finds one episode fast, rewards('NAME')
+    has another reward of each row (docs/guide/query.md). Without a QUERY, or with -, it is read from standard input.
     """
     if query is None and not shell and not sys.stdin.isatty():
         query = "-"

@@ -89,10 +89,8 @@ def command(
     sagecc study all --quick --policy sagecc-10
     sagecc study papers --policy models/mine
 
-    Runs that are there already are not run again, so a killed study goes on where it was. Experiments: fairness,
-    fairness-rtt, fairness-bandwidth, parking-lot, friendliness, dynamics, many-cubics, efficiency, convergence,
-    responsiveness, responsiveness-loss and others; figures of papers: sage-17, orca-14, astraea-9 and others; an
-    unknown name lists them.
+    Finished runs are kept, so a killed study resumes. Experiments are fairness, parking-lot, friendliness and others,
+    and figures of papers such as sage-17, orca-14 and astraea-9; an unknown name lists them all.
     """
     cluster = ray_cluster(engine, ray_address, jobs)
     tested = tuple(
