@@ -63,7 +63,7 @@ def section(command: click.Command, context: click.Context, common: Collection[R
         parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if is_verbatim else f"{' '.join(text.split())}\n")
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
-    if also := [f"`{LONG.search(names)[0]}`" for names, text in records if (names, text) in common]:
+    if also := [f"`{LONG.findall(names)[0]}`" for names, text in records if (names, text) in common]:
         parts += [f"[Shared](#shared-options): {', '.join(also)}.\n"]
     return "\n".join(parts)
 

@@ -88,8 +88,8 @@ def command(
     sagecc collect --schemes vegas,cubic --kicks --out datasets/kicked/raw
 
     Each episode is one real kernel in virtual time, sampled every 10 ms. Episodes that --out holds, from a kernel of
-    the same identity, are not run again, and a killed run resumes. The files are the same bytes on every machine and with
-    either engine.
+    the same identity, are not run again, and a killed run resumes. The files are the same bytes on every machine and
+    with either engine.
     """
     cluster = ray_cluster(engine, ray_address, jobs)
     if only and networks.own_name:

@@ -27,8 +27,8 @@ def command(pool: Path, cache: Path, summary: Path | None) -> None:
     sagecc compile --pool datasets/kicked/pool
     sagecc compile --summary compiled.json
 
-    Training does it by itself where it was not done; as a step of its own it can run once, on a machine without a GPU,
-    for many runs that share the file. A pool that is compiled already is not compiled again.
+    Training does it where it was not done. As a step of its own it runs once for many runs, without a GPU.
+    A pool that is compiled already is not compiled again.
     """
     table = compile_pool(pool, cache)
     t = table.trajectories

@@ -50,9 +50,9 @@ def command(policy: Path, runtime: str, flows: int, user: str | None, program: t
     sudo sagecc exec --policy sagecc-10 --user $USER -- rsync -a data host:
     sudo sagecc exec --policy models/mine --flows 16 -- iperf3 -c host
 
-    Its TCP connections, and those of all that it starts. As root: loads a scheme of its own, removes it at the end,
-    says how many connections it drove, and exits as the program did, or with 127 where there is no such program. When
-    the agent is gone, the program continues by Reno's rules.
+    Its TCP connections, and those of all that it starts. It needs root. It loads a
+    scheme of its own, removes it at the end and says how many connections it drove. The exit status is the program's,
+    or 127 where there is none. When the agent is gone, the program continues by Reno's rules.
     """
     log_to_stderr()
     if shutil.which(program[0]) is None:

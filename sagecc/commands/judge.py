@@ -55,8 +55,8 @@ def command(
     sagecc judge models/mine models/other --pool datasets/kicked/pool
     sagecc judge models/mine --json
 
-    For each set: how near a policy's actions are to the recorded ones, how far they drift apart over 10 s, and its reward
-    by fitted-Q evaluation. It is judged on environments that it did not learn from, if its
+    For each set: how near a policy's actions are to the recorded ones, how far they drift apart, and its reward by
+    fitted-Q evaluation. It is judged on environments that it did not learn from, if its
     training left any out (data.validation_share).
     """
     from sagecc.common.tensorflow_runtime import configure  # what judges takes time to load: not for --help

@@ -68,8 +68,8 @@ def command(
     sagecc report --league leagues/results --out mine.html
     sagecc report --environments cellular --pictures pictures
 
-    It shows standings, where each scheme wins, trajectories, friendliness and trainings. Distance to the pool, similarity
-    and t-SNE are in it where they were measured.
+    It shows standings, where each scheme wins, trajectories, friendliness and trainings. Distance to the pool,
+    similarity and t-SNE are in it where they were measured.
     """
     own = None
     if environments is not None:
