@@ -66,10 +66,10 @@ SIMILARITY = 1
 TSNE = 1
 """`sagecc tsne`."""
 
-REPORT = 1
+REPORT = 2
 """`sagecc report`: the league's page and pictures."""
 
-STUDY = 1
+STUDY = 2
 """`sagecc study`: what is measured of several flows, and its page."""
 
 

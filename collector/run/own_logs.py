@@ -114,7 +114,11 @@ class LogColumns:
         check_regular(path, LOG_BYTES)
         names = sorted({place for place in self.places.values() if isinstance(place, str)})
         try:
-            scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema_length=None)
+            scan = (
+                pl.scan_parquet(path, glob=False, hive_partitioning=False)
+                if path.suffix == ".parquet"
+                else pl.scan_csv(path, glob=False, infer_schema_length=None)
+            )
             there = scan.collect_schema().names()
             if missing := [name for name in names if name not in there]:
                 raise SageccError(f"{path} has no column '{missing[0]}'; there are {', '.join(there)[:300]}")

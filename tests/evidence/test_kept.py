@@ -12,8 +12,9 @@ import pytest
 
 from evidence import kept
 from evidence.kept import Contest, contest, is_kept
-from evidence.leagues.orca import PUBLISHED, RAW
+from evidence.leagues.orca import RAW
 from evidence.leagues.rival_leagues import CLONES, LEAGUES, RIVALS
+from evidence.published import VARIABLES
 from evidence.training.run import RUNS
 from evidence.training.runs import networks_of, read_plan
 from sagecc.common.errors import SageccError
@@ -167,7 +168,7 @@ def test_what_is_kept_of_heuristics_is_of_the_present_networks_and_kernel(kernel
 
 def test_what_is_kept_of_rivals_is_of_the_present_kernel_and_their_code(kernel: Path) -> None:
     """Whoever adds a rival to the papers' leagues plays it alone; clones are trained, and play, on each machine."""
-    names = {name for names in LEAGUES.values() for name in names} - {*SCHEMES, PUBLISHED, *CLONES}
+    names = {name for names in LEAGUES.values() for name in names} - {*SCHEMES, *VARIABLES, *CLONES}
     there = sorted(name for name in names if name not in RIVALS or (ROOT / name).is_dir())
     for networks in RAW:
         for name, decided, due in _kept_and_due(networks, there, kernel):

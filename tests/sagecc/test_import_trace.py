@@ -125,7 +125,7 @@ def test_traces_for_mahimahi_are_those_that_the_set_cellular_takes(sagecc: Sagec
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("path.txt",), "Missing option '--out'"),
+        (("path.txt",), "Missing option '-o' / '--out'"),
         (("--out", "e.yaml"), "Missing argument"),
         (("gone.txt", "--out", "e.yaml"), "gone.txt"),
         (("satellite.csv", "--out", "e.yaml"), "satellite.csv, line 1"),
