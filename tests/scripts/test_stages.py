@@ -86,6 +86,15 @@ class Project:
         return found - {"specification"}  # it always runs
 
 
+def raised(text: str, *names: str) -> str:
+    """Return common/versions.py with these versions raised."""
+    for name in names:
+        line, version = f"{name} = {{}}\n", getattr(versions, name)
+        assert line.format(version) in text
+        text = text.replace(line.format(version), line.format(version + 1))
+    return text
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(tmp_path_factory.mktemp("stages") / "project")
@@ -151,7 +160,7 @@ def test_every_version_makes_its_stages_anew_and_no_others(project: Project) -> 
 def test_a_raised_version_runs_what_it_stands_for(project: Project) -> None:
     file = project.folder / "common" / "versions.py"
     before = file.read_text()
-    file.write_text(before.replace("CRR = 1", "CRR = 2").replace("REPORT = 1", "REPORT = 2"))
+    file.write_text(raised(before, "CRR", "REPORT"))
     assert project.changed() == {"train", "report"}
     assert not project.changed("datasets/full/dvc.yaml")
     file.write_text(before)
@@ -243,7 +252,7 @@ def test_the_study_s_version_runs_the_study_alone(project: Project) -> None:
     file = project.folder / "common" / "versions.py"
     before = file.read_text()
     assert not project.changed(STUDY)
-    file.write_text(before.replace("STUDY = 1", "STUDY = 2"))
+    file.write_text(raised(before, "STUDY"))
     assert not project.changed()
     assert project.changed(STUDY) == {"page", *(f"study@{name}" for name in STUDIED)}
     file.write_text(before)
