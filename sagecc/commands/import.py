@@ -10,7 +10,21 @@ import click
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
-from sagecc.options import ENVIRONMENT_FILE, MILLISECONDS, NUMBER, SECONDS
+from sagecc.options import ENVIRONMENT_FILE, MILLISECONDS, NUMBER, SECONDS, Decorator
+
+
+def _from_checkpoint(name: str) -> Decorator:
+    """Add the arguments of a command that makes a policy of a checkpoint."""
+    out = click.option(
+        "-o",
+        "--out",
+        type=click.Path(path_type=Path),
+        default=Path("models") / name,
+        show_default=True,
+        help="Folder of the policy.",
+    )
+    checkpoint = click.argument("checkpoint", type=click.Path(path_type=Path))
+    return lambda command: checkpoint(out(command))
 
 
 @click.group(no_args_is_help=False)
@@ -27,15 +41,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("models/orca"),
-    show_default=True,
-    help="Folder of the policy.",
-)
+@_from_checkpoint("orca")
 def orca(checkpoint: Path, out: Path) -> None:
     """Turn Orca's trained actor into a policy that runs here.
 
@@ -57,15 +63,7 @@ def orca(checkpoint: Path, out: Path) -> None:
 
 
 @command.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("models/sage"),
-    show_default=True,
-    help="Folder of the policy.",
-)
+@_from_checkpoint("sage")
 @click.option(
     "--without",
     metavar="RULE",
