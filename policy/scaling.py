@@ -41,6 +41,11 @@ class Scaling:
         return Scaling(self.transform, self.shift[columns], self.scale[columns], self.limit)
 
 
+def unscaled(inputs: int) -> Scaling:
+    """Return the Scaling that leaves so many features as they are."""
+    return Scaling("none", np.zeros(inputs, np.float32), np.ones(inputs, np.float32), 0.0)
+
+
 def symlog(x: Floats) -> Floats:
     """sign(x) * log(1 + |x|), element by element."""
     return np.copysign(np.log1p(np.abs(x)), x)

@@ -26,7 +26,7 @@ from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.data import THREADS, Prefetch, WindowSampler
 from sagecc.learner.rows import COLUMNS, ROW_BYTES, ROWS_FILE, RowWriter
 from sagecc.learner.selection import Trajectories
-from sagecc.policy.scaling import Scaling
+from sagecc.policy.scaling import Scaling, unscaled
 
 FILE_BYTES = 17 * 10**9
 EPISODE_ROWS = 3_400
@@ -37,7 +37,7 @@ COLD_BATCHES = 400
 
 WARM_BATCHES = 100
 MMAP_BATCHES = 2
-AS_IS = Scaling("none", np.zeros(69, np.float32), np.ones(69, np.float32), 0.0)
+AS_IS = unscaled(69)
 SYMLOG = Scaling("symlog", np.zeros(69, np.float32), np.ones(69, np.float32), 5.0)
 
 

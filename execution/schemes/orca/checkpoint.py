@@ -20,7 +20,7 @@ from sagecc.execution.schemes.orca.observation import OBSERVATIONS, SOURCE
 from sagecc.policy import artefact
 from sagecc.policy.importing import Imported, Origin, Variables, provenance, refuse_other, write_whole
 from sagecc.policy.mlp import Mlp, fold_batch_norm
-from sagecc.policy.scaling import Scaling
+from sagecc.policy.scaling import unscaled
 from sagecc.policy.tensorflow_checkpoint import prefix_of, read
 
 LEAKY_SLOPE = 0.2
@@ -63,11 +63,10 @@ def import_checkpoint(checkpoint: Path, out: Path) -> Imported:
         raise SageccError(f"{prefix}: the actor observes {inputs} numbers, Orca's has {len(OBSERVATIONS)}")
     step = int(values.get("global_step", np.array(0)))
     card = provenance(ORIGIN, prefix, step=step)
-    scaling = Scaling("none", np.zeros(inputs, np.float32), np.ones(inputs, np.float32), 0.0)
     write_whole(
         out,
         lambda folder: artefact.write(
-            folder, weights, sizes, scaling, OBSERVATIONS, card, control=CONTROL, source=SOURCE
+            folder, weights, sizes, unscaled(inputs), OBSERVATIONS, card, control=CONTROL, source=SOURCE
         ),
     )
     return Imported(out, sizes.parameters, step)

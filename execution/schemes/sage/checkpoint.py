@@ -23,7 +23,7 @@ from sagecc.execution.schemes.sage.observation import OBSERVATIONS, SOURCE
 from sagecc.policy import artefact
 from sagecc.policy.importing import Imported, Origin, Variables, provenance, refuse_other, write_whole
 from sagecc.policy.residual import NetworkSizes
-from sagecc.policy.scaling import Scaling
+from sagecc.policy.scaling import unscaled
 from sagecc.policy.tensorflow_checkpoint import prefix_of, read
 
 ORIGIN = Origin(
@@ -108,7 +108,6 @@ def import_checkpoint(checkpoint: Path, out: Path, without: Collection[str] = ()
     weights = network(values, prefix)
     signature = {"signature": int(values[SIGNATURE])} if SIGNATURE in values else {}
     card = provenance(ORIGIN, prefix, **signature)
-    scaling = Scaling("none", np.zeros(SIZES.inputs, np.float32), np.ones(SIZES.inputs, np.float32), 0.0)
     seen = [rule for rule in observation.RULES if rule in without]
 
     def write(folder: Path) -> None:
@@ -116,7 +115,7 @@ def import_checkpoint(checkpoint: Path, out: Path, without: Collection[str] = ()
             folder,
             weights,
             SIZES,
-            scaling,
+            unscaled(SIZES.inputs),
             OBSERVATIONS,
             card,
             control=control.control(without),
