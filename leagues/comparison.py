@@ -15,18 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sagecc.collector.lab.episode import Episode
+from sagecc.collector.lab.episode import Episode, ReceiverCounts
 from sagecc.collector.run.engines import in_processes, worker_count
 from sagecc.collector.run.task import Task
-from sagecc.common.arrays import Doubles, Ints
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.execution.lab.controllers import play_episode
 from sagecc.leagues.intervals import Interval, interval
-from sagecc.schemas.environment import Environment
-
-BYTES_S_PER_MBPS = 125_000
-CLOCK_SLACK_S = 1e-6
-"""Ticks are whole nanoseconds, times decimal fractions of a second."""
+from sagecc.schemas.environment import BYTES_S_PER_MBPS, Environment
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Played:
     """Of the samples of the flow under test."""
     rows: pa.Table
     """Its raw trajectory (schemas.raw.RAW_SCHEMA)."""
-    competitors_bytes: Ints | None
+    competitors_bytes: Doubles | None
     """In-order bytes that all competitors together have got by each row [rows]; None without competitors."""
 
 
@@ -138,9 +134,10 @@ def measured(episode: Episode) -> Played:
     bottleneck, through_mbps = environment.narrowest(environment.flow), 0.0
     for number, flow in enumerate(environment.all_flows):
         if bottleneck in environment.path(flow):
-            through_mbps += float(np.diff(_received(episode, number, life_s) / BYTES_S_PER_MBPS / np.ptp(life_s))[0])
+            got = float(np.diff(_counts(episode, number).bytes_at(life_s))[0])
+            through_mbps += got / BYTES_S_PER_MBPS / float(np.ptp(life_s))
     least_ms = propagation_ms(environment)
-    beside = [_received(episode, number, t_s) for number in range(1, len(episode.flows))]
+    beside = [_counts(episode, number).bytes_at(t_s) for number in range(1, len(episode.flows))]
     return Played(
         environment=environment,
         scheme=episode.scheme,
@@ -159,13 +156,13 @@ def measured(episode: Episode) -> Played:
     )
 
 
-def _received(episode: Episode, flow: int, times_s: Doubles) -> Ints:
-    """Return the in-order bytes that a flow's receiver has got by some times [n]."""
+def _counts(episode: Episode, flow: int) -> ReceiverCounts:
+    """Return what a flow's receiver has got over time."""
     rows = episode.rows
     if episode.every_flow is not None:
         rows = episode.every_flow.filter(pc.field("flow") == flow)
-    ends = np.searchsorted(rows["t_s"].to_numpy(), times_s + CLOCK_SLACK_S, side="right")
-    return np.append(0, rows["received_bytes"].to_numpy().astype(np.int64))[ends]
+    t_ns = np.rint(rows["t_s"].to_numpy() * 1e9).astype(np.int64)
+    return ReceiverCounts(t_ns, rows["received_bytes"].to_numpy())
 
 
 Outcome = Played | SageccError

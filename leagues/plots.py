@@ -28,12 +28,13 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from sagecc.common.arrays import Doubles, Ints
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.pictures import picture_format
 from sagecc.leagues.colours import DASHES, VERMILION, Stroke, stroke, strokes
 from sagecc.leagues.standings import sets
+from sagecc.schemas.environment import BYTES_S_PER_MBPS
 from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX
 
 INK = "#1f2933"
@@ -315,7 +316,7 @@ class Track:
     """Of schemas.raw.RAW_SCHEMA."""
     stroke: Stroke
     """How it is drawn."""
-    competitors_bytes: Ints | None = None
+    competitors_bytes: Doubles | None = None
     """In-order bytes that its competitors together have got by each row; None without any."""
 
     @property
@@ -482,12 +483,12 @@ def _bins(track: Track) -> _Series:
     delay = np.divide(increase["link_delay_ns"], packets * 1e6, out=np.full(len(packets), np.nan), where=packets > 0)
     return _Series(
         t_s=t[last[1:]],
-        goodput_mbps=increase["received_bytes"] / seconds / 125_000,
-        capacity_mbps=increase["link_capacity_bytes"] / seconds / 125_000,
+        goodput_mbps=increase["received_bytes"] / seconds / BYTES_S_PER_MBPS,
+        capacity_mbps=increase["link_capacity_bytes"] / seconds / BYTES_S_PER_MBPS,
         delay_ms=delay,
         cwnd_pkts=sums / np.diff(last),
         dropped=increase["link_drops"] > 0,
-        competitors_mbps=None if beside is None else np.diff(beside[last]) / seconds / 125_000,
+        competitors_mbps=None if beside is None else np.diff(beside[last]) / seconds / BYTES_S_PER_MBPS,
     )
 
 

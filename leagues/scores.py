@@ -20,7 +20,7 @@ from sagecc.collector.run.store import KERNEL, read_episodes, reading
 from sagecc.common.errors import SageccError
 from sagecc.common.parquet import open_parquet
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error, select_columns
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import BYTES_S_PER_MBPS, Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS
 from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 
@@ -52,7 +52,6 @@ _COUNTERS = ("received_bytes", "link_packets", "link_delay_ns", "link_capacity_b
 _MEASURED = ["episode_id", "t_s", *_COUNTERS]
 _CLOCK_SLACK_S = 1e-6  # ticks are whole nanoseconds, window edges decimal fractions of a second
 _TAIL_SLACK_S = 2 * TICK_S  # the last tick may fall just before the episode's end
-_BYTES_S_PER_MBPS = 125_000
 
 
 @dataclass(frozen=True)
@@ -341,10 +340,10 @@ def _rates(table: pl.DataFrame) -> pl.DataFrame:
         "episode_id",
         "window",
         status=pl.when(ok).then(pl.lit("ok")).otherwise(pl.lit("silent")),
-        goodput_mbps=pl.when(ok).then(change("received_bytes") / (pl.col("t_last") - first_s) / _BYTES_S_PER_MBPS),
+        goodput_mbps=pl.when(ok).then(change("received_bytes") / (pl.col("t_last") - first_s) / BYTES_S_PER_MBPS),
         delay_ms=pl.when(ok).then(change("link_delay_ns") / packets / 1e6),
         capacity_mbps=pl.when(ok).then(
-            (pl.col("link_capacity_bytes_last") - capacity_first) / capacity_s / _BYTES_S_PER_MBPS
+            (pl.col("link_capacity_bytes_last") - capacity_first) / capacity_s / BYTES_S_PER_MBPS
         ),
     )
 

@@ -20,6 +20,7 @@ RewardKind = Literal["power", "friendliness"]
 Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]
 
 MTU_BYTES = 1500
+BYTES_S_PER_MBPS = 125_000
 """Size of a full data packet on the link (IP header included), as in Mahimahi's traces."""
 
 TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0})

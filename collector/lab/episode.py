@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sagecc.collector.lab.boot import WATCHDOG_S, Controller, Recording, run_guest
 from sagecc.collector.lab.spec import Drive, EpisodeSpec, episode_spec, flow_drives
+from sagecc.common.arrays import Doubles
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.environment import Environment
@@ -162,10 +163,11 @@ class ReceiverCounts:
     received_bytes: npt.NDArray[np.integer]
     """Bytes received in order by then [samples]."""
 
-    def bytes_at(self, t_s: float) -> float:
-        """Return the last count at or before time `t_s` (bytes)."""
-        rows = int(np.searchsorted(self.t_ns, round(t_s * 1e9), side="right"))
-        return float(self.received_bytes[rows - 1]) if rows else 0.0
+    def bytes_at(self, t_s: npt.ArrayLike) -> Doubles:
+        """Return the last count at or before each of some times (bytes) [times]."""
+        t_ns = np.rint(np.asarray(t_s, np.float64) * 1e9).astype(self.t_ns.dtype)
+        counts = np.append(0.0, self.received_bytes)[np.searchsorted(self.t_ns, t_ns, side="right")]
+        return np.asarray(counts)
 
 
 def run_episode(
@@ -274,7 +276,7 @@ def shared_jain_index(environment: Environment, received: Sequence[ReceiverCount
     end_s = min(environment.stop_of(flow) for flow in peers.values())
     if len(peers) < 2 or begin_s >= end_s:
         return None
-    return jain_index([received[number].bytes_at(end_s) - received[number].bytes_at(begin_s) for number in peers])
+    return jain_index([float(np.diff(received[number].bytes_at([begin_s, end_s]))[0]) for number in peers])
 
 
 def _rows(name: str, samples: npt.NDArray[np.void], disturbed: bool = False) -> pa.Table:

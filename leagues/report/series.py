@@ -20,7 +20,7 @@ from sagecc.common.arrays import Doubles
 from sagecc.common.tables import reading_error
 from sagecc.leagues.plots import bin_width
 from sagecc.leagues.scores import StoredEpisode, scan
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import BYTES_S_PER_MBPS, Environment
 
 LEVELS = 4000
 NONE = 65535
@@ -109,11 +109,11 @@ def _fill(table: pl.DataFrame, first: int, count: int) -> dict[str, Doubles]:
     rates = table.select(
         "episode_id",
         pl.col("bin") - first,
-        goodput=increase("received_bytes") / increase("t_s") / 125_000,
+        goodput=increase("received_bytes") / increase("t_s") / BYTES_S_PER_MBPS,
         delay=increase("link_delay_ns") / increase("link_packets") / 1e6,
         cwnd="cwnd_pkts",
         drops=increase("link_drops"),
-        capacity=increase("link_capacity_bytes") / increase("t_s") / 125_000,
+        capacity=increase("link_capacity_bytes") / increase("t_s") / BYTES_S_PER_MBPS,
     ).filter(pl.col("bin").is_between(0, count - 1))
     series = {}
     for (episode,), part in rates.group_by("episode_id"):
