@@ -29,7 +29,8 @@ from sagecc.common.inputs import check_regular
 from sagecc.common.parquet import parquet_schema
 from sagecc.common.tables import first_line
 from sagecc.schemas import wire
-from sagecc.schemas.environment import Environment, episode_id
+from sagecc.schemas.capacity import capacity_bytes
+from sagecc.schemas.environment import BYTES_S_PER_MBPS, Environment, episode_id
 from sagecc.schemas.partitions import PARTS
 from sagecc.schemas.raw import COUNTERS, RAW_SCHEMA, TICK_S
 
@@ -42,7 +43,7 @@ HEADERS_BYTES = 52
 MAX_TICKS_APART = 1.5
 
 _TIMES_US = {"us": 1, "ms": 1e3, "s": 1e6}
-_RATES_BYTES_S = {"bytes_s": 1, "bps": 1 / 8, "kbps": 125, "mbps": 125_000}
+_RATES_BYTES_S = {"bytes_s": 1, "bps": 1 / 8, "kbps": 125, "mbps": BYTES_S_PER_MBPS}
 _COUNTED = (
     *("ca_state", "cwnd_pkts", "mss_bytes", "unacked_pkts", "lost_pkts", "lost_total_pkts", "delivered_pkts"),
     *("data_segs_out", "bytes_acked", "bytes_sent"),
@@ -236,7 +237,7 @@ def _raw(path: Path, values: Values, environment: Environment) -> Values:
         "link_drops": raw["lost_total_pkts"],
         "link_delay_ns": np.cumsum(np.diff(delivered, prepend=0.0) * delay_us * 1e3),
         "link_queue_bytes": np.zeros(count),
-        "link_capacity_bytes": _capacity(environment, t_s),
+        "link_capacity_bytes": capacity_bytes(environment.bottleneck, np.rint(t_s * 1e9).astype(np.int64)),
     }
     columns: Values = {"t_s": t_s}
     for name, dtype, *_ in COUNTERS:
@@ -248,14 +249,3 @@ def _raw(path: Path, values: Values, environment: Environment) -> Values:
     if "pacing_rate_bytes_s" not in values:
         columns["pacing_rate_bytes_s"][:] = wire.NO_LIMIT
     return columns
-
-
-def _capacity(environment: Environment, t_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the bytes that the bottleneck could have sent by these times [n]."""
-    link = environment.bottleneck
-    steps = [(step.t_s, step.rate_mbps) for step in link.rates] or [(0.0, link.base_mbps)]
-    edges = np.array([start for start, _ in steps])
-    rates = np.array([mbps for _, mbps in steps]) * 125_000
-    before = np.concatenate([[0.0], np.cumsum(np.diff(edges) * rates[:-1])])
-    at = np.searchsorted(edges, t_s, side="right") - 1
-    return np.asarray(np.floor(before[at] + (t_s - edges[at]) * rates[at]))

@@ -16,7 +16,7 @@ from sagecc.common.errors import SageccError
 from sagecc.pool.checks import check_pool
 from sagecc.pool.derivation import build_pool
 from sagecc.pool.features import derive
-from sagecc.schemas.environment import Environment, Link, RateStep, dumbbell
+from sagecc.schemas.environment import Environment, Link, RateStep, Trace, dumbbell
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.pool import FEATURE_NAMES
 from tests.helpers.raw_episodes import Columns, trajectory, write_partition
@@ -90,6 +90,16 @@ def test_the_capacity_follows_the_networks_rate(tmp_path: Path) -> None:
     import_logs([tmp_path / "flow.parquet"], LogColumns.parse(MAPPING), "quic", network(), tmp_path / "raw")
     rows = pq.read_table(tmp_path / "raw" / partition("custom", "quic") / "part-000.parquet", partitioning=None)
     assert rows["link_capacity_bytes"][-1].as_py() == pytest.approx((24 * 10 + 12 * 5) * 125_000, rel=1e-9)
+
+
+def test_the_capacity_of_a_trace_is_its_own_and_not_its_mean(tmp_path: Path) -> None:
+    """Within the 6 s of the log two packets may leave, of the three that leave in 14 s."""
+    link = Link(trace=Trace("late", (1_000, 2_000, 14_000)), delay_ms=20, queue_bytes=120_000)
+    traced = dumbbell("custom", link, return_delay_ms=20, duration_s=20, windows_s=((0, 20),))
+    log(trajectory(600)).write_parquet(tmp_path / "flow.parquet")
+    import_logs([tmp_path / "flow.parquet"], LogColumns.parse(MAPPING), "quic", traced, tmp_path / "raw")
+    (part,) = (tmp_path / "raw" / partition("custom", "quic")).glob("part-*.parquet")
+    assert pq.read_table(part, partitioning=None)["link_capacity_bytes"][-1].as_py() == 2 * 1500
 
 
 def test_logs_are_added_and_one_that_is_there_stays(tmp_path: Path) -> None:

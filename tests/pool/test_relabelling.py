@@ -16,7 +16,7 @@ from sagecc.collector.lab.episode import run_episode
 from sagecc.common.errors import SageccError
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import RAW_NEEDED, derive
-from sagecc.pool.relabelling import COLUMNS, capacities, capacity_bytes, flows_up, rewards_of
+from sagecc.pool.relabelling import COLUMNS, capacities, flows_up, rewards_of
 from sagecc.pool.reward import REWARDS, Measured, Ticks, friendliness, graded, of_networks, reward_of
 from sagecc.pool.views import open_pool
 from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace, dumbbell
@@ -86,16 +86,6 @@ def test_the_pools_own_reward_is_what_it_has() -> None:
     np.testing.assert_array_equal(rewards_of(REWARDS["pool"], columns, environment), stored)
     np.testing.assert_array_equal(rewards_of(REWARDS["power"], columns, environment), stored)
     np.testing.assert_allclose(rewards_of(reward_of("pool-log"), columns, environment), graded(stored), rtol=1e-6)
-
-
-def test_capacity_is_whole_bytes_of_each_step_and_a_trace_goes_on_after_its_end() -> None:
-    steps = Link((RateStep(0, 8), RateStep(1, 0), RateStep(2, 10_000)))
-    times = np.array([0, 1_500, 10**9, 2 * 10**9, 2 * 10**9 + 7, 80_000 * 10**9])
-    expected = [0, 1, 10**6, 10**6, 10**6 + 8, 10**6 + 79_998 * 1_250_000_000]
-    assert capacity_bytes(steps, times).tolist() == expected
-    trace = Link(trace=Trace("two", (0.5, 2)))
-    times = np.array([0, 500_000, 1_999_999, 2_000_000, 2_500_000, 4_000_000])
-    assert (capacity_bytes(trace, times) // 1500).tolist() == [0, 1, 1, 2, 3, 4]
 
 
 def test_flows_are_up_from_their_start_to_their_end() -> None:
