@@ -22,12 +22,12 @@ setup: ## Install what is needed: apt packages (as root) and the Python environm
 	@scripts/setup
 
 .PHONY: verify
-verify: ## Build the kernel, collect, let the policy play, compare with what is published (12 minutes from nothing)
+verify: ## Build the kernel, collect, let the policy play, compare with what is published (7 minutes from nothing)
 	@scripts/setup --base
 	@PATH="$(CURDIR)/build/base-venv/bin:$$PATH" python -m scripts.verify
 
 .PHONY: repro
-repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (under an hour)
+repro: setup ## Collect, train and play the league (PROFILE=smoke|small|full), then print the table (half an hour)
 	@python -m scripts.repro $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: full
@@ -35,7 +35,7 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: kicked
-kicked: setup ## Collect kicked schemes alone, and their pool, into datasets/kicked (docs/guide/collect.md; 18 minutes)
+kicked: setup ## Collect kicked schemes alone, and their pool, into datasets/kicked (docs/guide/collect.md; 12 minutes)
 	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: labs
