@@ -21,6 +21,7 @@ from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
 from sagecc.pool.relabelling import COLUMNS, rewards_of
 from sagecc.pool.reward import reward_of
+from sagecc.pool.view_columns import computed
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.partitions import EPISODES_FILE, LISTINGS, PARTS, partition_of
 from sagecc.schemas.pool import ALIGNMENT_KEY, COLUMNS_FILE, POOL_SCHEMA, REWARD_ALIGNMENTS, VERSION_KEY, check_version
@@ -30,7 +31,7 @@ from sagecc.schemas.schemes import is_disturbed
 VIEWS = ("transitions", "episodes", "environments", "schemes", "rounds", "columns")
 """Views that every pool has, beside the table macros `episode` and `rewards`."""
 
-RAW_VIEW, LEAGUE_VIEW = "raw", "league"
+RAW_VIEW, LEAGUE_VIEW, SAMPLES_VIEW = "raw", "league", "samples"
 LEAGUE_FILE = "scores.parquet"
 TABLE_READERS: Mapping[str, str] = MappingProxyType(
     {
@@ -76,7 +77,7 @@ def open_pool(
 
     Args:
         pool: the pool's folder; None for the other views alone.
-        raw: folder of raw trajectories, for the view `raw`; no such view by default.
+        raw: folder of raw trajectories, for the view `raw` and, with a pool, `samples`; no such views by default.
         league: folder of a league's results, for the view `league` of its scores; no such view by default.
         confined: for SQL of somebody else: `confine` it to these views' files. By default it may read and write all
             files that this program may, and load extensions.
@@ -97,6 +98,7 @@ def open_pool(
     try:
         connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
         connection.execute(f"SET threads = {THREADS_PER_CORE * len(os.sched_getaffinity(0))}")
+        connection.execute("SET VARIABLE view_columns = ?", [computed().to_pylist()])
         files = [
             file
             for name, folder, views in (
@@ -109,6 +111,9 @@ def open_pool(
         ]
         if alignment is not None:
             _add_rewards(connection, alignment)
+            if raw is not None:
+                connection.execute((_SQL / "views_samples.sql").read_text())
+            _add_comments(connection, pool)
         files += [_add_table(connection, name, path) for name, path in tables.items()]
         if confined:
             confine(connection, files)
@@ -197,9 +202,23 @@ def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
     connection.execute((_SQL / "views_rewards.sql").read_text())
 
 
+def _add_comments(connection: duckdb.DuckDBPyConnection, pool: Path | None) -> None:
+    """Say in DuckDB's catalogue what the views' columns mean: formula and unit."""
+    try:
+        rows = connection.execute('SELECT "table", name, formula, unit FROM columns').fetchall()
+    except duckdb.Error as error:
+        raise reading_error(f"{pool}/{COLUMNS_FILE}", error, "derive the pool again with 'sagecc pool'") from error
+    meanings = {(table, name): f"{formula} [{unit}]" if unit else formula for table, name, formula, unit in rows}
+    views = "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+    for view, name in connection.execute(views).fetchall():
+        if meaning := meanings.get((view, name)) or meanings.get(("episodes", name)):
+            quoted_name, quoted = name.replace('"', '""'), meaning.replace("'", "''")
+            connection.execute(f"COMMENT ON COLUMN {view}.\"{quoted_name}\" IS '{quoted}'")
+
+
 def _add_table(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> Path:
     """Add a view of one file; return the file."""
-    if not _TABLE_NAME.fullmatch(name) or name in (*VIEWS, RAW_VIEW, LEAGUE_VIEW):
+    if not _TABLE_NAME.fullmatch(name) or name in (*VIEWS, RAW_VIEW, LEAGUE_VIEW, SAMPLES_VIEW):
         raise SageccError(f"'{name}' can be no table's name: use letters, digits and _, and no view's name")
     if path.suffix not in TABLE_READERS:
         raise SageccError(f"{path}: a table is a file of {', '.join(TABLE_READERS)}")

@@ -3,8 +3,7 @@
 --   SET VARIABLE raw = 'datasets/raw';
 --   .read pool/views_raw.sql
 
--- One row per tick: what the kernel and the bottleneck counted. In the folders' names, from which set and scheme come, a
--- policy's path has _ for /.
+-- One row per tick: what the kernel and the bottleneck counted. set and scheme come from the folders' names.
 CREATE OR REPLACE VIEW raw AS
 SELECT *
 FROM read_parquet(

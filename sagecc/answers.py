@@ -128,10 +128,15 @@ def one_line_errors(asked: Asked) -> Iterator[None]:
         lines = [line.strip() for line in text.splitlines() if line.strip(" ^")]
         if type(error) is duckdb.Error:  # in a Parquet file's own structures: DuckDB does not name the file
             lines = [f"a file is damaged ({'; '.join(lines)})", "'sagecc pool check' says which"]
+        if isinstance(error, duckdb.BinderException) and _OLD_STEP.search(text):
+            lines = [*lines[:1], "the step of a link's rate is capacity_step in episodes and environments"]
         if asked.confined and _REFUSAL.search(text):
             lines = [*lines[:1], _HOW]
         raise SageccError("; ".join(lines)) from error
 
+
+_OLD_STEP = re.compile(r'column "step" not found|not have a column named "step"')
+"""In DuckDB's errors about the name that the view's column had before."""
 
 _REFUSAL = re.compile(
     r"disabled (?:by|through) configuration|configuration has been locked|secrets are disabled|\bextension\b"

@@ -136,7 +136,11 @@ class Shell:
     def _describe(self, view: str) -> None:
         if not view:
             raise SageccError("say of which view: .columns transitions")
-        self._execute(f"SELECT column_name AS name, column_type AS type FROM (DESCRIBE {view})")
+        self._execute(
+            f"SELECT column_name AS name, column_type AS type, coalesce(comment, '') AS meaning FROM (DESCRIBE {view}) "
+            f"LEFT JOIN (SELECT column_name, comment FROM duckdb_columns() WHERE table_name = '{view}') "
+            "USING (column_name)"
+        )
 
     def _set_layout(self, layout: str) -> None:
         if layout not in LAYOUTS:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
@@ -188,7 +188,8 @@ def _field_metadata(column: Column) -> dict[str, str]:
     return metadata | {name: f"{value:g}" for name, value in bounds.items() if value is not None}
 
 
-def _schema(columns: tuple[Column, ...]) -> pa.Schema:
+def schema_of(columns: tuple[Column, ...]) -> pa.Schema:
+    """Return columns as an Arrow schema, units, formulas and bounds in the fields' metadata."""
     return pa.schema(
         [
             pa.field(column.name, column.dtype, nullable=column.nullable, metadata=_field_metadata(column))
@@ -197,10 +198,10 @@ def _schema(columns: tuple[Column, ...]) -> pa.Schema:
     )
 
 
-POOL_SCHEMA = _schema(POOL_COLUMNS)
+POOL_SCHEMA = schema_of(POOL_COLUMNS)
 """One row per tick."""
 
-POOL_EPISODE_SCHEMA = _schema(EPISODE_COLUMNS)
+POOL_EPISODE_SCHEMA = schema_of(EPISODE_COLUMNS)
 """One row per episode (`episodes.parquet`) of a pool without nulls."""
 
 MAY_BE_ABSENT = frozenset(column.name for column in EPISODE_COLUMNS if column.absent)
@@ -223,7 +224,7 @@ def episode_columns(nullable: Collection[str] = ()) -> tuple[Column, ...]:
 
 def episode_schema(nullable: Collection[str] = ()) -> pa.Schema:
     """Return the schema of `episodes.parquet`; see episode_columns."""
-    return _schema(episode_columns(nullable))
+    return schema_of(episode_columns(nullable))
 
 
 def nullable_columns(schema: pa.Schema) -> frozenset[str]:
@@ -252,7 +253,7 @@ def pool_columns(windows: tuple[int, int, int], effective: str = "", disturbed: 
 
 def pool_schema(windows: tuple[int, int, int], effective: str = "", disturbed: bool = False) -> pa.Schema:
     """Return POOL_SCHEMA with the formulas of a pool; see pool_columns."""
-    return _schema(pool_columns(windows, effective, disturbed))
+    return schema_of(pool_columns(windows, effective, disturbed))
 
 
 def raw_columns(disturbed: bool = False) -> tuple[Column, ...]:
@@ -281,12 +282,18 @@ def dictionary(
         One row per column: name, dtype, unit, formula, paper_index, table (transitions, episodes or raw), low and high
         (null without a bound).
     """
+    return description(
+        {
+            "transitions": pool_columns(windows, effective, disturbed),
+            "episodes": episode_columns(nullable),
+            "raw": raw_columns(disturbed),
+        }
+    )
+
+
+def description(tables: Mapping[str, Sequence[Column]]) -> pa.Table:
+    """Return a data dictionary of tables' columns; see `dictionary`."""
     types = {pa.float32(): "float32", pa.float64(): "float64"}
-    tables = {
-        "transitions": pool_columns(windows, effective, disturbed),
-        "episodes": episode_columns(nullable),
-        "raw": raw_columns(disturbed),
-    }
     rows = [(table, column) for table, columns in tables.items() for column in columns]
     return pa.table(
         {

@@ -16,7 +16,7 @@ from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.folder import refuse_existing, write_folder_atomically
 from sagecc.schemas.pool import FEATURE_NAMES
 
-PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets"}
+PACKAGES = {"minari": "minari", "rlds": "tensorflow_datasets", "huggingface": "datasets", "samples": "duckdb"}
 """The library of each form."""
 UNCOMPRESSED = ("minari", "rlds")
 """Forms whose rows take at least four bytes per number."""
@@ -45,7 +45,7 @@ def export(
 
     Args:
         path: the new folder.
-        form: minari, rlds or huggingface.
+        form: minari, rlds, huggingface or samples.
         pool: the pool's folder.
         choice: which episodes; all by default.
         action: form of the actions: one of episodes.ACTIONS.

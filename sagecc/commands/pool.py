@@ -22,7 +22,7 @@ from sagecc.schemas.schemes import ANY_CODE
 from sagecc.skipped import telling_skipped
 
 EXIT_FOUND = 1
-FORMS = ("minari", "rlds", "huggingface")
+FORMS = ("minari", "rlds", "huggingface", "samples")
 
 
 @click.group(invoke_without_command=True)
@@ -143,7 +143,7 @@ def check(
 
 @command.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The ecosystem whose form it gets.")
+@click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form it gets.")
 @click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option("--set", "sets", default="", metavar="SETS", help="Only these sets: I, II or I,II.")
 @click.option("--scheme", "schemes", default="", metavar="SCHEMES", help="Only these schemes, such as vegas,cubic.")
@@ -167,7 +167,8 @@ def export(
     sagecc pool export some --to rlds --limit 10
 
     PATH is the new folder. minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with
-    a card. Each needs its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'.
+    a card. Each needs its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'. samples:
+    Parquet in physical units, from the raw trajectories beside the pool too.
     """
     from sagecc.pool.exports import export as run  # the libraries take seconds to load: not for --help
 

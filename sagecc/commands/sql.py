@@ -10,7 +10,7 @@ import click
 
 from sagecc.answers import ALLOW, LAYOUTS, Asked, run_query
 from sagecc.options import LEAGUE, POOL
-from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, VIEWS, has_league, has_pool, has_raw, open_pool
+from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, SAMPLES_VIEW, VIEWS, has_league, has_pool, has_raw, open_pool
 from sagecc.shell import Shell
 
 
@@ -19,7 +19,9 @@ from sagecc.shell import Shell
 @click.option("--shell", is_flag=True, help="Ask one question after another; .help says what else it takes.")
 @click.option("--pool", type=click.Path(path_type=Path), help=f"[default: {POOL}]")
 @click.option(
-    "--raw", type=click.Path(path_type=Path), help="Raw trajectories, for the view raw.  [default: raw beside the pool]"
+    "--raw",
+    type=click.Path(path_type=Path),
+    help="Raw trajectories, for the views raw and samples.  [default: raw beside the pool]",
 )
 @click.option(
     "--league",
@@ -67,9 +69,10 @@ def command(
     sagecc sql < question.sql
     sagecc sql --shell
 
-    Views are transitions (one row per tick), episodes, environments, schemes, rounds (of a grown pool), raw and league.
-    columns explains every column. episode('...') finds one episode fast, rewards('NAME')
-    has another reward of each row (docs/guide/query.md). Without a QUERY, or with -, it is read from standard input.
+    Views are transitions (one row per tick), samples (the same in physical units), episodes, environments, schemes,
+    rounds (of a grown pool), raw and league. columns explains every column. episode('...') finds one episode fast,
+    rewards('NAME') has another reward of each row (docs/guide/query.md). Without a QUERY, or with -, it is read from
+    standard input.
     """
     if query is None and not shell and not sys.stdin.isatty():
         query = "-"
@@ -87,7 +90,8 @@ def command(
     if raw is None:
         raw = (pool or POOL).parent / "raw"
         if not has_raw(raw):
-            missing_views[RAW_VIEW] = f"{raw} holds no raw trajectories; say where they are with --raw"
+            missing = f"{raw} holds no raw trajectories; say where they are with --raw"
+            missing_views |= dict.fromkeys((RAW_VIEW, SAMPLES_VIEW), missing)
             raw = None
     if league is None:
         league = LEAGUE

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from sagecc.collector.run.grid import bottleneck
 from sagecc.schemas import wire
 from sagecc.schemas.environment import CrossFlow, Environment, dumbbell
+from sagecc.schemas.partitions import partition
 from sagecc.schemas.raw import COUNTERS, EPISODE_SCHEMA, RAW_SCHEMA, RAW_VERSION, TICK_S
 
 MSS = 1448
@@ -153,7 +154,7 @@ def write_partition(
     environments: Sequence[Environment] = (),
 ) -> dict[str, Columns]:
     """Write raw episodes the way the collector does; return their columns by id. environments: one for each of rows."""
-    folder = raw / f"set={set_name}" / f"scheme={scheme.replace('/', '_')}"
+    folder = raw / partition(set_name, scheme)
     folder.mkdir(parents=True)
     episodes = {}
     for seed, count in enumerate(rows):

@@ -29,8 +29,9 @@ from sagecc.pool.derivation import build_pool
 from sagecc.pool.exports import to_huggingface
 from sagecc.pool.exports.episodes import Choice, open_pool
 from sagecc.pool.exports.export import export
+from sagecc.pool.view_columns import OF_SAMPLES
 from sagecc.schemas.partitions import EPISODES_FILE, PARTS, partition
-from sagecc.schemas.pool import FEATURE_NAMES, VERSION_KEY
+from sagecc.schemas.pool import FEATURE_NAMES, VERSION_KEY, schema_of
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
 from tests.helpers.processes import sigint
@@ -39,7 +40,7 @@ from tests.helpers.raw_episodes import write_partition
 pytestmark = pytest.mark.tensorflow
 
 POLICY = "policy:models/mine"
-FORMS = ("minari", "rlds", "huggingface")
+FORMS = ("minari", "rlds", "huggingface", "samples")
 QUERY = ROOT / "docs" / "guide" / "query.md"
 
 # Nothing is to be fetched.
@@ -345,10 +346,30 @@ def test_rows_that_are_missing(damaged: Path) -> None:
         list(open_pool(damaged, Choice(schemes=("cubic",))).episodes())
 
 
+def test_samples_are_the_views_rows_with_their_meanings(pool: Path, tmp_path: Path) -> None:
+    found = export(tmp_path / "out", "samples", pool, Choice(limit=1), progress=False)
+    files = [pq.read_table(path, partitioning=None) for path in sorted((tmp_path / "out").glob(PARTS))]
+    assert sum(map(len, files)) == found.rows == open_pool(pool, Choice(limit=1)).rows
+    for table in files:
+        assert table.schema.equals(schema_of(OF_SAMPLES), check_metadata=True)
+        assert table["step"].to_pylist() == list(range(len(table)))
+    episodes = pq.read_table(tmp_path / "out" / EPISODES_FILE)
+    assert episodes["utilisation"].null_count == 0 and "capacity_step" in episodes.column_names
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert all(f"| `{name}` |" in readme for name in (*files[0].column_names, *episodes.column_names))
+
+
+def test_samples_without_raw_trajectories_are_refused(damaged: Path, tmp_path: Path) -> None:
+    with pytest.raises(SageccError, match="holds no raw trajectories"):
+        export(tmp_path / "out", "samples", damaged, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_a_failed_export_leaves_nothing(damaged: Path, tmp_path: Path, form: str) -> None:
+def test_a_failed_export_leaves_nothing(pool: Path, damaged: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / "there" / "out"
-    with pytest.raises(SageccError, match=r"vegas/part-000.parquet is damaged"):
+    (tmp_path / "raw").symlink_to(pool.parent / "raw")
+    with pytest.raises(SageccError, match=r"(?s)damaged.*vegas/part-000.parquet|vegas/part-000.parquet is damaged"):
         export(out, form, damaged, progress=False)
     assert not list(out.parent.iterdir())
 

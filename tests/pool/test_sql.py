@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +25,10 @@ from sagecc.collector.run.grid import set_one, set_two
 from sagecc.common.errors import SageccError
 from sagecc.pool import views
 from sagecc.pool.derivation import build_pool
+from sagecc.pool.view_columns import COMPUTED, OF_SAMPLES
 from sagecc.pool.views import VIEWS, confine, open_pool
+from sagecc.schemas.capacity import capacity_bytes
+from sagecc.schemas.environment import Environment
 from sagecc.schemas.pool import EPISODE_COLUMNS, FEATURES, POOL_COLUMNS, POOL_SCHEMA, VERSION_KEY
 from sagecc.schemas.raw import RAW_SCHEMA
 from tests.conftest import ROOT
@@ -64,7 +68,7 @@ def values(capsys: Capture, pool: Path, query: str) -> list[list[str]]:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_has_rows(capsys: Capture, pool: Path, view: str) -> None:
     [[count]] = values(capsys, pool, f"SELECT count(*) FROM {view}")
-    columns = len(POOL_COLUMNS) + len(EPISODE_COLUMNS) + len(RAW_SCHEMA)
+    columns = len(POOL_COLUMNS) + len(EPISODE_COLUMNS) + len(RAW_SCHEMA) + sum(map(len, COMPUTED.values()))
     expected = {"transitions": 299 + 199 + 249, "episodes": 3, "environments": 3, "schemes": 2, "rounds": 0}
     expected["columns"] = columns
     assert int(count) == expected[view]
@@ -81,9 +85,9 @@ def test_the_dictionary_explains_every_column(capsys: Capture, pool: Path) -> No
     header = ask(capsys, pool, "SELECT * FROM columns LIMIT 0").strip().split(",")
     assert header == ["name", "dtype", "unit", "formula", "paper_index", "table", "low", "high"]
     rows = values(capsys, pool, "SELECT * FROM columns")
-    for table in ("transitions", "episodes", "raw"):
+    for table in ("transitions", "episodes", "raw", "samples"):
         described = ask(capsys, pool, f"SELECT * FROM {table} LIMIT 0").strip().split(",")
-        if table != "episodes":
+        if table in ("transitions", "raw"):
             assert described[-2:] == ["scheme", "set"]
             del described[-2:]
         assert [row[0] for row in rows if row[5] == table] == described
@@ -113,9 +117,90 @@ def test_episodes_join_environments_and_add_up(capsys: Capture, pool: Path) -> N
 
 def test_views_work_in_duckdb_itself(pool: Path) -> None:
     with duckdb.connect() as connection:
-        connection.execute(f"SET VARIABLE pool = '{pool}'")
-        connection.execute(Path(views.__file__).with_name("views.sql").read_text())
-        assert connection.execute("SELECT count(*) FROM transitions").fetchone() == (747,)
+        connection.execute(f"SET VARIABLE pool = '{pool}'; SET VARIABLE raw = '{pool.parent / 'raw'}'")
+        for name in ("views.sql", "views_raw.sql", "views_samples.sql"):
+            connection.execute(Path(views.__file__).with_name(name).read_text())
+        for view in ("transitions", "samples"):
+            assert connection.execute(f"SELECT count(*) FROM {view}").fetchone() == (747,)
+        columns = len(POOL_COLUMNS) + len(EPISODE_COLUMNS) + len(RAW_SCHEMA)
+        assert connection.execute("SELECT count(*) FROM columns").fetchone() == (columns,)
+
+
+def test_a_natural_join_of_episodes_and_transitions_has_every_row(capsys: Capture, pool: Path) -> None:
+    assert values(capsys, pool, "SELECT count(*) FROM episodes NATURAL JOIN transitions") == [["747"]]
+    for query in ("SELECT step FROM episodes", "SELECT e.step FROM environments e"):
+        assert run("sql", query, "--pool", str(pool)) == 2
+        assert "capacity_step" in capsys.readouterr().err
+
+
+def test_every_column_of_a_pools_views_has_a_comment(pool: Path) -> None:
+    with open_pool(pool, pool.parent / "raw") as connection:
+        found = connection.execute(
+            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+        ).fetchall()
+    comments = {(view, name): comment for view, name, comment in found}
+    views_with_meanings = {"transitions", "episodes", "raw", "samples", "schemes"}
+    assert {view for view, _ in comments} > views_with_meanings
+    assert not [key for key, comment in comments.items() if key[0] in views_with_meanings and not comment]
+    assert comments["samples", "srtt_ms"] == "smoothed RTT [ms]"
+    assert comments["environments", "rtt_ms"].endswith("[ms]")
+
+
+def test_samples_are_the_counters_in_physical_units(capsys: Capture, pool: Path) -> None:
+    query = """
+        SELECT count(*), max(abs(s.srtt_ms - t.srtt * 100)), max(abs(s.delivery_mbps - t.thr * 100)),
+               bool_and(s.cwnd_pkts = r.cwnd_pkts AND s.action = t.action AND s.reward = t.reward),
+               string_agg(DISTINCT s.ca_state, ' ' ORDER BY s.ca_state)
+        FROM samples s
+        JOIN transitions t USING (episode_id, step)
+        JOIN raw r USING (episode_id, step)
+    """
+    [[rows, srtt, thr, same, states]] = values(capsys, pool, query)
+    assert (rows, same, states) == ("747", "True", "open recovery")
+    assert float(srtt) < 1e-3 and float(thr) < 1e-3
+    assert ask(capsys, pool, "FROM samples LIMIT 0").strip().split(",") == [column.name for column in OF_SAMPLES]
+
+
+def test_samples_want_raw_trajectories(capsys: Capture, pool: Path, tmp_path: Path) -> None:
+    shutil.copytree(pool, tmp_path / "alone")
+    assert run("sql", "FROM samples", "--pool", str(tmp_path / "alone")) == 2
+    assert re.fullmatch(facts("sagecc: …view 'samples'…--raw\n"), capsys.readouterr().err)
+
+
+def test_an_episodes_capacity_is_what_the_link_counted(grid: Path) -> None:
+    """Also on a link whose rate steps."""
+    with open_pool(grid / "pool", grid / "raw") as connection:
+        rows = connection.execute(
+            "SELECT e.capacity_mbps, e.environment, e.start_s, e.duration_s FROM episodes e"
+        ).fetchall()
+    for capacity_mbps, network, start_s, duration_s in rows:
+        link = Environment.from_json(network).bottleneck
+        begin, end = capacity_bytes(link, np.round(np.array([start_s, duration_s]) * 1e9).astype(np.int64))
+        assert capacity_mbps == pytest.approx((end - begin) * 8e-6 / (duration_s - start_s), rel=1e-6)
+    assert len({round(row[0], 3) for row in rows}) > 2
+
+
+def test_an_episodes_shares_and_queueing_follow_from_its_row(grid: Path) -> None:
+    with open_pool(grid / "pool") as connection:
+        rows = connection.sql("FROM episodes").to_arrow_table().to_pylist()
+    assert {row["flows"] for row in rows} == {1, 2}
+    for row in rows:
+        assert row["utilisation"] == pytest.approx(row["goodput_mbps"] / row["capacity_mbps"])
+        assert row["queueing_mean_ms"] == pytest.approx(max(row["delay_mean_ms"] - row["rtt_ms"] / 2, 0))
+        if row["flows"] == 1:
+            assert row["competitor_mbps"] is row["jain_index"] is None
+            continue
+        own, other = row["goodput_mbps"], max(row["capacity_mbps"] * 1448 / 1500 - row["goodput_mbps"], 0)
+        assert row["competitor_mbps"] == pytest.approx(other)
+        assert row["jain_index"] == pytest.approx((own + other) ** 2 / (2 * (own**2 + other**2)))
+
+
+def test_least_propagation_of_a_chain_is_of_the_links_that_the_flow_crosses(pool: Path) -> None:
+    links = [{"delay_ms": 5}, {"delay_ms": 20, "delays": [{"t_s": 3, "delay_ms": 8}]}, {"delay_ms": 40}]
+    with open_pool(pool) as connection:
+        for flow, delay_ms in (({}, 53), ({"links": [0, 1]}, 13), ({"links": [2, 2]}, 40)):
+            network = json.dumps({"links": links, "flow": flow})
+            assert connection.execute("SELECT propagation_of(?::VARCHAR)", [network]).fetchone() == (delay_ms,)
 
 
 def queries_of_the_docs() -> dict[str, str]:

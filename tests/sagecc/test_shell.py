@@ -60,7 +60,7 @@ def test_commands_of_its_own(pool: Path) -> None:
         assert f"\n{view}\n" in done.stdout
     assert "(the first 1 rows; .rows sets how many)" in done.stdout
     assert '[\n  {"a": 1}\n]\n' in done.stdout
-    assert '{"name": "loss_rate", "type": "DOUBLE"}' in done.stdout
+    assert '{"name": "loss_rate", "type": "DOUBLE", "meaning": "lost_packets' in done.stdout
     assert "9" not in done.stdout
 
 
