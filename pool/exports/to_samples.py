@@ -49,7 +49,7 @@ def write(folder: Path, source: PoolSource, advance: Callable[[int], object]) ->
         for key in source.partitions:
             with PartWriter(folder / partition(*key), schema, GROUP_ROWS, {}) as out:
                 try:
-                    for batch in connection.sql(SAMPLES, params=list(key)).to_arrow_reader(GROUP_ROWS):
+                    for batch in pa.RecordBatchReader.from_stream(connection.sql(SAMPLES, params=list(key))):
                         out.write(pa.table(batch))
                         advance(batch.num_rows)
                 except duckdb.Error as error:
