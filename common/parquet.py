@@ -27,7 +27,7 @@ MAX_TABLE_BYTES = 2**31
 """Of a table that is read whole, such as a list of episodes."""
 
 SLACK_BYTES = 2**26
-"""What a file may have beside its columns and footer: indexes, padding."""
+"""What a file may have next to its columns, uncompressed, and its footer: indexes, padding."""
 
 
 def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
@@ -39,9 +39,10 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
 
     Raises:
         SageccError: it is no regular file, or claims more than is read at once.
-        OSError, pa.ArrowException: it cannot be read.
+        pa.ArrowException, OSError, UnicodeDecodeError: it cannot be read.
     """
     file = _open(path, **options)
+    _begin_columns(path, file)
     _check(path, file)
     return file
 
@@ -55,7 +56,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
     Raises:
         SageccError: it is no regular file, or claims more than is read at once.
-        OSError, pa.ArrowException: it cannot be read.
+        pa.ArrowException, OSError, UnicodeDecodeError: it cannot be read.
         KeyError: it lacks a column.
     """
     with open_parquet(path) as file:
@@ -111,11 +112,21 @@ def _open(path: Path, **options: Any) -> pq.ParquetFile:
         raise SageccError(f"{path} claims a footer of {footer_bytes:,} bytes; {FOOTER_BYTES:,} are the most")
     parquet = pq.ParquetFile(_source(path), page_checksum_verification=True, **options)
     meta = parquet.metadata
-    columns = (_columns(meta.row_group(index)) for index in range(meta.num_row_groups))
-    stored_bytes = sum(column.total_compressed_size for group in columns for column in group)
-    if size_bytes > stored_bytes + footer_bytes + SLACK_BYTES:
-        raise SageccError(f"{path} has {size_bytes:,} bytes, and describes {stored_bytes:,}: it is no file of ours")
+    described_bytes = sum(meta.row_group(index).total_byte_size for index in range(meta.num_row_groups))
+    if size_bytes > described_bytes + footer_bytes + SLACK_BYTES:
+        raise SageccError(f"{path} has {size_bytes:,} bytes, and describes {described_bytes:,}: it is no file of ours")
     return parquet
+
+
+def _begin_columns(path: Path, file: pq.ParquetFile) -> None:
+    """Begin to read every column of each row group, which raises where a footer contradicts itself.
+
+    `RowGroupMetaData.column` ends the process there: it declares a C++ function as one that raises nothing.
+    """
+    for index in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(index)
+        _check_group(path, group, group.total_byte_size)
+        next(file.iter_batches(1, row_groups=[index], use_threads=False), None)
 
 
 def _source(path: Path) -> str | BinaryIO:
@@ -130,16 +141,19 @@ def _source(path: Path) -> str | BinaryIO:
 def _check(path: Path, file: pq.ParquetFile) -> None:
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
-        size_bytes = _group_bytes(group)
-        if not (0 <= group.num_rows <= MAX_GROUP_ROWS and size_bytes <= MAX_GROUP_BYTES):
-            raise SageccError(
-                f"{path} claims a row group of {group.num_rows:,} rows and {size_bytes:,} bytes; {MAX_GROUP_ROWS:,} and"
-                f" {MAX_GROUP_BYTES:,} are the most that are read at once"
-            )
+        _check_group(path, group, _group_bytes(group))
         for column in _columns(group):
             may_be_bytes = group.num_rows * column.total_uncompressed_size
             if column.physical_type == "BYTE_ARRAY" and may_be_bytes > MAX_GROUP_BYTES:
                 _check_texts(path, index, column.path_in_schema)
+
+
+def _check_group(path: Path, group: Any, size_bytes: int) -> None:
+    if not (0 <= group.num_rows <= MAX_GROUP_ROWS and size_bytes <= MAX_GROUP_BYTES):
+        raise SageccError(
+            f"{path} claims a row group of {group.num_rows:,} rows and {size_bytes:,} bytes; {MAX_GROUP_ROWS:,} and"
+            f" {MAX_GROUP_BYTES:,} are the most that are read at once"
+        )
 
 
 def _check_texts(path: Path, group: int, name: str) -> None:

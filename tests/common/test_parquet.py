@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,3 +210,32 @@ def test_packages_open_parquet_files_in_one_place() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) in direct
     }
     assert places == {"common/parquet.py", "collector/run/store.py", "leagues/scores.py"}
+
+
+FLIPS = """
+import sys
+from pathlib import Path
+from sagecc.common.errors import SageccError
+from sagecc.common.parquet import open_parquet
+from sagecc.common.tables import UNREADABLE
+
+path = Path(sys.argv[1])
+sound = path.read_bytes()
+footer_bytes = int.from_bytes(sound[-8:-4], "little")
+for bit in range(8 * footer_bytes):
+    damaged = bytearray(sound)
+    damaged[-8 - footer_bytes + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+    try:
+        open_parquet(path).close()
+    except (SageccError, *UNREADABLE):
+        pass
+"""
+
+
+def test_no_bit_of_a_footer_ends_the_process(tmp_path: Path) -> None:
+    """pyarrow's `RowGroupMetaData.column` does, where size statistics contradict a column's levels."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": ["x", "y"]}), path, store_schema=False)
+    done = subprocess.run([sys.executable, "-c", FLIPS, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
