@@ -21,7 +21,7 @@ from sagecc.cli import cli
 from sagecc.learner.selection import Selection
 from sagecc.learner.specification import Data, LabSettings, RunSpecification, algorithm_of, algorithms
 from sagecc.schemas.schemes import OTHERS, SCHEMES
-from scripts import configuration_page, pages, site_links
+from scripts import configuration_page, pages, site_hooks
 from tests.conftest import ROOT
 from tests.helpers.modules import (
     LAYERS,
@@ -426,4 +426,20 @@ def test_every_page_is_in_the_site() -> None:
 def test_the_site_has_no_links_out_of_it() -> None:
     text = "[a](../../LICENSE) [b](../method/leagues.md#scores) ![c](../img/report.png) [d](../../studies/x.csv#e)"
     kept = "a [b](../method/leagues.md#scores) ![c](../img/report.png) d"
-    assert site_links.inside(text, "guide/install.md") == kept
+    assert site_hooks.inside(text, "guide/install.md") == kept
+
+
+def test_the_site_shows_no_backslash_of_a_table() -> None:
+    html = r"<td><code>--set [I\|II]</code> a\|b</td><code>a\|b</code>"
+    assert site_hooks.bars_in_code(html) == r"<td><code>--set [I|II]</code> a\|b</td><code>a\|b</code>"
+
+
+def test_the_front_page_shows_what_readme_shows() -> None:
+    command, output, picture = (
+        re.compile(pattern, re.DOTALL | re.MULTILINE)
+        for pattern in (r"^sagecc compare [^\n]*", r"^Link: .*?(?=```)", r"img/compare\.svg")
+    )
+    readme, front = (ROOT / "README.md").read_text(), (ROOT / "docs/index.md").read_text()
+    for shown in (command, output, picture):
+        assert shown.findall(front) == shown.findall(readme)[:1]
+        assert shown.search(front)
