@@ -39,6 +39,7 @@ _HIDDEN = (
     re.compile(r"<!-- = [\w-]+ -->.*?<!-- / -->", re.DOTALL),
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"!\[[^\]]*\]\([^)]*\)"),
+    re.compile(r"<(?:picture|source|img)\b[^>]*>"),
 )
 _CODE = re.compile(r"`[^`]*`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
