@@ -218,7 +218,10 @@ def of_networks(kinds: Sequence[RewardKind], which: npt.NDArray[np.int64], measu
         measured: what the rewards are made of.
     """
     ticks = Ticks(measured, measured.flows, measured.flows)
-    values = REWARDS[kinds[0]].function(ticks)
-    for position, kind in enumerate(kinds[1:], 1):
-        values = np.where(which == position, REWARDS[kind].function(ticks), values)
+    values: Values = np.zeros(len(which))
+    for position, kind in enumerate(kinds):
+        if (rows := which == position).all():
+            return REWARDS[kind].function(ticks)
+        if rows.any():
+            values = np.where(rows, REWARDS[kind].function(ticks), values)
     return values

@@ -71,8 +71,7 @@ class TickEarnings:
             self._tracker.update_flows(samples, slots)
         rate, loss, capacity, rtt_rate = self._tracker.measured.T
         measured = Measured(rate, loss, capacity, rtt_rate, self._competitors[slots])
-        kinds, which = np.unique(self._kind[slots], return_inverse=True)
-        of_network = of_networks([KINDS[kind] for kind in kinds], which, measured)
+        of_network = of_networks(KINDS, self._kind[slots], measured)
         up = self._company.flows(slots, samples["t_ns"].astype(np.int64))
         self._sum[slots] += self._reward.function(Ticks(measured, up, of_network))
         self._ticks[slots] += 1
@@ -106,6 +105,8 @@ class _Company:
 
     def flows(self, slots: Ints, t_ns: Ints) -> Doubles:
         """Return how many flows are up at the bottlenecks of flows at a time, themselves among them [n]."""
+        if self._starts.shape[1] == 1:  # nobody shares anything
+            return np.ones(len(slots))
         up = (self._starts[slots] <= t_ns[:, None]) & (t_ns[:, None] < self._stops[slots])
         return np.asarray(np.maximum(up.sum(axis=1), 1), np.float64)
 
