@@ -168,7 +168,7 @@ def export(
 
     PATH is the new folder. minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with
     a card. Each needs its library: pip install 'sagecc[minari]', 'sagecc[rlds]' or 'sagecc[huggingface]'. samples:
-    Parquet in physical units, from the raw trajectories beside the pool too.
+    Parquet in physical units. It reads the raw trajectories too.
     """
     from sagecc.pool.exports import export as run  # the libraries take seconds to load: not for --help
 
