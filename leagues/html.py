@@ -55,7 +55,9 @@ def macros(template: str) -> Any:
     return _ENVIRONMENT.get_template(template).module
 
 
-def document(title: str, style: str, policy: str, head: Html, sections: Sequence[Section], script: str = "") -> Html:
+def document(
+    title: str, style: str, policy: str, head: Html, sections: Sequence[Section], script: str = "", foot: str = ""
+) -> Html:
     """Return a page.
 
     Args:
@@ -65,8 +67,9 @@ def document(title: str, style: str, policy: str, head: Html, sections: Sequence
         head: above the links to the sections.
         sections: in their order.
         script: JavaScript, which `policy` must allow.
+        foot: below the sections; no footer where it is empty.
     """
-    page: Html = _PAGE.document(title, style, policy, head, sections, script)
+    page: Html = _PAGE.document(title, style, policy, head, sections, script, foot)
     return page
 
 

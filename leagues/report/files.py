@@ -10,6 +10,7 @@ from sagecc.common.files import write_atomically
 from sagecc.leagues.plots import save_png
 from sagecc.leagues.report.contents import Contents
 from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.made import Made
 from sagecc.leagues.report.page import render
 from sagecc.leagues.report.pictures import league_pictures
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
@@ -21,6 +22,7 @@ def write(
     pictures: Path | None = None,
     trajectories: int = MAX_TRAJECTORIES,
     named: Sequence[str] = (),
+    made: Made | None = None,
 ) -> None:
     """Write the page and its still pictures.
 
@@ -30,9 +32,10 @@ def write(
         pictures: folder of the pictures as PNG files, if any; where it is a league's, earlier examples are removed.
         trajectories: as for `render`.
         named: as for `render`.
+        made: as for `render`.
     """
     figures = league_pictures(contents)
-    text = render(contents, figures, trajectories, named)  # first: drawing a figure again moves its axes a little
+    text = render(contents, figures, trajectories, named, made)  # first: drawing a figure again moves its axes a little
     page.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -47,16 +50,17 @@ def write(
         (pictures / stale).unlink()
 
 
-def write_beside(league: Path, raw: Path) -> Path:
+def write_beside(league: Path, raw: Path, made: Made | None = None) -> Path:
     """Write a league's report.html and pictures beside its tables.
 
     Args:
         league: folder of the league.
         raw: folder of the heuristics' trajectories.
+        made: as for `render`.
 
     Returns:
         The page's path.
     """
     page = league / "report.html"
-    write(load(league, raw), page, league)
+    write(load(league, raw), page, league, made=made)
     return page

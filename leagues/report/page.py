@@ -16,8 +16,10 @@ from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import html
 from sagecc.leagues.colours import DASHES, strokes
 from sagecc.leagues.html import Html, TableRow
-from sagecc.leagues.plots import SET_TITLES, label
+from sagecc.leagues.plots import SET_TITLES, label, plane_figure
 from sagecc.leagues.report.contents import Contents
+from sagecc.leagues.report.made import Made
+from sagecc.leagues.report.numbers import numbers
 from sagecc.leagues.report.pictures import (
     Picture,
     analysis_picture,
@@ -27,7 +29,7 @@ from sagecc.leagues.report.pictures import (
     friendliness_figure,
     league_pictures,
     policies,
-    training_figure,
+    training_figures,
 )
 from sagecc.leagues.report.series import LEVELS, MAX_TRAJECTORIES, NONE, choose, payload
 from sagecc.leagues.standings import CLASSES
@@ -65,6 +67,7 @@ def render(
     pictures: Sequence[Picture] | None = None,
     trajectories: int = MAX_TRAJECTORIES,
     named: Sequence[str] = (),
+    made: Made | None = None,
 ) -> str:
     """Return the page's HTML.
 
@@ -73,14 +76,16 @@ def render(
         pictures: those of `league_pictures`, where they are drawn already.
         trajectories: the most that the page holds; of a larger league it holds a sample of the environments.
         named: ids of environments that it holds in any case.
+        made: what its footer says; by default it has none.
     """
     figures = league_pictures(contents) if pictures is None else pictures
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    style, script = (_source("report.css", "league.css"), _source("tables.js", "report.js"))
     samples = _sample(contents, trajectories, named)
     sections = [
         ("standings", "Standings", _standings(contents)),
         ("repeats", "Over repeats", _repeats(contents)),
-        *((p.name, p.title, _figure(p)) for p in figures if p.name == "plane"),
+        ("numbers", "In numbers", _numbers(contents)),
+        ("plane", "Throughput and delay", _planes(contents)),
         ("harm", "What they do to the network", _harm(contents)),
         ("classes", "Where they win", _classes(contents)),
         (
@@ -89,16 +94,24 @@ def render(
             _explorer(contents, samples, [p for p in figures if p.name.startswith("example")]),
         ),
         ("friendliness", "Beside other flows", _friendliness(contents)),
-        *((name, title, _analysis(contents, name, call)) for name, (title, call) in ANALYSES.items()),
+        *((name, title, _analysis(contents, name)) for name, (title, _) in ANALYSES.items()),
         ("training", "How the policies were trained", _training(contents)),
         ("rules-compared", "Ranks by other rules", _robustness(contents)),
         ("lost", "Lost without being played", _lost(contents)),
-        ("rules", "How it was scored", _rules(contents.summary)),
+        ("rules", "How it was scored", _rules(contents)),
     ]
     parts = [(name, title, text) for name, title, text in sections if text]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"{html.POLICY}; img-src data:; script-src 'sha256-{digest}'"
-    return html.document(_title(contents), style, policy, _head(contents), parts, script)
+    return html.document(_title(contents), style, policy, _head(contents), parts, script, _foot(made))
+
+
+def _source(*names: str) -> str:
+    return "".join((_HERE / name).read_text(encoding="utf-8") for name in names)
+
+
+def _foot(made: Made | None) -> str:
+    return "" if made is None else f"{made.date}, sagecc {made.version}: {made.command}. On {made.machine}."
 
 
 def _title(contents: Contents) -> str:
@@ -135,14 +148,25 @@ def _table(kind: str, caption: str, head: Iterable[str], rows: Iterable[TableRow
 
 def _standings(contents: Contents) -> Html:
     names = contents.sets
-    mean = " The rank is by the mean of the sets' rates." if len(names) > 1 else ""
+    means = {row["scheme"]: row["winning_rate"] for row in contents.summary["ranking"]} if len(names) > 1 else {}
+    mean = " The rank is by the mean of the sets' rates." if means else ""
     caption = (
         "Winning rates by rank; in brackets and as a line, the "
         f"{contents.summary['rules']['confidence']:.0%} interval of a bootstrap over environments.{mean} Learned "
         "policies are in quotes and orange."
     )
-    titles = ["Rank", *(_set_title(name) for name in names)]
-    rows = [_row(scheme, (rank, *(_rate(by_set[n]) for n in names))) for rank, scheme, by_set in contents.rows()]
+    titles = ["Rank", *(["Mean"] if means else []), *(_set_title(name) for name in names)]
+    rows = [
+        _row(
+            scheme,
+            (
+                rank,
+                *([f"{100 * means[scheme]:.1f} %"] if means else []),
+                *(_rate(by_set[n]) for n in names),
+            ),
+        )
+        for rank, scheme, by_set in contents.rows()
+    ]
     section: Html = _PAGE.standings(caption, titles, rows)
     return section
 
@@ -153,6 +177,62 @@ def _rate(row: Mapping[str, float]) -> dict[str, float]:
 
 def _set_title(name: str) -> str:
     return SET_TITLES.get(name, f"Set {name}")
+
+
+def _numbers(contents: Contents) -> Html:
+    """Return goodput, delay and losses of each scheme, a table for each set."""
+    table = numbers(contents.wins, contents.episodes)
+    text = (
+        "means over the scoring windows of goodput, its share of the link's capacity, and one-way delay with the "
+        "propagation of the way back; packets lost over whole episodes"
+    )
+    head = ("Goodput (Mbps)", "Of capacity", "Delay (ms)", "Lost")
+    parts = []
+    for name in contents.sets:
+        found = {row["scheme"]: row for row in table.filter(pl.col("set") == name).to_dicts()}
+        rows = [
+            _row(
+                scheme,
+                (
+                    _number(found[scheme]["goodput_mbps"], ".2f"),
+                    _number(found[scheme]["used"], ".1%"),
+                    _number(found[scheme]["delay_ms"], ".1f"),
+                    _number(found[scheme]["loss"], ".2%"),
+                ),
+            )
+            for scheme in contents.schemes
+            if scheme in found
+        ]
+        parts.append(_table("numbers", f"{_set_title(name)}: {text}", head, rows))
+    section: Html = _PAGE.side_by_side(parts)
+    return section
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form).replace("%", " %")
+
+
+def _planes(contents: Contents) -> Html:
+    """Return the plane of throughput and delay, a picture for each set."""
+    text = (
+        "Each point is a scheme: its mean over all environments, with the ellipse of one standard deviation. Delay is "
+        "relative to the smallest any scheme had in the same window. Up and left is better; next to competitors, the "
+        "dashed line is the fair share."
+    )
+    section: Html = _PAGE.side_by_side(
+        [
+            _figure(
+                Picture(
+                    f"plane-{number}",
+                    f"Throughput and delay, {_set_title(name)}",
+                    text if number == 1 else "",
+                    plane_figure(contents.wins.filter(pl.col("set") == name)),
+                )
+            )
+            for number, name in enumerate(contents.sets, 1)
+        ]
+    )
+    return section
 
 
 def _figure(picture: Picture) -> Html:
@@ -179,7 +259,10 @@ def _classes(contents: Contents) -> Html:
                     "rows": [_row(scheme, (rates[scheme, value] for value in values)) for scheme in contents.schemes],
                 }
             )
-        sets.append((_set_title(set_name), tables))
+        if tables:
+            sets.append((_set_title(set_name), tables))
+    if not sets:
+        return ""
     section: Html = _PAGE.classes(sets)
     return section
 
@@ -253,24 +336,26 @@ def _friendliness(contents: Contents) -> Html:
     )
 
 
-def _analysis(contents: Contents, name: str, call: str) -> Html:
-    if name in contents.analyses:
-        return _figure(analysis_picture(name, contents.analyses[name]))
+def _analysis(contents: Contents, name: str) -> Html:
+    return _figure(analysis_picture(name, contents.analyses[name])) if name in contents.analyses else ""
+
+
+def _not_measured(contents: Contents) -> dict[str, str]:
+    """Return the entry that tells how to measure what is missing; none where nothing is."""
     players = policies(contents.schemes)
     path = shlex.quote(players[0].removeprefix(POLICY_PREFIX)) if players else "PATH"
-    section: Html = _PAGE.not_measured(call.replace("PATH", path))
-    return section
+    calls = [call.replace("PATH", path) for name, (_, call) in ANALYSES.items() if name not in contents.analyses]
+    return {"Not measured": f"{'; '.join(calls)}; then sagecc report"} if calls else {}
 
 
 def _training(contents: Contents) -> Html:
-    figure = training_figure(contents.curves)
-    if not policies(contents.schemes):
-        return ""
-    if not figure:
-        section: Html = _PAGE.no_curves()
-        return section
-    text = "Means over the steps before, from the policy's own curves.csv."
-    return _figure(Picture("training", "Losses and Q while training", text, figure))
+    text = "Means over the updates before, from its own curves.csv."
+    figures = [
+        _figure(Picture(f"training-{number}", f"Training of {label(policy)}", f"{label(policy)}. {text}", figure))
+        for number, (policy, figure) in enumerate(training_figures(contents.curves).items(), 1)
+    ]
+    section: Html = _PAGE.side_by_side(figures) if figures else ""
+    return section
 
 
 def _robustness(contents: Contents) -> Html:
@@ -338,7 +423,8 @@ def _play_options(options: Mapping[str, Any]) -> str:
     return text
 
 
-def _rules(summary: Mapping[str, Any]) -> Html:
+def _rules(contents: Contents) -> Html:
+    summary = contents.summary
     rules = summary["rules"]
     alone, beside = ("Set I", "Set II") if _of_paper(summary["environments"]) else ("Alone", "Beside competitors")
     friendly = {
@@ -357,5 +443,6 @@ def _rules(summary: Mapping[str, Any]) -> Html:
             for s, sha256 in summary["policies"].items()
         },
         **({"Policies": _play_options(summary["terms"])} if summary["policies"] else {}),
+        **_not_measured(contents),
     }
     return html.definitions(entries.items())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import distance_figure, map_figure, similarity_figure
@@ -137,7 +138,7 @@ def friendliness(wins: pl.DataFrame) -> pl.DataFrame:
 def friendliness_figure(table: pl.DataFrame) -> Figure:
     """Draw `friendliness`: a dot at the median, a thick line over half of the windows, a thin one over 90 %."""
     with style():
-        figure = Figure(figsize=(8, 1.2 + 0.3 * len(table)), layout="constrained")
+        figure = Figure(figsize=(5.6, 1.2 + 0.3 * len(table)), layout="constrained")
         axes = figure.subplots()
         look = strokes(table["scheme"])
         for y, row in enumerate(table.to_dicts()):
@@ -155,27 +156,27 @@ def friendliness_figure(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def training_figure(curves: Mapping[str, pl.DataFrame]) -> Figure | None:
-    """Draw policies' training curves, one panel for each of CURVE_TITLES that any has; None where none has one."""
-    names = [name for name in CURVE_TITLES if any(name in table.columns for table in curves.values())]
-    if not names:
-        return None
+def training_figures(curves: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
+    """Draw each policy's training curves on axes of its own, one panel for each of CURVE_TITLES that it has.
+
+    Policies differ in their number of updates and in the scale of their losses.
+    """
     look = strokes(curves)
-    with style():
-        figure = Figure(figsize=(4.2 * max(len(names), 2), 3.4), layout="constrained")
-        for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            for policy, table in curves.items():
-                if name in table.columns:
-                    rows = np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int)
-                    points = table[np.unique(rows)]
-                    line = {"color": look[policy].colour, "linestyle": look[policy].dashes}
-                    axes.plot(points["step"], points[name], label=label(policy), **line)
-            axes.set_title(CURVE_TITLES[name])
-            axes.set_xlabel("step")
-            axes.locator_params(axis="x", nbins=5)
-            if len(curves) > 1:
-                axes.legend()
-    return figure
+    figures = {}
+    for policy, table in curves.items():
+        if names := [name for name in CURVE_TITLES if name in table.columns]:
+            rows = np.linspace(0, len(table) - 1, min(len(table), _CURVE_POINTS)).astype(int)
+            points = table[np.unique(rows)]
+            with style():
+                figures[policy] = figure = Figure(figsize=(5.6, 0.6 + 1.7 * len(names)), layout="constrained")
+                panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+                for axes, name in zip(panels, names, strict=True):
+                    axes.plot(points["step"], points[name], color=look[policy].colour)
+                    axes.set_title(CURVE_TITLES[name])
+                panels[-1].set_xlabel("updates")
+                panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+                panels[-1].locator_params(axis="x", nbins=5)
+    return figures
 
 
 def analysis_picture(name: str, analysis: Analysis) -> Picture:

@@ -4,6 +4,7 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
+  if (!byId("series")) return;
   const page = JSON.parse(byId("series").textContent);
   const picker = byId("environment");
   const boxes = [...document.querySelectorAll("#schemes input")];

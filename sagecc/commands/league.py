@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -145,5 +146,6 @@ def command(
         if with_report:
             # A league is its tables: what draws is imported only where a report is wanted.
             from sagecc.leagues.report.files import write_beside
+            from sagecc.leagues.report.made import Made
 
-            click.echo(f"report: {write_beside(out, raw)}")
+            click.echo(f"report: {write_beside(out, raw, Made.now(sys.argv[1:]))}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
 from sagecc.leagues.report.files import write
 from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.made import Made
 from sagecc.leagues.report.series import MAX_TRAJECTORIES
 from sagecc.options import (
     LEAGUE,
@@ -83,5 +85,5 @@ def command(
         unknown = set(ids) - {environment.id for environment in contents.environments}
         if unknown:
             raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
-        write(contents, out, pictures, trajectories, ids)
+        write(contents, out, pictures, trajectories, ids, Made.now(sys.argv[1:]))
     click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -145,7 +146,7 @@ def page(folder: Path) -> Made:
     out = folder / "report.html"
     places = ("--league", str(league(folder)), "--raw", str(raw(folder)), "--analysis", str(folder / "none"))
     sagecc(folder, "report", *places, "--out", str(out))
-    return Made(out.read_text())
+    return Made(re.sub(r"<footer>.*?</footer>\n", "", out.read_text()))  # says when and where it was made
 
 
 def studied(folder: Path) -> Made:

@@ -32,8 +32,10 @@ from sagecc.leagues.league import League, play, save
 from sagecc.leagues.report.contents import Contents, in_order
 from sagecc.leagues.report.files import write_beside
 from sagecc.leagues.report.folder import load
+from sagecc.leagues.report.made import Made
+from sagecc.leagues.report.numbers import numbers
 from sagecc.leagues.report.page import render
-from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, in_words, training_figure
+from sagecc.leagues.report.pictures import analysis_picture, example, friendliness, in_words, training_figures
 from sagecc.leagues.report.series import LEVELS, NONE, binned, choose, grid, pack
 from sagecc.leagues.scores import find_episodes
 from sagecc.schemas.environment import Environment, RateStep
@@ -205,12 +207,28 @@ def test_an_example_says_how_its_rate_changes() -> None:
 
 
 def test_training_curves_are_the_files(contents: Contents) -> None:
-    figure = training_figure(contents.curves)
-    assert figure
-    loss, q = figure.axes
+    loss, q = training_figures(contents.curves)[POLICY].axes
     assert np.array(loss.lines[0].get_data()).tolist() == [[100, 200, 300], [4.5, 3.5, 3]]
     assert np.array(q.lines[0].get_data()).tolist() == [[100, 200, 300], [10, 12, 11]]
-    assert training_figure({}) is None
+    assert training_figures({}) == {}
+
+
+def test_each_policy_is_drawn_on_axes_of_its_own(contents: Contents) -> None:
+    long = contents.curves[POLICY].with_columns(pl.col("step") * 1000)
+    figures = training_figures({**contents.curves, "policy:long": long})
+    limits = {name: figure.axes[0].get_xlim()[1] for name, figure in figures.items()}
+    assert limits["policy:long"] > 300_000
+    assert limits[POLICY] < 1000
+
+
+def test_numbers_are_means_of_windows_and_of_episodes_losses(contents: Contents) -> None:
+    table = {(row["set"], row["scheme"]): row for row in numbers(contents.wins, contents.episodes).to_dicts()}
+    assert set(table) == {(name, scheme) for name in ("I", "II") for scheme in SCHEMES}
+    found = table["II", POLICY]
+    assert found["goodput_mbps"] == pytest.approx((8 + 6) / 2, rel=1e-3)
+    assert found["used"] == pytest.approx((8 + 6) / 2 / 12, rel=1e-3)
+    assert found["delay_ms"] == pytest.approx((11 + 20) / 2 + 10, rel=1e-3)  # and the way back's
+    assert found["loss"] == contents.episodes[ENVIRONMENTS[2].id, POLICY].loss_rate
 
 
 def test_curves_of_a_policy_that_was_trained_again_are_left_out(contents: Contents, place: Place) -> None:
@@ -304,6 +322,25 @@ def test_only_its_own_script_may_run(text: str) -> None:
 
 def test_the_league_and_the_command_write_the_same_page(contents: Contents, text: str) -> None:
     assert render(contents) == text
+
+
+def test_a_footer_says_when_how_and_where_it_was_made(contents: Contents, text: str) -> None:
+    footed = render(contents, made=Made.now(["report", "--out", "a b<i>.html"]))
+    foot = html.unescape(first("<footer>(.*?)</footer>", footed))
+    call = r"sagecc [\d.]+: sagecc report --out 'a b<i>\.html'"
+    assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d UTC, {call}\. On .*, \d+ cores, Linux .*\.", foot)
+    assert re.sub(r"<footer>.*?</footer>\n", "", footed) == text
+
+
+def test_the_mean_that_ranks_is_shown(contents: Contents, text: str) -> None:
+    best = contents.summary["ranking"][0]
+    row = first(r'<table class="standings">.*?<tbody>\s*(<tr.*?</tr>)', text)
+    assert f"<td>1</td><td>{100 * best['winning_rate']:.1f} %</td>" in re.sub(r"\s*\n\s*", "", row)
+
+
+def test_what_there_is_nothing_of_has_no_section(text: str) -> None:
+    for name in ("distance", "similarity", "tsne", "repeats", "lost"):
+        assert f'id="{name}"' not in text
 
 
 def test_its_charts_are_the_trajectories(contents: Contents, text: str) -> None:
@@ -551,3 +588,12 @@ def test_what_the_page_does_not_have_is_said(browse: Browse) -> None:
     dom, _ = browse(f"#env={ENVIRONMENTS[0].id}&schemes=cubic,nothing")
     assert "This page has no scheme nothing" in dom
     assert [row[0] for row in cells(dom, "reading")] == ["cubic"]
+
+
+@in_browser
+def test_tables_sort_and_are_saved_as_csv(browse: Browse) -> None:
+    dom, _ = browse()
+    standings = first(r'(<table class="standings">.*?</table>)', dom)
+    assert standings.count('class="sort"') == 5
+    assert standings.count('class="csv"') == 1
+    assert 'class="sort"' not in first(r'(<div id="explorer".*?</table>)', dom)
