@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from sagecc.common.arrays import Ints
 from sagecc.common.machine_code import compiled
+from sagecc.execution.flow.intervals import times_us
 from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.pool.features import step32
 
@@ -173,7 +174,7 @@ class WindowBound:
         kernel, srtt, delivered = (
             samples[name].astype(np.int64) for name in ("cwnd_pkts", "srtt_us", "delivered_pkts")
         )
-        t_us = _t_us(samples)
+        t_us = times_us(samples)
         if self._limit is not None:
             lost = samples["lost_total_pkts"].astype(np.int64)
             _tighten(t_us, srtt, delivered, lost, slots, self._rounds, self._rates, self._most, self._limit)
@@ -198,9 +199,3 @@ class WindowBound:
         """Forget a flow, so that its slot can serve another."""
         self._ticks[slot] = self._bounding[slot] = 0
         self._rounds[slot] = -1, 0, 0, self._most
-
-
-def _t_us(samples: npt.NDArray[np.void]) -> Ints:
-    if "t_ns" in (samples.dtype.names or ()):
-        return samples["t_ns"].astype(np.int64) // 1000
-    return np.rint(samples["t_s"] * 1e6).astype(np.int64)

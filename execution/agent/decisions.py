@@ -19,8 +19,9 @@ from sagecc.common.errors import SageccError
 from sagecc.execution.agent.actions import PURE_SCHEME, action_map, slow_start
 from sagecc.execution.agent.bound import WindowBound
 from sagecc.execution.flow.intervals import min_rtts_us, some
+from sagecc.execution.flow.outage import Outages
 from sagecc.execution.flow.source import ObservationSource
-from sagecc.execution.flow.window import UNLIMITED
+from sagecc.execution.flow.window import UNLIMITED, pacing_rates
 from sagecc.policy.artefact import SPREAD_MAP, Control
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import OTHERS, SCHEMES
@@ -95,9 +96,12 @@ class Decisions:
             )
         self.source = source
         """What is observed."""
+        self.restarted: Ints = np.zeros(0, np.int64)
+        """Slots of flows whose outage was over at the last step: `source` begins as with new flows."""
         self._control, self._action_map = control, action_map(control, flows)
         self._slow_start = slow_start(control, flows)
         bound, loss, drains = control.window_bound, control.window_bound_loss, control.window_bound_drains
+        self._outages = Outages(flows)
         self._bound = WindowBound(bound, flows, loss, drains) if bound else None
         self._wait = np.zeros(flows, np.int64)  # ticks to the next decision
         self._period = np.ones(flows, np.int64)  # ticks, as of the last decision
@@ -146,18 +150,27 @@ class Decisions:
             Windows (packets) and pacing rates (bytes/s) [B]; execution.agent.actions.LEAVE leaves either to the scheme.
         """
         slots, due = observed.slots, observed.due
+        outage = self._outages.step(observed.samples, slots)
+        samples = outage.samples if outage else observed.samples
         if len(actions):
             deciding = slots[due]
             parts = self._period[deciding] if self._control.map == SPREAD_MAP else 1
             values = rounded(self._control, np.clip(actions, *self._control.limits))
             self._action[deciding] = values / parts
             self.source.acted(deciding, values)
-        cwnd, pacing = self._action_map.step(observed.samples, slots, due, self._action[slots])
+        cwnd, pacing = self._action_map.step(samples, slots, due, self._action[slots])
         if self._slow_start and observed.starting.any():
-            start = self._slow_start.step(observed.samples, slots, observed.acked)
+            start = self._slow_start.step(samples, slots, observed.acked)
             cwnd, pacing = np.where(observed.starting, start, (cwnd, pacing))
         if self._bound:
-            cwnd, pacing = self._bound.apply(observed.samples, slots, cwnd, pacing)
+            cwnd, pacing = self._bound.apply(samples, slots, cwnd, pacing)
+        self.restarted = slots[:0]
+        if outage:
+            limited = np.where(cwnd > 0, np.clip(cwnd, outage.least, outage.most), cwnd)
+            cwnd, pacing = limited, np.where(limited != cwnd, pacing_rates(samples, limited), pacing)
+            self.restarted = slots[outage.over]
+            for slot in self.restarted:
+                self.source.reset(int(slot))
         return cwnd, pacing if self._control.paced else np.full(len(slots), UNLIMITED)
 
     def bounding_rates(self, slots: Ints) -> Ints:
@@ -177,6 +190,7 @@ class Decisions:
         """Forget a flow, so that its slot can serve another."""
         self.source.reset(slot)
         self._action_map.reset(slot)
+        self._outages.reset(slot)
         if self._slow_start:
             self._slow_start.reset(slot)
         if self._bound:

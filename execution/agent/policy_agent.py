@@ -113,7 +113,9 @@ class PolicyAgent:
         observed, observation = self._decisions.observe(samples, slots)
         deciding = slots[observed.due]
         actions = self._decide(observation, deciding) if len(deciding) else np.zeros(0)
-        return self._decisions.act(observed, actions)
+        orders = self._decisions.act(observed, actions)
+        self._hidden[self._decisions.restarted] = 0
+        return orders
 
     def bounding_rates(self, slots: Ints) -> Ints:
         """Return what bounds the windows of flows in the kernel until their next step; see Decisions.bounding_rates."""

@@ -170,3 +170,10 @@ def _capacity(samples: npt.NDArray[np.void]) -> Ints:
     """Return the bytes that the rows' bottlenecks could have sent so far; 0 on a real network."""
     known = "link_capacity_bytes" in (samples.dtype.names or ())
     return samples["link_capacity_bytes"].astype(np.int64) if known else np.zeros(len(samples), np.int64)
+
+
+def times_us(samples: npt.NDArray[np.void]) -> Ints:
+    """Return the times of rows that have `t_ns` or `t_s` [B] (us)."""
+    if "t_ns" in (samples.dtype.names or ()):
+        return samples["t_ns"].astype(np.int64) // 1000
+    return np.rint(samples["t_s"] * 1e6).astype(np.int64)
