@@ -5,7 +5,8 @@ A packet that an outage holds back is acknowledged seconds late. sRTT counts eac
 sRTT then sends too little to bring it down. RFC 6298 (section 5) lets a sender forget such an sRTT. The window has
 shrunk too: after a spurious timeout (RFC 5682) the kernel's schemes restore the one of before, and `pure` does not.
 
-An outage is a timeout (TCP_CA_Loss) and OUTAGE_US without a delivery. From then on, until FRESH_PKTS packets that were
+An outage is a timeout (TCP_CA_Loss) and no delivery for OUTAGE_US, and for OUTAGE_GAPS times as long as there lately
+was none: on slow links packets come seconds apart. From then on, until FRESH_PKTS packets that were
 sent after it are delivered:
 
 - the RTT to pace by is at most the sRTT before the outage;
@@ -32,6 +33,8 @@ from sagecc.pool.features import step32
 
 OUTAGE_US = 500_000
 """Shortest time without a delivery: no outage is shorter than a second timeout of Linux, 0.2 s and 0.4 s apart."""
+OUTAGE_GAPS = 4
+"""The same as a multiple of the longest gap between deliveries, which is forgotten by an eighth with each delivery."""
 FRESH_PKTS = 64
 """Packets after which (7/8)^64 is left of an sRTT, 0.02 %."""
 PROBE_PKTS = 3
@@ -43,9 +46,10 @@ NO_LIMIT = 2**32
 TCP_CA_LOSS = 4
 """Kernel state after a timeout."""
 
-# of a flow: packets delivered; since when no more (us; -1: not seen yet); sRTT (us; 0: no outage) and window before the
-# outage; window that lets probes go; packets to deliver until the outage is over (0: it lasts)
-_DELIVERED, _SINCE, _RTT, _WINDOW, _PROBE, _LEFT = range(6)
+# Of a flow: packets delivered; since when no more (us; -1: not seen yet); longest gap (us; 0: nothing delivered yet);
+# sRTT (us; 0: no outage) and window before the outage; window that lets probes go; packets to deliver until the outage
+# is over (0: it lasts).
+_DELIVERED, _SINCE, _GAP, _RTT, _WINDOW, _PROBE, _LEFT = range(7)
 
 
 @compiled
@@ -66,12 +70,14 @@ def _step(
     for row in range(len(slots)):
         state = states[slots[row]]
         first = state[_SINCE] < 0
-        silent = not first and t_us[row] - state[_SINCE] >= OUTAGE_US
+        gap_us = 0 if first else t_us[row] - state[_SINCE]
+        silent = state[_GAP] > 0 and gap_us >= max(OUTAGE_US, OUTAGE_GAPS * state[_GAP])
         packets = step32(delivered[row], state[_DELIVERED])
         if first or packets or not unacked[row]:
             state[_DELIVERED], state[_SINCE] = delivered[row], t_us[row]
             if not state[_RTT]:
                 state[_WINDOW] = cwnd[row]
+                state[_GAP] = max(gap_us, state[_GAP] - state[_GAP] // 8) if packets else state[_GAP]
             elif silent and packets:
                 state[_LEFT], state[_PROBE] = unacked[row] + FRESH_PKTS, in_flight[row] + PROBE_PKTS
             elif packets:
@@ -115,7 +121,7 @@ class Outages:
         Args:
             flows: number of slots.
         """
-        self._states = np.zeros((flows, 6), np.int64)
+        self._states = np.zeros((flows, 7), np.int64)
         self._states[:, _SINCE] = -1
 
     def step(self, samples: npt.NDArray[np.void], slots: Ints) -> AfterOutage | None:
@@ -143,4 +149,4 @@ class Outages:
 
     def reset(self, slot: int) -> None:
         """Forget a flow, so that its slot can serve another."""
-        self._states[slot] = 0, -1, 0, 0, 0, 0
+        self._states[slot] = 0, -1, 0, 0, 0, 0, 0

@@ -111,6 +111,13 @@ def test_a_timeout_alone_is_no_outage() -> None:
     assert all(outages.step(row[None], SLOT) is None for row in records)
 
 
+def test_a_slow_link_has_no_outage() -> None:
+    records = ticks(3000, ca_state=TCP_CA_LOSS)
+    records["delivered_pkts"] = np.arange(3000) // 60  # 0.02 Mbps: a packet takes 0.6 s
+    outages = Outages()
+    assert all(outages.step(row[None], SLOT) is None for row in records)
+
+
 def test_nothing_in_flight_is_no_outage() -> None:
     records = ticks(300, unacked_pkts=0, ca_state=TCP_CA_LOSS)
     outages = Outages()
