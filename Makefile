@@ -92,19 +92,19 @@ format: setup ## Lay out Python and C as `make lint` wants them
 
 BENCHMARKS := bench-compare bench-collect bench-kicks bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-algorithms bench-gymnasium \
 	bench-lockstep bench-online bench-growth bench-report bench-flows
-BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea
+BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-outages
 PAGES = python -m scripts.pages
 
-.PHONY: bench bench-unseen $(BENCHMARKS) $(BEHAVIOUR)
-bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen ## Measure speed and compare behaviour (evidence/), and fill docs/measured
+.PHONY: bench bench-unseen bench-vetting $(BENCHMARKS) $(BEHAVIOUR)
+bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen bench-vetting ## Measure speed and compare behaviour (evidence/), and fill docs/measured
 $(BENCHMARKS): bench-%: kernel
 	python -m evidence.speed.$*
 	$(PAGES)
 $(BEHAVIOUR): bench-%: kernel
 	python -m evidence.behaviour.$*
 	$(PAGES)
-bench-unseen: kernel
-	python -m evidence.leagues.unseen
+bench-unseen bench-vetting: bench-%: kernel
+	python -m evidence.leagues.$*
 	$(PAGES)
 
 .PHONY: bench-distance

@@ -29,7 +29,6 @@ import numpy.typing as npt
 from sagecc.common.arrays import Bools, Ints
 from sagecc.common.machine_code import compiled
 from sagecc.execution.flow.intervals import times_us
-from sagecc.pool.features import step32
 
 OUTAGE_US = 500_000
 """Shortest time without a delivery: no outage is shorter than a second timeout of Linux, 0.2 s and 0.4 s apart."""
@@ -45,6 +44,8 @@ NO_LIMIT = 2**32
 """Beyond any window (packets)."""
 TCP_CA_LOSS = 4
 """Kernel state after a timeout."""
+
+_WRAP = 0xFFFFFFFF  # counters of 32 bits may wrap
 
 # Of a flow: packets delivered; since when no more (us; -1: not seen yet); longest gap (us; 0: nothing delivered yet);
 # sRTT (us; 0: no outage) and window before the outage; window that lets probes go; packets to deliver until the outage
@@ -72,7 +73,7 @@ def _step(
         first = state[_SINCE] < 0
         gap_us = 0 if first else t_us[row] - state[_SINCE]
         silent = state[_GAP] > 0 and gap_us >= max(OUTAGE_US, OUTAGE_GAPS * state[_GAP])
-        packets = step32(delivered[row], state[_DELIVERED])
+        packets = (delivered[row] - state[_DELIVERED]) & _WRAP
         if first or packets or not unacked[row]:
             state[_DELIVERED], state[_SINCE] = delivered[row], t_us[row]
             if not state[_RTT]:

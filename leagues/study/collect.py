@@ -51,7 +51,13 @@ class Collected:
 
 
 def collect(
-    runs: Sequence[StudyRun], runner: Runner, folder: Path, identity: Identity, *, progress: bool = True
+    runs: Sequence[StudyRun],
+    runner: Runner,
+    folder: Path,
+    identity: Identity,
+    *,
+    progress: bool = True,
+    title: str = "study",
 ) -> Collected:
     """Run what the folder does not hold yet; one run of each network.
 
@@ -63,6 +69,7 @@ def collect(
         folder: where the files lie.
         identity: of each run (`lab_identity`).
         progress: whether to show a bar, where somebody watches.
+        title: of the bar.
 
     Raises:
         SageccError: The runner yields a run that it was not given, or a table that is no series.
@@ -73,7 +80,7 @@ def collect(
     left.sort(key=lambda run: -run.environment.duration_s)  # a long one must not be left for the end, alone
     failures = dict.fromkeys(left, "it was not run")
     with (
-        _bar(list(paths), left, progress) as bar,
+        _bar(list(paths), left, progress, title) as bar,
         closing(_started(runner, left)) as outcomes,
     ):
         for run, outcome in outcomes:
@@ -95,8 +102,10 @@ def collect(
 
 
 def run_key(run: StudyRun, identity: str) -> str:
-    """Return a run's file's stem: a digest of its network, scheme, seed, interval, kernel and policies."""
-    fields = (run.environment.to_json(), run.scheme, str(run.seed), f"{run.interval_s:g}", identity)
+    """Return a run's file's stem: a digest of its network, scheme, seed, interval, latency, kernel and policies."""
+    fields = [run.environment.to_json(), run.scheme, str(run.seed), f"{run.interval_s:g}", identity]
+    if run.latency_us:
+        fields.append(f"late by {run.latency_us} us")
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()[:32]
 
 
@@ -153,8 +162,8 @@ def _keep(run: StudyRun, series: pa.Table, path: Path, identity: str) -> None:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool) -> tqdm[NoReturn]:
+def _bar(runs: Sequence[StudyRun], left: Sequence[StudyRun], progress: bool, title: str) -> tqdm[NoReturn]:
     """Return a bar over virtual seconds, as runs are of unlike lengths; hidden where nobody watches."""
     total, to_do = (sum(run.environment.duration_s for run in some) for some in (runs, left))
     hidden = None if progress else True
-    return tqdm(total=total, initial=total - to_do, desc="study", unit=" virtual s", unit_scale=True, disable=hidden)
+    return tqdm(total=total, initial=total - to_do, desc=title, unit=" virtual s", unit_scale=True, disable=hidden)

@@ -124,6 +124,8 @@ class StudyRun:
     """Interval of the series that is kept of it (s)."""
     competitor: Competitor
     """What the tested flow's competitors run."""
+    latency_us: int = 0
+    """From a sample to when a driven flow's action takes effect."""
 
     @property
     def id(self) -> str:
@@ -141,9 +143,9 @@ class StudyRun:
         return tuple(range(self.environment.flow_count)) if self.competitor == "itself" else (0,)
 
     @property
-    def network(self) -> tuple[Environment, str, int, float]:
+    def network(self) -> tuple[Environment, str, int, float, int]:
         """What the run is: two runs that agree in this are one."""
-        return self.environment, self.scheme, self.seed, self.interval_s
+        return self.environment, self.scheme, self.seed, self.interval_s, self.latency_us
 
 
 def _grid(axis: Axis, values: Sequence[float], **fixed: float) -> tuple[Cell, ...]:
@@ -317,8 +319,8 @@ STUDY: Mapping[str, Experiment] = MappingProxyType(
 
 
 def distinct(runs: Iterable[StudyRun]) -> list[StudyRun]:
-    """Return the first run of each network, scheme, seed and interval."""
-    first: dict[tuple[Environment, str, int, float], StudyRun] = {}
+    """Return the first run of each network, scheme, seed, interval and latency."""
+    first: dict[tuple[Environment, str, int, float, int], StudyRun] = {}
     for run in runs:
         first.setdefault(run.network, run)
     return list(first.values())

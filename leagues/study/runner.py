@@ -68,9 +68,9 @@ def in_batches(kernel: Path, runs: Sequence[StudyRun], jobs: int) -> Iterator[tu
         runs: no two of one network.
         jobs: how many processes.
     """
-    for interval_s in dict.fromkeys(run.interval_s for run in runs):
-        alike = [run for run in runs if run.interval_s == interval_s]
-        drives = policy_drives(scheme for run in alike for scheme in run.schemes)
+    for interval_s, latency_us in dict.fromkeys((run.interval_s, run.latency_us) for run in runs):
+        alike = [run for run in runs if (run.interval_s, run.latency_us) == (interval_s, latency_us)]
+        drives = policy_drives((scheme for run in alike for scheme in run.schemes), latency_us)
         tasks = [Task(run.environment, run.scheme, run.seed, "", drives=drives) for run in alike]
         with closing(in_step(kernel, tasks, jobs, _Series(interval_s), every_flow=True)) as results:
             for number, outcome in results:
@@ -103,7 +103,9 @@ def check_policies(schemes: Iterable[str]) -> None:
 def play(kernel: Path, run: StudyRun) -> Outcome:
     """Play a run and return its series, or why it has none."""
     try:
-        episode = play_episode(kernel, run.environment, run.scheme, run.seed, every_flow=True)
+        episode = play_episode(
+            kernel, run.environment, run.scheme, run.seed, latency_us=run.latency_us, every_flow=True
+        )
         return to_arrow(flow_series(episode.every_flow, run.interval_s))
     except SageccError as error:
         return error

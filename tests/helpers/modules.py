@@ -37,12 +37,13 @@ _ROOMS = {
     "leagues": f"common schemas {_COLLECTOR} pool policy learner execution/agent execution/schemes execution/lab",
     "leagues/report": "common schemas collector/kernel collector/run policy execution/lab leagues",
     "leagues/study": f"common schemas {_COLLECTOR} execution/schemes execution/lab leagues",
+    "leagues/vetting": "common schemas leagues leagues/study",
     "sagecc/doctor": f"common schemas {_COLLECTOR} collector/realtime execution/stock",
     "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
     "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock growth leagues "
-    "leagues/report leagues/study sagecc sagecc/doctor",
+    "leagues/report leagues/study leagues/vetting sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
 """Each folder of an installation, and the folders from which its modules import; data pass them in this order.
