@@ -12,7 +12,7 @@ from sagecc.common.errors import SageccError
 
 
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --engine and --ray-address: where episodes run; `ray_cluster` reads them."""
+    """Add --engine and --ray-address: where the work runs; `ray_cluster` reads them."""
     command = click.option(
         "--ray-address", help="The cluster's head, HOST:PORT (default: the one that runs on this machine)."
     )(command)
@@ -21,7 +21,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["local", "ray"]),
         default="local",
         show_default=True,
-        help="Where episodes run: on this machine, or on a Ray cluster.",
+        help="Where the work runs: on this machine, or on a Ray cluster.",
     )(command)
 
 
@@ -34,5 +34,5 @@ def ray_cluster(engine: str, ray_address: str | None, jobs: int | None) -> str |
     if engine == "local" and ray_address:
         raise SageccError("--ray-address goes with --engine ray")
     if engine == "ray" and jobs:
-        raise SageccError("--jobs goes with --engine local: a Ray cluster runs as many episodes as it has CPUs")
+        raise SageccError("--jobs goes with --engine local: a Ray cluster does as much at a time as it has CPUs")
     return (ray_address or "auto") if engine == "ray" else None

@@ -21,7 +21,7 @@ from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.optional import requires_extra
 
 RETRIES = 5
-"""Number of times that an episode is run again after its worker or node has died."""
+"""Number of times that a task is done again after its worker or node has died."""
 
 TASKS_PER_CPU = 2
 """Tasks submitted at a time per CPU: one runs, one waits. A limit, so that results do not pile up."""
@@ -61,7 +61,7 @@ def on_ray(address: str = "auto") -> Engine:
 def each_on_ray(
     work: Callable[[Path, T], R], address: str = "auto"
 ) -> Callable[[Path, Sequence[T]], Generator[tuple[T, R | SageccError], None, None]]:
-    """Return what does a work on a Ray cluster, which does as many at a time as it has CPUs.
+    """Return what does tasks on a Ray cluster, which does as many at a time as it has CPUs.
 
     Args:
         work: from the kernel's path on the node and a task to its result; a module's function.
@@ -136,25 +136,23 @@ def _result(ray: Any, reference: Any, task: Named) -> Any:
         raise  # a bug, with the node's traceback
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
-        return SageccError(
-            f"episode {task.id}: lost with its worker, {RETRIES + 1} times ({type(error).__name__}: {reason})"
-        )
+        return SageccError(f"{task.id}: lost with its worker, {RETRIES + 1} times ({type(error).__name__}: {reason})")
     return result
 
 
 def _attempt_here(work: Callable[[Path, T], R], sha256: str, shared: Sequence[Any], task: T) -> R | SageccError:
-    """Run one episode on this node.
+    """Do one task on this node.
 
     Args:
-        work: what to do with the kernel and the episode.
+        work: what to do with the kernel and the task.
         sha256: SHA-256 of the kernel, in hex.
         shared: a reference to the kernel's bytes, in a sequence so that Ray does not fetch them in advance.
-        task: the episode.
+        task: an episode, say.
     """
     try:
         return work(_kernel_here(sha256, shared[0]), task)
     except OSError as error:
-        return SageccError(f"episode {task.id}: node {socket.gethostname()}: {error}")
+        return SageccError(f"{task.id}: node {socket.gethostname()}: {error}")
 
 
 def _kernel_here(sha256: str, reference: Any) -> Path:

@@ -10,23 +10,28 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sagecc.collector.run.collect import collect
 from sagecc.collector.run.engines import Results, local
-from sagecc.collector.run.ray_engine import on_ray
+from sagecc.collector.run.ray_engine import each_on_ray, on_ray
 from sagecc.collector.run.task import Task
 from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file
+from sagecc.learner.sweep import attempt, attempt_all, combinations, sweep_runs
 from tests.conftest import ROOT
 from tests.helpers.files import hashes
 from tests.helpers.networks import network
 from tests.helpers.policies import broken_policy
+from tests.helpers.training import CONFIG
+from tests.learner.conftest import write_pool
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
@@ -155,6 +160,30 @@ def test_killed_workers_and_a_killed_node_lose_nothing(cluster: Cluster, kernel:
     assert sha256_file(copy) == sha256_file(kernel)
     collect(ENVIRONMENTS, schemes, tmp_path / "local", kernel, local(2), progress=False)
     assert hashes(tmp_path / "ray") == hashes(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_a_sweep_continues_what_a_killed_node_was_training(cluster: Cluster, kernel: Path, tmp_path: Path) -> None:
+    config, pool = tmp_path / "mine.yaml", write_pool(tmp_path)
+    config.write_text(yaml.safe_dump(CONFIG))
+    options = ("--pool", str(pool), "--cache", str(tmp_path / "cache"), "--checkpoint-every", "0")
+    chosen = combinations(str(config), [])
+    spread, here = (sweep_runs(tmp_path / name, chosen, (0, 1), options) for name in ("ray", "here"))
+
+    def kill_the_node() -> None:
+        while not all(path.exists() and path.stat().st_size > 2000 for path in metrics):
+            time.sleep(0.01)
+        cluster.kill_node()
+
+    metrics = [trial.folder / "logs" / trial.policy.name / "metrics.jsonl" for trial in spread]
+    killer = threading.Thread(target=kill_the_node)
+    killer.start()
+    assert [failure for _, failure in each_on_ray(attempt, cluster.address)(kernel, spread)] == [None, None]
+    killer.join()
+    cluster.add_node()  # Ray wants the main thread for it
+    assert [failure for _, failure in attempt_all(kernel, here, 1)] == [None, None]
+    for other, trial in zip(spread, here, strict=True):
+        assert hashes(other.policy) == hashes(trial.policy)
 
 
 def wait_for_busy_workers(cluster: Cluster) -> list[int]:
