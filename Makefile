@@ -58,6 +58,13 @@ bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); wh
 wheel: kernel ## Build dist/sagecc-*.whl and its source distribution, with the kernel inside
 	@python -m scripts.wheel
 
+.PHONY: release dataset-release
+release: kernel build/release-venv/.locked ## Make a release in dist/: wheel, sdist, digests, SBOM, notes; the same bytes from one commit
+	@python -m scripts.release
+
+dataset-release: setup ## Make the data set's folder for a hub in build/dataset, of the pools that are there
+	@python -m scripts.dataset_release
+
 wheel-test: kernel ## Install a wheel into an empty environment elsewhere and use it there (EXTRAS=train,...; VERSIONS=lowest)
 	@rm -rf build/dist && python -m scripts.wheel --for-test --out build/dist
 	@python -m scripts.try_wheel --wheel build/dist/*.whl $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(VERSIONS),--versions $(VERSIONS))
@@ -222,9 +229,9 @@ notebooks: kernel ## Execute notebooks/ and save them with their outputs
 docs: build/docs-venv/.locked ## Build the documents as a site with search into build/site
 	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet
 
-build/docs-venv/.locked: requirements/docs.txt
-	@rm -rf build/docs-venv && python3 -m venv build/docs-venv
-	@build/docs-venv/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+build/%-venv/.locked: requirements/%.txt
+	@rm -rf $(@D) && python3 -m venv $(@D)
+	@$(@D)/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
 .PHONY: pages
