@@ -114,6 +114,10 @@ bench-unseen bench-vetting: bench-%: kernel
 	python -m evidence.leagues.$*
 	$(PAGES)
 
+.PHONY: bench-heuristics
+bench-heuristics: kernel ## Play the heuristics of `sagecc bench` again, after the kernel's bytes changed (15 minutes)
+	python -m scripts.bench_plays
+
 .PHONY: bench-distance
 bench-distance: kernel ## Measure searches of the full pool for the nearest transition (after `make full`; 23 GB of disk)
 	python -m evidence.speed.distance

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, product
+from itertools import pairwise, product, zip_longest
 
 from sagecc.common.errors import SageccError
 from sagecc.schemas.environment import CrossFlow, Environment, Link, dumbbell, queue_bytes, step_rates
 from sagecc.schemas.environment_set import EnvironmentSet
 
-PROFILES = ("smoke", "small", "spread", "full", "heldout")
+PROFILES = ("smoke", "small", "spread", "full", "heldout", "bench-1")
 
 RTTS_MS = (10, 20, 40, 60, 80, 120, 160)
 QUEUES_BDP = (0.5, 1, 2, 4, 8, 16)
@@ -76,7 +77,8 @@ def set_two(bandwidth_mbps: float, rtt_ms: float, queue_bdp: float) -> Environme
 def profile_environments(profile: str) -> tuple[Environment, ...]:
     """Return the environments of a profile.
 
-    They are `smoke` (3), `small` (90), `spread` (66 + 25), `full` (924 + 175) and `heldout` (24 + 12).
+    They are `smoke` (3), `small` (90), `spread` (66 + 25), `full` (924 + 175), `heldout` (24 + 12) and `bench-1`
+    (40 + 20).
 
     Raises:
         SageccError: there is no such profile.
@@ -92,6 +94,8 @@ def profile_environments(profile: str) -> tuple[Environment, ...]:
         return _grid(SHAPES, RTTS_MS, QUEUES_BDP, tuple(STEPS), QUEUES_BDP[1:])
     if profile == "heldout":
         return held_out()
+    if profile == "bench-1":
+        return bench()
     raise SageccError(f"unknown profile '{profile}': use one of {', '.join(PROFILES)}")
 
 
@@ -137,6 +141,28 @@ def spread() -> tuple[Environment, ...]:
         for j, queue in enumerate(QUEUES_BDP[1:])
     )
     return (*set_i, *set_ii)
+
+
+def bench() -> tuple[Environment, ...]:
+    """Return 40 environments of Set I and 20 of Set II, the networks of sagecc-bench-1 (leagues.bench).
+
+    Seven tenths are of the full grid and in no smaller profile, the others of `held_out`. They are drawn by a hash of
+    their ids, from each base rate in turn. They are frozen: another draw would be another benchmark.
+    """
+    used = {e.id for profile in ("smoke", "small", "spread") for e in profile_environments(profile)}
+    grid = [e for e in profile_environments("full") if e.id not in used]
+    held = held_out()
+    drawn = (_drawn(grid, "I", 28), _drawn(held, "I", 12), _drawn(grid, "II", 14), _drawn(held, "II", 6))
+    return tuple(environment for part in drawn for environment in part)
+
+
+def _drawn(environments: Iterable[Environment], set_name: str, count: int) -> list[Environment]:
+    by_rate: dict[float, list[Environment]] = {}
+    for environment in sorted(environments, key=lambda e: hashlib.sha256(f"sagecc-bench-1 {e.id}".encode()).digest()):
+        if environment.set == set_name:
+            by_rate.setdefault(environment.bandwidth_mbps, []).append(environment)
+    rounds = zip_longest(*(by_rate[rate] for rate in sorted(by_rate)))
+    return [environment for turn in rounds for environment in turn if environment is not None][:count]
 
 
 def midway(values: Sequence[float]) -> tuple[float, ...]:
