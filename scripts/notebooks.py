@@ -3,26 +3,31 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from PIL import Image
 
 from sagecc.common.files import write_atomically
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TIMEOUT_S = 600
+PNG, COLOURS = "image/png", 32
 
 
 def executed(path: Path) -> NotebookNode:
     """Return a notebook with the outputs that it has now, in its own folder as Jupyter runs it.
 
-    Only what the cells put out is kept: no times, no version of Python. Raises CellExecutionError where a cell fails.
+    Only what the cells put out is kept: no times, no version of Python; pictures have COLOURS, which keeps them small.
+    Raises CellExecutionError where a cell fails.
     """
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     client = NotebookClient(
@@ -36,7 +41,18 @@ def executed(path: Path) -> NotebookNode:
     with TemporaryDirectory() as folder:  # for what the cells leave
         client.execute(env={**os.environ, "TMPDIR": folder})
     notebook.metadata["language_info"] = {"name": "python"}
+    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", ())):
+        if PNG in output.get("data", {}):
+            output["data"][PNG] = _smaller(output["data"][PNG])
     return notebook
+
+
+def _smaller(picture: str) -> str:
+    """Return a picture in base64 with a palette."""
+    packed = BytesIO()
+    with Image.open(BytesIO(base64.b64decode(picture))) as image:
+        image.convert("RGB").quantize(COLOURS).save(packed, "PNG", optimize=True)
+    return base64.b64encode(packed.getvalue()).decode()
 
 
 def main(names: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -11,8 +12,11 @@ import pytest
 from scripts.notebooks import FOLDER, executed
 from tests.conftest import ROOT
 
-NOTEBOOKS = ("add-your-own-scheme", "meet-the-pool", "reading-a-league")
-MOST_BYTES = 300_000
+NOTEBOOKS = ("add-your-own-scheme", "deploy-a-policy", "meet-the-pool", "reading-a-league", "train-a-policy")
+SLOW = ("deploy-a-policy", "train-a-policy")
+COMPARED = {"deploy-a-policy": 2}
+"""Code cells whose outputs are the same everywhere, of a notebook in which not all are."""
+MOST_BYTES = 120_000
 
 
 def texts(notebook: nbformat.NotebookNode) -> list[list[str]]:
@@ -28,11 +32,15 @@ def test_these_are_all() -> None:
     assert tuple(sorted(path.stem for path in FOLDER.glob("*.ipynb"))) == NOTEBOOKS
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_puts_out_what_is_saved(kernel: Path, name: str) -> None:
-    path = FOLDER / f"{name}.ipynb"
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NOTEBOOKS]
+)
+def test_in_any_folder_it_puts_out_what_is_saved(kernel: Path, tmp_path: Path, name: str) -> None:
+    path = Path(shutil.copy(FOLDER / f"{name}.ipynb", tmp_path))
     saved = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    assert texts(executed(path)) == texts(saved), "out of date: make notebooks"
+    cells = slice(COMPARED.get(name))
+    assert texts(executed(path))[cells] == texts(saved)[cells], "out of date: make notebooks"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
