@@ -112,7 +112,7 @@ def choose(
     by_id = {environment.id: environment for environment in environments}
     for name in names:
         if name not in by_id:
-            raise SageccError(f"--environment {name}: there is no network of that id; 'sagecc environments' lists them")
+            raise SageccError(f"--network {name}: there is no network of that id; 'sagecc environments' lists them")
     if names:
         return tuple(by_id[name] for name in dict.fromkeys(names))
     candidates = [environment for environment in environments if set_name in (None, environment.set)]

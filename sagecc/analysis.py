@@ -128,7 +128,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
     """
     decorators = (
         networks_options,
-        click.option("--environment", "ids", multiple=True, metavar="ID", help="An environment of these (repeatable)."),
+        click.option("--network", "ids", multiple=True, metavar="ID", help="A network of these (repeatable)."),
         raw_option("--raw", "Heuristics' trajectories."),
         league_option("--league", "A league that the policies may have played already; else they play now."),
         click.option(

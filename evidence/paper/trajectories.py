@@ -96,7 +96,7 @@ def maps(plan: Plan, kernel: Path, jobs: int) -> None:
         folder, runs = FOLDER / "fig-16" / f"seed-{seed}", {seed_name(recipe, seed): recipe for recipe in WINDOWS}
         policies = named(policies_of(plan, tuple(runs), kernel))
         options = [word for path in policies.values() for word in ("--policy", path)]
-        _run(tsne.command, folder, plan, kernel, jobs, *options, "--count", str(NETWORKS_16))
+        _run(tsne.command, folder, plan, kernel, jobs, *options, "--draw", str(NETWORKS_16))
         summary = json.loads((folder / "tsne.json").read_text())
         by_path = {f"{POLICY_PREFIX}{path}": runs[name] for name, path in policies.items()}
         for row in summary["maps"]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sagecc.collector.run.collect import EpisodesFailedError, collect
 from sagecc.collector.run.engines import local
 from sagecc.collector.run.ray_engine import on_ray
 from sagecc.collector.run.task import Task
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
@@ -31,7 +33,7 @@ SHOWN_FAILURES = 20
 _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
 
 
-@click.command()
+@click.command(cls=Command)
 @networks_options
 @repeats_options
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated; 'all' is the pool's 13.")
@@ -59,6 +61,7 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
     " are kept, and the same command tries them again.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say how many episodes these are and how long they take; run none.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: schemes, networks, episodes, failures.")
 @quiet_option
 @engine_options
 @kernel_option()
@@ -75,6 +78,7 @@ def command(
     prune: bool,
     skip_failed: bool,
     dry_run: bool,
+    as_json: bool,
     quiet: bool,
     engine: str,
     ray_address: str | None,
@@ -99,14 +103,19 @@ def command(
     if 0 < len(rivalries) < len(environments):
         environments = [e for e in environments if e not in rivalries]
         click.echo(
-            f"left out: {len(rivalries)} networks beside what the host drives, in which 'sagecc league' lets all play"
+            f"left out: {len(rivalries)} networks beside what the host drives, in which 'sagecc league' lets all play",
+            err=as_json,
         )
     out = out or raw_folder(networks.own_name)
     names = _disturbed(schemes, {"kicks": kicks, "jitter": jitter, "starts": starts})
     if not names:
         raise SageccError("--schemes names none: there is nothing to collect")
+    count = len(environments) * len(names)
+    about = {"out": str(out), "schemes": names, "networks": len(environments), "episodes": count}
     if dry_run:
-        click.echo(_extent(environments, names))
+        cost_s = _cost_s(environments, names)
+        told = json.dumps({**about, "cpu_s": cost_s}, indent=1)
+        click.echo(told if as_json else _extent(environments, names, cost_s))
         return
     episodes_engine = on_ray(cluster) if cluster else local(jobs or usable_cores())
     user_space: Mapping[str, Any] = {}
@@ -115,7 +124,6 @@ def command(
 
         user_space = vars(players(names))
     seeds = networks.seeds(seed)
-    count = len(environments) * len(names)
     failures: Mapping[str, str] = {}
     try:
         collect(
@@ -138,13 +146,20 @@ def command(
                 f"{len(failures)} of {count} episodes failed, all others are in {out}: mend what is named above, or go"
                 " on without them with --skip-failed"
             ) from None
+    if as_json:
+        click.echo(json.dumps({**about, "failures": dict(failures)}, indent=1))
+        return
     remark = f"; skipped {len(failures)} that failed" if failures else ""
     click.echo(f"{count - len(failures)} episodes of {len(names)} schemes in {out}{remark}")
 
 
-def _extent(environments: Sequence[Environment], schemes: Sequence[str]) -> str:
+def _cost_s(environments: Sequence[Environment], schemes: Sequence[str]) -> float:
+    """Return about how long the episodes take, of one core."""
+    return sum(Task(environment, schemes[0], 0, identity="").cost for environment in environments) * len(schemes)
+
+
+def _extent(environments: Sequence[Environment], schemes: Sequence[str], cost_s: float) -> str:
     """Return how many episodes there are and about how long they take."""
-    cost_s = sum(Task(environment, schemes[0], 0, identity="").cost for environment in environments) * len(schemes)
     networks = f"{len(schemes)} schemes in {len(environments)} networks"
     return f"{len(schemes) * len(environments)} episodes, {networks}: about {cost_s / 60:.1f} CPU minutes"
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
+from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.machine_code import telling_of_compilation
 from sagecc.leagues.comparison import Played, Summary, compare, propagation_ms, summaries
@@ -42,7 +43,7 @@ TITLE_CHARACTERS = 84
 """Of a line above the picture."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("schemes", nargs=-1, required=True, metavar="SCHEME...")
 @network_options
 @allow_python_option

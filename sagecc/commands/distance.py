@@ -6,6 +6,7 @@ from __future__ import annotations
 import click
 
 from sagecc.analysis import AnalysisSettings, PoolSettings, named_schemes, options, save
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.shipped import A_POLICY
 from sagecc.leagues.analysis_plots import distance_figure
@@ -15,7 +16,7 @@ from sagecc.leagues.trajectories import describe, query, step_up
 SAMPLE = 1_000_000
 
 
-@click.command()
+@click.command(cls=Command, renamed={"--sample": "--transitions", "--environment": "--network"})
 @click.option(
     "--policy",
     "policies",
@@ -34,7 +35,12 @@ SAMPLE = 1_000_000
     " the pool (docs/method/leagues.md says what each takes and misses).",
 )
 @click.option(
-    "--sample", type=click.IntRange(min=1), default=SAMPLE, show_default=True, help="Transitions of the sample."
+    "--transitions",
+    "sample",
+    type=click.IntRange(min=1),
+    default=SAMPLE,
+    show_default=True,
+    help="Transitions of the sample.",
 )
 @click.option(
     "--every", type=click.IntRange(min=1), default=1, show_default=True, help="Look at one tick in so many only."
@@ -53,7 +59,7 @@ def command(
 
     \b
     sagecc distance --policy models/mine --schemes vegas,cubic
-    sagecc distance --policy sagecc-10 --environment ID
+    sagecc distance --policy sagecc-10 --network ID
     sagecc distance --policy models/mine --out distances
 
     The smallest cosine distance of each, and its CDF. As section 7.1 of the paper, by default in its environment, whose

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 STEPS = ("train", "play", "pool")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="How often the policy plays.")
 @networks_options
 @click.option(

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.common.shipped import A_POLICY
@@ -31,7 +33,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 from sagecc.sets import networks_options, repeats_options
 
 
-@click.command()
+@click.command(cls=Command)
 @networks_options
 @repeats_options
 @click.option("--schemes", help="Comma-separated; 'all' is the pool's 13, and the default.")
@@ -86,6 +88,9 @@ from sagecc.sets import networks_options, repeats_options
 @click.option(
     "--report/--no-report", "with_report", default=True, show_default=True, help="Leave pictures and report.html too."
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what league.json holds, but for hashes, as one JSON object."
+)
 @kernel_option()
 def command(
     networks: EnvironmentSet,
@@ -105,6 +110,7 @@ def command(
     seed: int,
     allow_missing: bool,
     with_report: bool,
+    as_json: bool,
     kernel: Path,
 ) -> None:
     """Rank schemes by winning rates over many networks.
@@ -142,10 +148,11 @@ def command(
             options=options,
         )
         save(league, out)
-        click.echo(table.text(summary(league)))
+        told = summary(league)
+        click.echo(json.dumps(told, indent=1) if as_json else table.text(told))
         if with_report:
             # A league is its tables: what draws is imported only where a report is wanted.
             from sagecc.leagues.report.files import write_beside
             from sagecc.leagues.report.made import Made
 
-            click.echo(f"report: {write_beside(out, raw, Made.now(sys.argv[1:]))}")
+            click.echo(f"report: {write_beside(out, raw, Made.now(sys.argv[1:]))}", err=as_json)

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
 from sagecc.options import POOL, RAW, environments_option, quiet_option, refuse_both
-from sagecc.pool.checks import GRIDS, check_pool
+from sagecc.pool.checks import GRIDS, PoolReport, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
 from sagecc.schemas.pool import REWARD_ALIGNMENTS, WINDOW_NAMES
@@ -106,10 +108,17 @@ def parse_windows(text: str) -> Windows:
 )
 @environments_option(text="That grid, instead of a profile:")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Partitions at a time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: findings, files, bytes, episodes, rows.")
 @quiet_option
 @click.pass_context
 def check(
-    ctx: click.Context, pool: Path, profile: str | None, environments: str | None, jobs: int, quiet: bool
+    ctx: click.Context,
+    pool: Path,
+    profile: str | None,
+    environments: str | None,
+    jobs: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Check every byte, row and episode of a pool.
 
@@ -127,7 +136,9 @@ def check(
     refuse_both("profile", environments)
     grid = telling_skipped(chosen_set(profile, environments, ANY_CODE)) if profile or environments else None
     report = check_pool(pool, grid, jobs, progress=not quiet)
-    for fault in report.faults:
+    if as_json:
+        click.echo(json.dumps(_as_json(report), indent=1))
+    for fault in () if as_json else report.faults:
         click.echo(pool / fault.path, nl=False)
         click.echo(f": {fault.reason}")
     extent = f"the grid of {report.grid.title}" if report.grid else "no profile's grid"
@@ -141,12 +152,23 @@ def check(
         ctx.exit(EXIT_FOUND)
 
 
-@command.command()
+def _as_json(report: PoolReport) -> dict[str, object]:
+    return {
+        "findings": [{"path": str(fault.path), "reason": fault.reason} for fault in report.faults],
+        "grid": report.grid.title if report.grid else None,
+        "files": report.files,
+        "bytes": report.bytes,
+        "episodes": report.episodes,
+        "rows": report.rows,
+    }
+
+
+@command.command(cls=Command, renamed={"--scheme": "--schemes"})
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form it gets.")
 @click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
 @click.option("--set", "sets", default="", metavar="SETS", help="Only these sets: I, II or I,II.")
-@click.option("--scheme", "schemes", default="", metavar="SCHEMES", help="Only these schemes, such as vegas,cubic.")
+@click.option("--schemes", default="", metavar="SCHEMES", help="Only these schemes, such as vegas,cubic.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many episodes of each set and scheme.")
 @click.option(
     "--action",
@@ -163,7 +185,7 @@ def export(
 
     \b
     sagecc pool export minari-pool --to minari
-    sagecc pool export part --to huggingface --set I --scheme vegas,cubic
+    sagecc pool export part --to huggingface --set I --schemes vegas,cubic
     sagecc pool export some --to rlds --limit 10
 
     PATH is the new folder. minari: a Minari dataset. rlds: TFRecords for TensorFlow Datasets. huggingface: Parquet with

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
 from sagecc.leagues.report.files import write
@@ -28,7 +29,7 @@ from sagecc.schemas.schemes import ANY_CODE
 PAGE = "report.html"
 
 
-@click.command()
+@click.command(cls=Command, renamed={"--environment": "--network"})
 @environments_option(text="Of a league over a set:")
 @league_option("--league", "What 'sagecc league' wrote.")
 @raw_option("--raw", "Trajectories of the heuristics.")
@@ -52,7 +53,7 @@ PAGE = "report.html"
     show_default=True,
     help="How many may be looked at in the page, about 1 kB each; of a larger league it has a sample of networks.",
 )
-@click.option("--environment", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
+@click.option("--network", "ids", multiple=True, metavar="ID", help="A network to have in any case (repeatable).")
 def command(
     environments: str | None,
     league: Path | None,
@@ -84,6 +85,6 @@ def command(
         contents = load(league, raw or raw_folder(own), analysis or analysis_folder(own))
         unknown = set(ids) - {environment.id for environment in contents.environments}
         if unknown:
-            raise SageccError(f"--environment {min(unknown)}: the league has no trajectory in a network of that id")
+            raise SageccError(f"--network {min(unknown)}: the league has no trajectory in a network of that id")
         write(contents, out, pictures, trajectories, ids, Made.now(sys.argv[1:]))
     click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")

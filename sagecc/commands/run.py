@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.lab.spec import driven_flows
 from sagecc.collector.realtime.mahimahi import run_mahimahi
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.shipped import BEST_POLICY
@@ -28,9 +29,10 @@ from sagecc.options import PICTURE, allow_python_option, kernel_option, named_sc
 from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
 from sagecc.schemas.schemes import TrustedCode
+from sagecc.waiting import telling_time
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--scheme",
     required=True,
@@ -94,13 +96,14 @@ def command(
     if every_flow and backend != "lab":
         raise SageccError(f"--flows and --plot-flows are for the lab: --backend {backend} keeps the tested flow alone")
     began_s = time.perf_counter()
-    if backend == "lab":
-        latency_us = round(decision_latency * 1000)
-        episode = play_episode(
-            kernel, environment, scheme, seed, latency_us=latency_us, sample=sample, every_flow=every_flow
-        )
-    else:
-        episode = run_mahimahi(environment, scheme, seed)
+    with telling_time(f"{environment.duration_s:g} s of the network"):
+        if backend == "lab":
+            latency_us = round(decision_latency * 1000)
+            episode = play_episode(
+                kernel, environment, scheme, seed, latency_us=latency_us, sample=sample, every_flow=every_flow
+            )
+        else:
+            episode = run_mahimahi(environment, scheme, seed)
     wall_s = time.perf_counter() - began_s
     tables = ((out, episode.rows, "raw", RAW_VERSION), (flows, episode.every_flow, "flows", FLOWS_VERSION))
     for path, table, kind, version in tables:

@@ -8,6 +8,7 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import AnalysisSettings, PoolSettings, options, save
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.leagues.analysis_plots import similarity_figure
 from sagecc.leagues.similarity import similarities
@@ -16,19 +17,19 @@ from sagecc.options import parse_schemes
 from sagecc.schemas.schemes import POLICY_PREFIX, check_scheme
 
 
-@click.command()
+@click.command(cls=Command, renamed={"--count": "--draw", "--environment": "--network"})
 @click.option("--scheme", required=True, help="Whose trajectories: policy:PATH or a kernel scheme.")
 @click.option("--schemes", default="all", show_default=True, help="Comma-separated, to compare with; all: the pool's.")
 @click.option(
-    "--count", type=click.IntRange(min=1), default=8, show_default=True, help="Environments to draw if none is named."
+    "--draw", type=click.IntRange(min=1), default=8, show_default=True, help="Environments to draw if none is named."
 )
 @options("similarity", pool=True)
-def command(settings: AnalysisSettings, pool_settings: PoolSettings, scheme: str, schemes: str, count: int) -> None:
+def command(settings: AnalysisSettings, pool_settings: PoolSettings, scheme: str, schemes: str, draw: int) -> None:
     """Tell how alike the trajectories of schemes are.
 
     \b
     sagecc similarity --scheme policy:models/mine
-    sagecc similarity --scheme vegas --environment ID
+    sagecc similarity --scheme vegas --network ID
     sagecc similarity --scheme policy:sagecc-10 --out alike
 
     In the same networks, by the cosine of their transitions. As section 7.2 of the paper: the Similarity Index is the
@@ -39,7 +40,7 @@ def command(settings: AnalysisSettings, pool_settings: PoolSettings, scheme: str
     others = [name for name in parse_schemes(schemes) if name != scheme]
     if not others:
         raise SageccError("similarity: name schemes to compare with in --schemes")
-    environments = settings.choose(count)
+    environments = settings.choose(draw)
     episodes = settings.episodes(environments, (scheme, *others))
     transitions = pool_settings.transitions()
     tables = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.architectures import Precision
@@ -33,7 +34,7 @@ LEAGUES = Path(".cache/league")
 """Where the heuristics' trajectories of evaluations lie, one folder per profile or set; safe to delete."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--config",
     "name",

@@ -8,6 +8,7 @@ import polars as pl
 from tqdm import tqdm
 
 from sagecc.analysis import AnalysisSettings, named_schemes, options, save
+from sagecc.command import Command
 from sagecc.common import shipped
 from sagecc.common.shipped import A_POLICY
 from sagecc.leagues.analysis_plots import map_figure
@@ -18,7 +19,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX
 POINTS = 300
 
 
-@click.command()
+@click.command(cls=Command, renamed={"--count": "--draw", "--environment": "--network"})
 @click.option(
     "--policy",
     "policies",
@@ -28,7 +29,7 @@ POINTS = 300
     help=f"Repeatable: {A_POLICY}.",
 )
 @click.option(
-    "--count", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
+    "--draw", type=click.IntRange(min=1), default=7, show_default=True, help="Environments to draw if none is named."
 )
 @click.option("--set", "set_name", help="The set of the profile that they are drawn from.  [default: II]")
 @click.option(
@@ -36,7 +37,7 @@ POINTS = 300
 )
 @options("tsne", pool=False)
 def command(
-    settings: AnalysisSettings, policies: tuple[str, ...], count: int, set_name: str | None, points: int
+    settings: AnalysisSettings, policies: tuple[str, ...], draw: int, set_name: str | None, points: int
 ) -> None:
     """Draw what a policy's last hidden layer tells apart (t-SNE).
 
@@ -50,7 +51,7 @@ def command(
     from sagecc.leagues.hidden import HiddenLayer, draw_map, last_hidden  # scikit-learn: an extra
 
     schemes = named_schemes("", policies)
-    environments = settings.choose(count, set_name or (None if settings.networks.own_name else "II"))
+    environments = settings.choose(draw, set_name or (None if settings.networks.own_name else "II"))
     episodes = settings.episodes(environments, schemes)
     tables, maps = [], []
     for scheme in schemes:

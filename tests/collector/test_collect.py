@@ -547,4 +547,6 @@ def test_a_dry_run_says_how_much_there_is_to_do(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sagecc", "collect", "-n", "--schemes", "cubic,vegas", "-o", str(tmp_path / "raw")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("180 episodes, 2 schemes in 90 networks: about ")
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert (told["schemes"], told["networks"], told["episodes"]) == (["cubic", "vegas"], 90, 180)
     assert not (tmp_path / "raw").exists()

@@ -135,7 +135,7 @@ def embedded(folder: Path) -> Made:
     """Return what `sagecc tsne` draws: elsewhere than here, how many points are all that is the same."""
     place = folder / "tsne"
     _on_smoke(
-        folder, "tsne", place, "--policy", PLAYER, "--points", "20", "--count", "1", "--league", str(league(folder))
+        folder, "tsne", place, "--policy", PLAYER, "--points", "20", "--draw", "1", "--league", str(league(folder))
     )
     found = _numbers([place])
     return Made(found.text, (float(len(pl.read_parquet(next(place.glob("*.parquet"))))),))

@@ -249,8 +249,8 @@ def test_summary_by_hand() -> None:
 def test_command(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: str) -> None:
     monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: smoke(*ENVIRONMENTS))
     raw, pool = folders
-    options = ["--schemes", "cubic,vegas", "--search", search, "--environment", ENVIRONMENTS[1].id, "--raw", str(raw)]
-    options += ["--pool", str(pool), "--cache", str(tmp_path), "--sample", "400", "--every", "2"]
+    options = ["--schemes", "cubic,vegas", "--search", search, "--network", ENVIRONMENTS[1].id, "--raw", str(raw)]
+    options += ["--pool", str(pool), "--cache", str(tmp_path), "--transitions", "400", "--every", "2"]
     options += ["--league", str(tmp_path / "none")]
 
     def run(name: str) -> dict[str, bytes]:
@@ -270,7 +270,7 @@ def test_command(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_command_needs_its_environment(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: smoke(*ENVIRONMENTS))
-    for options, text in ((["--environment", "nowhere"], "nowhere"), ([], "does the rate rise")):
+    for options, text in ((["--network", "nowhere"], "nowhere"), ([], "does the rate rise")):
         with pytest.raises(SageccError, match=text):
             CliRunner().invoke(
                 distance_command.command, ["--raw", str(folders[0]), *options], catch_exceptions=False

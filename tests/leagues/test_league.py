@@ -322,3 +322,7 @@ def test_command(raw: Path, tmp_path: Path, policy: str, monkeypatch: pytest.Mon
     result = CliRunner().invoke(league_command.command, [*options, "--no-report"], catch_exceptions=False)
     assert result.output.splitlines() == lines[:-1]
     assert not (tmp_path / "out/report.html").exists()
+    result = CliRunner().invoke(league_command.command, [*options, "--json"], catch_exceptions=False)
+    written = json.loads((tmp_path / "out/league.json").read_text())
+    assert json.loads(result.stdout).items() <= written.items()
+    assert result.stderr == f"{lines[-1]}\n"

@@ -508,8 +508,8 @@ def test_a_damaged_analysis_is_named(league: League, tmp_path: Path) -> None:
 
 def test_an_unknown_environment_leaves_no_file(league: League, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    with pytest.raises(SageccError, match="--environment I-nowhere"):
-        run("--league", "out", "--raw", "raw", "--out", out, "--environment", "I-nowhere")
+    with pytest.raises(SageccError, match="--network I-nowhere"):
+        run("--league", "out", "--raw", "raw", "--out", out, "--network", "I-nowhere")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -221,7 +221,7 @@ def test_a_policy_that_cannot_drive(mine: EnvironmentSet, tmp_path: Path) -> Non
         (("collect", "--set", "I"), "--set goes with --profile: leave it out"),
         (("league", "--repeats", "0"), "--repeats must be 1 or more, not 0"),
         (("pool", "check", "--profile", "small"), "a profile and a set are both asked for"),
-        (("distance", "--environment", "nowhere"), "--environment nowhere: there is no network of that id"),
+        (("distance", "--network", "nowhere"), "--network nowhere: there is no network of that id"),
     ],
 )
 def test_what_does_not_go_together(mine: EnvironmentSet, arguments: tuple[str, ...], message: str) -> None:

@@ -101,7 +101,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
              for j, s in enumerate(("cubic", "vegas", "bic"))}  # fmt: skip
     raw, pool = make_pool(tmp_path, games)
     monkeypatch.setattr(sagecc.sets, "profile_set", lambda name: smoke(*environments))
-    options = ["--scheme", "cubic", "--schemes", "vegas,bic,cubic", "--count", "2", "--raw", str(raw)]
+    options = ["--scheme", "cubic", "--schemes", "vegas,bic,cubic", "--draw", "2", "--raw", str(raw)]
     options += ["--pool", str(pool), "--cache", str(tmp_path / "cache"), "--league", str(tmp_path / "none")]
 
     def run(name: str) -> dict[str, bytes]:

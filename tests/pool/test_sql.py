@@ -572,6 +572,10 @@ def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path
     whole = bytearray(part.read_bytes())
     whole[len(whole) // 2] ^= 4
     part.write_bytes(whole)
+    assert run(*arguments, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["episodes"], told["rows"], told["files"]) == (3, 747, 5)
+    assert part.is_relative_to(tmp_path / "pool" / told["findings"][0]["path"])
     assert run(*arguments) == 1
     found = capsys.readouterr().out.splitlines()
     assert any(re.match(facts(f"{part}: …manifest.json"), line) for line in found)
