@@ -62,7 +62,7 @@ def test_every_name_in_a_group_is_an_option_of_a_command() -> None:
 def test_schemes_are_told_as_json() -> None:
     told = {each["name"]: each for each in json.loads(CliRunner().invoke(schemes.command, ["--json"]).output)}
     assert told["cubic"]["in_pool"] and told["cubic"]["where"] == "kernel"
-    assert not told["copa"]["in_pool"] and told["copa"]["where"] == "user space"
+    assert not told["copa"]["in_pool"] and told["vivace"]["where"] == "user space"
     assert len(json.loads(CliRunner().invoke(schemes.command, ["--pool", "--json"]).output)) == 13
 
 
