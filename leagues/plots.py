@@ -160,7 +160,7 @@ def standings_figure(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def plane_figure(scores: pl.DataFrame) -> Figure:
+def plane_figure(scores: pl.DataFrame, stacked: bool = False) -> Figure:
     """Draw goodput against delay, one panel per set: each scheme's mean, and its 1-sigma ellipse over environments.
 
     As in Fig. 8 of the paper: in each window the delay is divided by the smallest any scheme had (log axis); the
@@ -168,11 +168,14 @@ def plane_figure(scores: pl.DataFrame) -> Figure:
 
     Args:
         scores: a table of leagues.scores.SCORE_SCHEMA.
+        stacked: one panel above the other, wide ones, for many schemes.
     """
     names = sets(scores)
     with mpl.rc_context(_RC):
-        figure = Figure(figsize=(5.2 * len(names) if len(names) > 1 else 7, 4.8), layout="constrained")
-        for axes, set_name in zip(_row(figure, len(names)), names, strict=True):
+        size = (9, 5.4 * len(names)) if stacked else (5.2 * len(names) if len(names) > 1 else 7, 4.8)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = list(figure.subplots(len(names), 1, squeeze=False)[:, 0]) if stacked else _row(figure, len(names))
+        for axes, set_name in zip(panels, names, strict=True):
             part = scores.filter((pl.col("set") == set_name) & (pl.col("status") == "ok"))
             _plane(axes, _normalised(part), set(part["metric"]))
             axes.set_title(SET_TITLES.get(set_name, f"Set {set_name}"))

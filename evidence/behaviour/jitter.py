@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jitter and an emulator's grain do to a scheme: measures, and draws docs/img/jitter.png.
+"""What jitter and an emulator's grain do to a scheme: measures, and draws docs/img/jitter.svg.
 
 48 Mbps, 40 ms, a queue of 1 BDP, one flow, 30 s, three seeds. Virtual time: the figures depend on the kernel's
 bytes and the seeds, not on the machine.
@@ -16,6 +16,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
@@ -23,10 +24,11 @@ from evidence.machine import KERNEL, RESULTS, save
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.run.grid import bottleneck
-from sagecc.leagues.plots import save_png
+from sagecc.leagues.colours import PALETTE, Stroke, strokes
+from sagecc.leagues.plots import save_figure, style
 from sagecc.schemas.environment import MTU_BYTES, Environment, Link
 
-PICTURE = Path("docs/img/jitter.png")
+PICTURE = Path("docs/img/jitter.svg")
 
 RATE_MBPS = 48
 RTT_MS = 40
@@ -121,33 +123,34 @@ def select(rows: Rows, scheme: str, kind: str) -> Rows:
     return [row for row in rows if (row["scheme"], row["kind"], row["rtt_ms"]) == key]
 
 
-def picture(rows: Rows) -> None:
+def picture(rows: Rows) -> Figure:
     """Draw the queueing delay over the jitter's size: BBR by kind, the schemes by themselves."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    kinds, schemes = figure.subplots(1, 2, sharey=True)
-    lines = [(kinds, kind, "bbr", KINDS[kind]) for kind in KINDS]
-    lines += [(schemes, "return", scheme, scheme) for scheme in SCHEMES]
-    for axes, kind, scheme, name in lines:
-        own = select(rows, scheme, NONE) + select(rows, scheme, kind)
-        x, y = [row["size_ms"] for row in own], [row["queueing_ms"] for row in own]
-        low, high = zip(*(row["queueing_ms_extremes"] for row in own), strict=True)
-        style = "--" if kind.endswith("reorders") else ":" if kind.endswith("grain") else "-"
-        (line,) = axes.plot(x, y, style, marker="o", markersize=3, linewidth=1.5, label=name)
-        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    kinds.set(title="BBR v1", xlabel="jitter (+-) or grain (ms)", ylabel="mean queueing delay (ms)", ylim=(0, None))
-    schemes.set(title="jitter on the way back, in order", xlabel="jitter (+-) (ms)")
-    for axes in (kinds, schemes):
-        axes.grid(alpha=0.2)
-        axes.spines[["top", "right"]].set_visible(False)
-    kinds.legend(frameon=False, fontsize=7, loc="center right")
-    schemes.legend(frameon=False, fontsize=8, loc="lower right")
-    save_png(figure, PICTURE)
+    with style():
+        figure = Figure(figsize=(9.5, 4.6), layout="constrained")
+        kinds, schemes = figure.subplots(1, 2, sharey=True)
+        for (kind, title), colour, mark in zip(KINDS.items(), PALETTE, "osD^vP", strict=False):
+            _line(kinds, select(rows, "bbr", NONE) + select(rows, "bbr", kind), title, Stroke(colour, "-"), mark)
+        for (scheme, own), mark in zip(strokes(SCHEMES).items(), "osD^", strict=True):
+            _line(schemes, select(rows, scheme, NONE) + select(rows, scheme, "return"), scheme, own, mark)
+        kinds.set(title="BBR v1", xlabel="jitter (+-) or grain (ms)", ylabel="mean queueing delay (ms)", ylim=(0, None))
+        schemes.set(title="jitter on the way back, in order", xlabel="jitter (+-) (ms)")
+        for axes, columns in ((kinds, 1), (schemes, 4)):
+            axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns)
+    return figure
+
+
+def _line(axes: Axes, rows: Rows, name: str, stroke: Stroke, mark: str) -> None:
+    """Draw means over the seeds, and their extremes as a band."""
+    x, y = [row["size_ms"] for row in rows], [row["queueing_ms"] for row in rows]
+    low, high = zip(*(row["queueing_ms_extremes"] for row in rows), strict=True)
+    axes.plot(x, y, color=stroke.colour, linestyle=stroke.dashes, marker=mark, markersize=5, linewidth=1.5, label=name)
+    axes.fill_between(x, low, high, color=stroke.colour, alpha=0.15, linewidth=0)
 
 
 def main() -> None:
     """Measure, keep, and draw what is kept."""
     save("jitter", {"kinds": KINDS, "rows": measure()})
-    picture(json.loads((RESULTS / "jitter.json").read_text())["result"]["rows"])
+    save_figure(picture(json.loads((RESULTS / "jitter.json").read_text())["result"]["rows"]), PICTURE)
 
 
 if __name__ == "__main__":

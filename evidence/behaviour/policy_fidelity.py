@@ -36,7 +36,8 @@ from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.kernel_scheme import private_name
 from sagecc.execution.stock.shared import Shared
 from sagecc.execution.stock.supervisor import Supervisor, driving
-from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
+from sagecc.leagues.colours import stroke
+from sagecc.leagues.plots import INK, SHADE, save_figure
 from sagecc.policy import runtime
 
 MODEL = Path("models") / BEST_POLICY
@@ -120,10 +121,11 @@ def picture(cases: Sequence[Case], lab: Sequence[Run], real: Sequence[Sequence[R
     """Return the lab's windows beside the host's: a network a row."""
     figure = Figure(figsize=(10, 2.5 * len(cases) + 0.5), layout="constrained")
     grid = figure.subplots(len(cases), 2, squeeze=False)
+    colour = stroke(BEST_POLICY).colour
     for axes, case, virtual, runs in zip(grid, cases, lab, real, strict=True):
         name = f"{case[0]:g} Mbps, {case[1]:g} ms, {case[2]:g} BDP"
-        panel(axes[0], f"lab: {name}", [virtual], POLICY, case)
-        panel(axes[1], "this machine's kernel", runs, HEURISTIC, case)
+        panel(axes[0], f"lab: {name}", [virtual], colour, case)
+        panel(axes[1], "this machine's kernel", runs, colour, case)
         axes[0].set_ylabel("window, packets", fontsize=9.5, color=INK)
     for axes in grid[-1]:
         axes.set_xlabel("seconds (shaded: beyond the BDP, in the queue)", fontsize=9.5, color=INK)
@@ -168,7 +170,7 @@ def main() -> None:
         "policy_fidelity",
         {"policy": str(MODEL), "duration_s": DURATION_S, "repeats": REPEATS, "networks": rows},
     )
-    save_png(picture(DRAWN, [lab[case] for case in DRAWN], [real[case] for case in DRAWN]), PICTURE)
+    save_figure(picture(DRAWN, [lab[case] for case in DRAWN], [real[case] for case in DRAWN]), PICTURE)
 
 
 if __name__ == "__main__":

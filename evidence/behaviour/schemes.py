@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window of each scheme of the pool over time on one network: runs them and draws docs/img/schemes.png.
+"""The window of each scheme of the pool over time on one network: runs them and draws docs/img/schemes.svg.
 
 Virtual time: the picture depends on the kernel's bytes, not on the machine.
 """
@@ -17,11 +17,12 @@ from evidence.machine import KERNEL
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.lab.episode import Episode, run_episode
 from sagecc.collector.run.grid import bottleneck
-from sagecc.leagues.plots import HEURISTIC, INK, POLICY, SHADE, save_png
+from sagecc.leagues.colours import stroke
+from sagecc.leagues.plots import INK, SHADE, save_figure
 from sagecc.schemas.environment import dumbbell
 from sagecc.schemas.schemes import SCHEMES
 
-PICTURE = Path("docs/img/schemes.png")
+PICTURE = Path("docs/img/schemes.svg")
 BANDWIDTH_MBPS = 48.0
 RTT_MS = 40.0
 DURATION_S = 30.0
@@ -29,6 +30,8 @@ BDP_PACKETS = BANDWIDTH_MBPS * RTT_MS / 12
 """1500 bytes are 12 kbit. The queue holds as many again."""
 TOP_PACKETS = 420
 COLUMNS = 3
+EVERY = 4
+"""Ticks from one point of a line to the next."""
 
 
 def play(scheme: str) -> Episode:
@@ -40,10 +43,10 @@ def play(scheme: str) -> Episode:
 def panel(axes: Axes, episode: Episode) -> None:
     """Draw the window, what path and queue hold, and when packets were dropped."""
     t_s, cwnd, drops = (episode.rows[name].to_numpy().astype(float) for name in ("t_s", "cwnd_pkts", "link_drops"))
-    lost_s = t_s[1:][np.diff(drops) > 0]
+    lost_s = np.unique(np.round(t_s[1:][np.diff(drops) > 0], 1))
     axes.axhspan(BDP_PACKETS, 2 * BDP_PACKETS, color=SHADE, alpha=0.22, linewidth=0)
-    axes.plot(t_s, cwnd, color=HEURISTIC, linewidth=1.4)
-    axes.plot(lost_s, np.full(len(lost_s), 14.0), linestyle="none", marker="|", markersize=7, color=POLICY)
+    axes.plot(t_s[::EVERY], cwnd[::EVERY], color=stroke(episode.scheme).colour, linewidth=1.4)
+    axes.plot(lost_s, np.full(len(lost_s), 14.0), linestyle="none", marker="|", markersize=7, color=INK)
     own = episode.flows[0]
     axes.set_title(episode.scheme, loc="left", fontsize=12, fontweight="bold", color=INK)
     queueing_ms = own.delay_mean_ms - RTT_MS / 2
@@ -64,9 +67,9 @@ def frame(axes: Axes) -> None:
 def legend(marks_axes: Axes, text_axes: Axes) -> None:
     """Say in panels of their own what the marks are, and what network this is."""
     marks = (
-        marks_axes.plot([], [], color=HEURISTIC, linewidth=1.6, label="congestion window (packets)")[0],
+        marks_axes.plot([], [], color=stroke("cubic").colour, linewidth=1.6, label="congestion window (packets)")[0],
         marks_axes.axhspan(np.nan, np.nan, color=SHADE, alpha=0.3, label="beyond the BDP: in the queue"),
-        marks_axes.plot([], [], linestyle="none", marker="|", markersize=9, color=POLICY, label="packets dropped")[0],
+        marks_axes.plot([], [], linestyle="none", marker="|", markersize=9, color=INK, label="packets dropped")[0],
     )
     marks_axes.legend(handles=marks, loc="upper left", frameon=False, fontsize=10.5, labelcolor=INK)
     text = (
@@ -93,7 +96,7 @@ def picture(episodes: list[Episode]) -> Figure:
 
 def main() -> None:
     """Run every scheme of the pool and write the picture."""
-    save_png(picture([play(scheme) for scheme in tqdm(sorted(SCHEMES), unit="episode")]), PICTURE)
+    save_figure(picture([play(scheme) for scheme in tqdm(sorted(SCHEMES), unit="episode")]), PICTURE)
 
 
 if __name__ == "__main__":

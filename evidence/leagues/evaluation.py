@@ -26,7 +26,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.leagues.intervals import interval
-from sagecc.leagues.plots import save_png
+from sagecc.leagues.plots import save_figure
 from sagecc.leagues.study.collect import Identity, collect, lab_identity, run_key
 from sagecc.leagues.study.conclusions import CONCLUSIONS, Side
 from sagecc.leagues.study.drawing import Look
@@ -60,7 +60,7 @@ PANELS = {"dynamics": "order"}
 """By experiment what its rows are apart by, where that is not what its figure's panels differ by."""
 ALSO = {"efficiency": ("rtt_ratio",), "convergence": ("stability_mbps", "converged")}
 """By experiment what is shown beside its figure's number."""
-PICTURES = {name: Path(f"docs/img/study-{name}.png") for name in ("fairness", "friendliness")}
+PICTURES = {name: Path(f"docs/img/study-{name}.svg") for name in ("fairness", "friendliness")}
 KEPT_SCHEMA = pl.Schema({"run": pl.String(), **VALUES_SCHEMA})
 """A contestant's numbers; `run` is what decides them."""
 
@@ -77,7 +77,9 @@ def main() -> None:
     values = pl.concat([each.values for each in numbers.values()])
     cells = cells_table(values, NAMES | {SAGES[0]: "Sage"})
     for name, path in PICTURES.items():
-        save_png(ratio_figure(STUDY[name], cells, Look(tuple(players))), path)
+        figure = ratio_figure(STUDY[name], cells, Look(tuple(players)))
+        figure.set_size_inches(11.7, 5.2)  # so high that intervals at the same place can be told apart
+        save_figure(figure, path)
     save("evaluation", told(values, {name: each.failed for name, each in numbers.items()}))
 
 

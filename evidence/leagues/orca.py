@@ -23,7 +23,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.execution.schemes.orca.checkpoint import import_checkpoint
 from sagecc.leagues.harm import beside_reference
-from sagecc.leagues.plots import plane_figure, save_png
+from sagecc.leagues.plots import plane_figure, save_figure
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 PROFILE, UNSEEN = "small", "heldout"
@@ -34,7 +34,7 @@ PUBLISHED, TRAINED = "orca", "models/orca-1"
 OURS = tuple(scheme.removeprefix(POLICY_PREFIX) for scheme in POLICIES)
 CACHE = Path(".cache/bench-orca")
 AGAINST = "cubic"
-PICTURE = Path("docs/img/learned.png")
+PICTURE = Path("docs/img/learned.svg")
 LATENCIES_MS = (0, 10)
 
 
@@ -51,7 +51,8 @@ def main() -> None:
         for profile, raw in RAW.items()
     }
     stand_out = {name: POLICY_PREFIX + name for name in learned} | {PUBLISHED: f"{POLICY_PREFIX}published/orca"}
-    save_png(plane_figure(leagues[UNSEEN].wins().with_columns(pl.col("scheme").replace(stand_out))), PICTURE)
+    points = leagues[UNSEEN].wins().with_columns(pl.col("scheme").replace(stand_out))
+    save_figure(plane_figure(points, stacked=True), PICTURE)
     league, networks = leagues[PROFILE], profile_set(PROFILE)
     propagation = pl.DataFrame(
         {

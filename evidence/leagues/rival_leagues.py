@@ -30,7 +30,7 @@ from evidence.training.runs import read_plan
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.run.grid import profile_set
 from sagecc.common.limits import usable_cores
-from sagecc.leagues.plots import save_png, standings_figure
+from sagecc.leagues.plots import save_figure, standings_figure
 from sagecc.leagues.presets import PRESETS
 from sagecc.leagues.standings import robustness
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -51,7 +51,7 @@ LEAGUES: Mapping[str, tuple[str, ...]] = {
     DELAY: (*PRESETS[DELAY].schemes, SAGE, *OURS),
     LEARNED: (*PRESETS[LEARNED].schemes, SAGE, *OURS, *RIVALS, *CLONES),
 }
-PICTURES = {DELAY: Path("docs/img/league-delay.png"), LEARNED: Path("docs/img/league-learned.png")}
+PICTURES = {DELAY: Path("docs/img/league-delay.svg"), LEARNED: Path("docs/img/league-learned.svg")}
 COLUMNS = ("alpha", "margin", "set", "rank", "scheme", "winning_rate", "low", "high", "missing")
 
 
@@ -125,7 +125,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw a league by the paper's own rule; ours stand out."""
     table = pl.DataFrame(rows).filter(alpha=LEAGUE_RULE[0], margin=LEAGUE_RULE[1])
     labels = {name: POLICY_PREFIX + name if name in OURS else name.removeprefix("models/") for name in table["scheme"]}
-    save_png(standings_figure(table.with_columns(pl.col("scheme").replace(labels))), path)
+    save_figure(standings_figure(table.with_columns(pl.col("scheme").replace(labels))), path)
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ ORDER = ("fig-13", "fig-11", "fig-16", "fig-15", "fig-14", "fig-12", "fig-7")
 FOLDER = Path(".cache/paper")
 """What is played and trained for them and nobody else."""
 PICTURES = Path("docs/img")
+MAPS = ("fig-16",)
+"""Figures of so many points that a PNG of them is smaller than an SVG."""
 
 BASE = "small"
 """The recipe (evidence/training/runs.yaml) that the others are variants of."""
@@ -41,4 +43,4 @@ __all__ = ["BASE", "CLONE", "FOLDER", "ORDER", "PICTURES", "RESULTS", "SEEDS", "
 
 def picture(figure: str) -> Path:
     """Return where a figure's picture lies."""
-    return PICTURES / f"paper-{figure}.png"
+    return PICTURES / f"paper-{figure}.{'png' if figure in MAPS else 'svg'}"

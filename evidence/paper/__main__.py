@@ -20,7 +20,7 @@ from evidence.training import run as training
 from evidence.training import table
 from evidence.training.runs import Plan, read_plan
 from sagecc.common.errors import SageccError
-from sagecc.leagues.plots import save_png
+from sagecc.leagues.plots import save_figure
 from sagecc.options import kernel_option
 
 Maker = Callable[[Plan, Path, int], None]
@@ -34,7 +34,7 @@ def curves(plan: Plan, kernel: Path, jobs: int) -> None:
         path = RESULTS / f"{learning.NAME}.json"
         if path.exists():
             figure = pictures.learning_figure(json.loads(path.read_text())["result"])
-            save_png(figure, picture_of(learning.NAME))
+            save_figure(figure, picture_of(learning.NAME))
 
 
 def compared(figure: str) -> Maker:
@@ -44,7 +44,7 @@ def compared(figure: str) -> Maker:
         failed = training.run_all(plan, variants.run_names(figure), kernel, jobs)
         rows = variants.compared(figure, table.read_results(table.RESULTS))["rows"]
         if rows:
-            save_png(pictures.variants_figure(rows), picture_of(figure))
+            save_figure(pictures.variants_figure(rows), picture_of(figure))
         if failed:
             raise SageccError(f"{figure}: training failed in {', '.join(failed)}")
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of Fig. 7, 12, 14 and 15, in the style of leagues.plots."""
+"""The pictures of Fig. 7 and 11 to 15, in the style of leagues.plots, drawn of what evidence/results keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from evidence.paper.findings import by_recipe
-from sagecc.leagues.colours import GREEN, VIOLET
+from sagecc.leagues.colours import GREEN, VIOLET, strokes
 from sagecc.leagues.plots import HEURISTIC, POLICY, SET_TITLES, SHADE, style
 
 BASELINE = "reno"
@@ -63,6 +63,55 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
             axes.set_xlabel("CPU-hours of training")
         figure.axes[0].set_ylabel("winning rate")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(recipes))
+    return figure
+
+
+def distance_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw which share of each trajectory's transitions is how near to the pool: Fig. 11, through its quantiles."""
+    look = strokes(row["name"] for row in rows)
+    with style():
+        figure = Figure(figsize=(7.5, 4), layout="constrained")
+        axes = figure.subplots()
+        for row, mark in zip(rows, "osD^", strict=False):
+            shares, distances = [float(share) for share in row["quantiles"]], list(row["quantiles"].values())
+            own = look[row["name"]]
+            axes.plot([0, *distances], [0, *shares], mark, color=own.colour, linestyle=own.dashes, label=row["name"])
+        axes.set_xscale("symlog", linthresh=1e-3)
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.set_xlim(left=0)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("cosine distance to the nearest transition of the pool")
+        axes.set_ylabel("share of transitions")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(rows))
+    return figure
+
+
+def likeness_figure(policies: Mapping[str, Sequence[Mapping[str, Any]]], networks: Mapping[str, str]) -> Figure:
+    """Draw how much each policy resembles each scheme in each network at the same tick: Fig. 13.
+
+    Args:
+        policies: by name its rows: network, other (a scheme) and index (a mean cosine).
+        networks: titles by id.
+    """
+    others = list(dict.fromkeys(row["other"] for row in next(iter(policies.values()))))
+    with style():
+        figure = Figure(figsize=(10.5, 3.6 * len(policies) + 0.6), layout="constrained")
+        for axes, (name, rows) in zip(figure.subplots(len(policies), 1, sharex=True), policies.items(), strict=True):
+            values = {(row["network"], row["other"]): row["index"] for row in rows}
+            grid = np.array([[values.get((network, other), np.nan) for other in others] for network in networks])
+            axes.pcolormesh(grid, cmap="Blues", vmin=-0.4, vmax=1.4, edgecolor="white", linewidth=1)
+            for (y, x), value in np.ndenumerate(grid):
+                best = value == np.nanmax(grid[y])
+                axes.text(x + 0.5, y + 0.5, f"{value:.2f}".replace("-0.00", "0.00"), ha="center", va="center",
+                          fontsize=9.5, fontweight="bold" if best else "normal")  # fmt: skip
+            axes.invert_yaxis()
+            axes.grid(visible=False)
+            axes.set_yticks(np.arange(len(networks)) + 0.5, list(networks.values()), fontsize=9.5)
+            axes.set_xticks(np.arange(len(others)) + 0.5, others, rotation=35, ha="right")
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            axes.set_title(name)
     return figure
 
 

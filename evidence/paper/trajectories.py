@@ -12,12 +12,14 @@ import click
 
 from evidence.machine import save
 from evidence.paper import CLONE, FOLDER, SEEDS, WINDOWS, picture
+from evidence.paper.pictures import distance_figure, likeness_figure
 from evidence.training.run import policies_of
 from evidence.training.runs import Plan, seed_name
 from sagecc.collector.run.grid import profile_environments
 from sagecc.commands import distance, similarity, tsne
 from sagecc.common.files import write_atomically
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
+from sagecc.leagues.plots import save_figure
 from sagecc.leagues.scores import find_episodes, read_rows
 from sagecc.leagues.trajectories import choose, step_up
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -56,7 +58,7 @@ def distances(plan: Plan, kernel: Path, jobs: int) -> None:
     about = {name: summary[name] for name in ("pool_transitions", "search", "scaling", "every")}
     network = {"title": summary["environments"][environment.id], "duration_s": environment.duration_s}
     save("fig-11", {**about, **network, "rows": rows})
-    _keep(folder / "distance.png", "fig-11")
+    save_figure(distance_figure(rows), picture("fig-11"))
 
 
 def means(rows: Any) -> dict[str, float]:
@@ -86,7 +88,7 @@ def likenesses(plan: Plan, kernel: Path, jobs: int) -> None:
             for row in summary["similarities"]
         ]
     save("fig-13", {"networks": summary["environments"], "policies": of})
-    _keep(FOLDER / "fig-13" / SHIPPED[0] / "similarity.png", "fig-13")
+    save_figure(likeness_figure(of, summary["environments"]), picture("fig-13"))
 
 
 def maps(plan: Plan, kernel: Path, jobs: int) -> None:

@@ -71,7 +71,7 @@ def test_variants_are_drawn_with_what_there_is(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(SageccError, match="fig-15: training failed in top4"):
         MAKERS["fig-15"](object(), Path("kernel"), 1)  # type: ignore[arg-type]
     assert asked == [tuple(f"{name}{seed}" for name in ("small", *VARIANTS["fig-15"]) for seed in ("", "-1", "-2"))]
-    assert Path("docs/img/paper-fig-15.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in Path("docs/img/paper-fig-15.svg").read_text()
 
 
 def test_the_curves_are_drawn_though_a_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_the_curves_are_drawn_though_a_training_fails(tmp_path: Path, monkeypatc
     monkeypatch.setattr(learning, "make", make)
     with pytest.raises(SageccError, match="small-2"):
         MAKERS["fig-7"](object(), Path("kernel"), 1)  # type: ignore[arg-type]
-    assert Path("docs/img/paper-fig-7.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in Path("docs/img/paper-fig-7.svg").read_text()
 
 
 def test_goodput_and_delay_of_a_trajectory() -> None:

@@ -60,7 +60,7 @@ def test_whole_figures(tmp_path: Path) -> None:
     assert "| 7 | 6 | 3 | 0 | 3 | 0 |" in found["paper_findings"]
     for name in ("fig-7", "fig-11", "fig-13", "fig-16"):
         text = found[name.replace("-", "_")]
-        assert f"](../img/paper-{name}.png)" in text
+        assert f"](../img/paper-{name}.{'png' if name == 'fig-16' else 'svg'})" in text
         assert "\n\n\n" not in text
 
 
