@@ -98,7 +98,7 @@ format: setup ## Lay out Python and C as `make lint` wants them
 	clang-format -i $(C_FILES)
 
 BENCHMARKS := bench-compare bench-collect bench-kicks bench-pool bench-memory bench-profile bench-feeding bench-execution bench-learner bench-algorithms bench-gymnasium \
-	bench-lockstep bench-online bench-growth bench-report bench-flows
+	bench-lockstep bench-online bench-growth bench-report bench-flows bench-scale
 BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-outages
 PAGES = python -m scripts.pages
 
