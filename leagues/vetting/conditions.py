@@ -178,7 +178,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
                 "cubics-most", "leaves 1 to 20 Cubics theirs", "fair shares", _CUBICS, fair_shares, 2, least=False
             ),
             Condition(
-                "bbrs-least", "gets its share of 1 or 3 BBRs", "fair shares", _BBRS, fair_shares, 0.5, least=True
+                "bbrs-least", "gets its share of 1 to 3 BBRs", "fair shares", _BBRS, fair_shares, 0.5, least=True
             ),
             Condition("bbrs-most", "leaves 1 to 3 BBRs theirs", "fair shares", _BBRS, fair_shares, 2, least=False),
             Condition(

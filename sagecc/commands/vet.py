@@ -114,7 +114,7 @@ def _number(verdict: Verdict | None) -> str:
         return "-"
     if verdict.value is None:
         return "failed"
-    return "never" if math.isinf(verdict.value) else f"{verdict.value:.2f}"
+    return "never" if math.isinf(verdict.value) else f"{verdict.value:z.2f}"
 
 
 def _result(verdict: Verdict) -> dict[str, Any]:
