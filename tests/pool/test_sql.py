@@ -557,6 +557,7 @@ def test_no_bar_goes_into_a_file(capsys: Capture, tmp_path: Path) -> None:
     capsys.readouterr()
     assert run("pool", "--raw", str(raw), "--out", out) == 0
     assert run("pool", "check", "--pool", out) == 0
+    assert run("pool", "export", str(tmp_path / "out"), "--to", "samples", "--pool", out) == 0
     told = capsys.readouterr().err
     assert told.startswith("no findings: ") and told.count("\n") == 1 and "\r" not in told
 
