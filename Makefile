@@ -133,6 +133,11 @@ bench-mahimahi: kernel ## Hold the lab against real Mahimahi, where it is instal
 	python -m evidence.behaviour.mahimahi
 	$(PAGES)
 
+.PHONY: bench-newcomer
+bench-newcomer: kernel ## Measure the first commands of an analyst and of somebody who deploys (root; a minute)
+	python -m evidence.speed.newcomer
+	$(PAGES)
+
 .PHONY: bench-policy-fidelity bench-attach
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
 	python -m evidence.behaviour.policy_fidelity
