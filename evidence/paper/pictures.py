@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from evidence.paper.findings import by_recipe
@@ -36,7 +37,7 @@ def learning_figure(result: Mapping[str, Any]) -> Figure:
     recipes = by_recipe(result["runs"])
     last = [run["points"][-1]["rates"] for run in result["runs"]]
     with style():
-        figure = Figure(figsize=(11.5, 4.4), layout="constrained")
+        figure = Figure(figsize=(11.5, 4.4), layout=ConstrainedLayoutEngine(rect=(0, 0, 0.985, 1)))
         for axes, name in zip(figure.subplots(1, 2), SET_TITLES, strict=True):
             lines = {
                 scheme: fmean(rates[name][scheme] for rates in last) for scheme in last[0][name] if scheme != "policy"
