@@ -111,7 +111,7 @@ def _source(*names: str) -> str:
 
 
 def _foot(made: Made | None) -> str:
-    return "" if made is None else f"{made.date}, sagecc {made.version}: {made.command}. On {made.machine}."
+    return "" if made is None else f"sagecc {made.version}: {made.command}."
 
 
 def _title(contents: Contents) -> str:

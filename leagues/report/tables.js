@@ -44,3 +44,9 @@
     table.caption.append(" ", button);
   });
 })();
+
+(() => {
+  // Not in the file's own text: the same league gives the same bytes.
+  const footer = document.querySelector("footer");
+  footer?.append(` File of ${new Date(document.lastModified).toISOString().slice(0, 10)}.`);
+})();

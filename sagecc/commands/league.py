@@ -155,4 +155,4 @@ def command(
             from sagecc.leagues.report.files import write_beside
             from sagecc.leagues.report.made import Made
 
-            click.echo(f"report: {write_beside(out, raw, Made.now(sys.argv[1:]))}", err=as_json)
+            click.echo(f"report: {write_beside(out, raw, Made.by(sys.argv[1:]))}", err=as_json)

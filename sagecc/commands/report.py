@@ -86,5 +86,5 @@ def command(
         unknown = set(ids) - {environment.id for environment in contents.environments}
         if unknown:
             raise SageccError(f"--network {min(unknown)}: the league has no trajectory in a network of that id")
-        write(contents, out, pictures, trajectories, ids, Made.now(sys.argv[1:]))
+        write(contents, out, pictures, trajectories, ids, Made.by(sys.argv[1:]))
     click.echo(f"report: {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -146,7 +146,7 @@ def page(folder: Path) -> Made:
     out = folder / "report.html"
     places = ("--league", str(league(folder)), "--raw", str(raw(folder)), "--analysis", str(folder / "none"))
     sagecc(folder, "report", *places, "--out", str(out))
-    return Made(re.sub(r"<footer>.*?</footer>\n", "", out.read_text()))  # says when and where it was made
+    return Made(re.sub(r"<footer>.*?</footer>\n", "", out.read_text()))  # says in which folder it was made
 
 
 def studied(folder: Path) -> Made:
