@@ -40,8 +40,8 @@ LOCKS = ("dvc.lock", "datasets/full/dvc.lock", "models/dvc.lock", "leagues/study
 PATIENCE_S = 20.0
 """How long what a killed run left behind may take to end."""
 
-STAGE_SHELL = "/bin/bash"
-"""What DVC runs a stage with: it puts the command in its own place, where dash stays as its parent and outlives DVC."""
+STAGE_SHELL = Path(__file__).with_name("stage_shell")
+"""What DVC runs a stage with."""
 
 
 def main() -> int:
@@ -80,9 +80,9 @@ def dvc_repro(root: Path, held: int, targets: Sequence[str] = ()) -> int:
     Return its status. A Ctrl-C reaches DVC too: raised again here once it has ended.
     """
     with subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro", *targets],
+        [sys.executable, "-m", "scripts.dvc_repro", *targets],
         cwd=root,
-        env={**os.environ, "SHELL": STAGE_SHELL},
+        env={**os.environ, "SHELL": str(STAGE_SHELL)},
         pass_fds=(held,),
         preexec_fn=end_with_parent,
     ) as dvc:

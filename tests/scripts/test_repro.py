@@ -83,6 +83,10 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output
+    said = [line for line in output.splitlines() if line.startswith("make repro: stage ")]
+    places = [int(re.match(r"make repro: stage (\d+)/", line)[1]) for line in said]  # type: ignore[index]
+    assert places == list(range(1, 64))
+    assert all(re.fullmatch(r"make repro: stage \d+/63, about \d+ min left", line) for line in said[3:])
     league = read_summary(clone / "leagues/results")
     assert league["profile"] == "smoke"
     assert {"policy:models/repro", "policy:models/sagecc-10"} <= {row["scheme"] for row in league["ranking"]}
