@@ -102,15 +102,15 @@ BENCHMARKS := bench-compare bench-collect bench-kicks bench-pool bench-memory be
 BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-outages
 PAGES = python -m scripts.pages
 
-.PHONY: bench bench-unseen bench-vetting $(BENCHMARKS) $(BEHAVIOUR)
-bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen bench-vetting ## Measure speed and compare behaviour (evidence/), and fill docs/measured
+.PHONY: bench bench-unseen bench-vetting bench-scores $(BENCHMARKS) $(BEHAVIOUR)
+bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen bench-vetting bench-scores ## Measure speed and compare behaviour (evidence/), and fill docs/measured
 $(BENCHMARKS): bench-%: kernel
 	python -m evidence.speed.$*
 	$(PAGES)
 $(BEHAVIOUR): bench-%: kernel
 	python -m evidence.behaviour.$*
 	$(PAGES)
-bench-unseen bench-vetting: bench-%: kernel
+bench-unseen bench-vetting bench-scores: bench-%: kernel
 	python -m evidence.leagues.$*
 	$(PAGES)
 
