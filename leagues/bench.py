@@ -25,6 +25,7 @@ from sagecc.collector.run.grid import profile_set
 from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.manifest import digest
+from sagecc.common.parquet import read_parquet
 from sagecc.leagues.harm import harm
 from sagecc.leagues.league import Gathered, PlayOptions, Rules, gather, lab_runner
 from sagecc.leagues.scores import SCORE_SCHEMA, rescore, score
@@ -172,7 +173,7 @@ def mean_rate(wins: pl.DataFrame, seed: int = 0) -> Rate:
 
 def read_plays() -> tuple[pl.DataFrame, str]:
     """Return what the heuristics did (leagues.scores.SCORE_SCHEMA), and the identity of the kernel they ran on."""
-    table = pq.read_table(PLAYS)
+    table = read_parquet(PLAYS)
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None))).with_columns(score=pl.lit(0.0))
     frame = rescore(frame, RULES.alpha).select([pl.col(name).cast(kind) for name, kind in SCORE_SCHEMA.items()])
     return frame, (table.schema.metadata or {})[KERNEL].decode()

@@ -569,13 +569,15 @@ def test_check_says_what_is_wrong_and_exits_with_one(capsys: Capture, pool: Path
     said = capsys.readouterr()
     assert said.out == ""
     assert re.search(facts("no findings: 5 files…3 episodes, 747 rows"), said.err)
+    assert run(*arguments, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["episodes"], told["rows"], told["files"], told["findings"]) == (3, 747, 5, [])
     part = tmp_path / "pool" / "set=I" / "scheme=cubic" / "part-000.parquet"
     whole = bytearray(part.read_bytes())
     whole[len(whole) // 2] ^= 4
     part.write_bytes(whole)
     assert run(*arguments, "--json") == 1
     told = json.loads(capsys.readouterr().out)
-    assert (told["episodes"], told["rows"], told["files"]) == (3, 747, 5)
     assert part.is_relative_to(tmp_path / "pool" / told["findings"][0]["path"])
     assert run(*arguments) == 1
     found = capsys.readouterr().out.splitlines()
