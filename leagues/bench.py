@@ -29,7 +29,7 @@ from sagecc.common.parquet import read_parquet
 from sagecc.leagues.harm import harm
 from sagecc.leagues.league import Gathered, PlayOptions, Rules, gather, lab_runner
 from sagecc.leagues.scores import SCORE_SCHEMA, rescore, score
-from sagecc.leagues.standings import BOOTSTRAP_DRAWS, CONFIDENCE, mark_winners, overall, standings
+from sagecc.leagues.standings import bounds, drawn_rates, mark_winners, overall, standings
 from sagecc.schemas.schemes import SCHEMES, is_driven
 
 NAME, PROFILE = "sagecc-bench-1", "bench-1"
@@ -134,7 +134,8 @@ def scored(scheme: str, plays: pl.DataFrame, material: Gathered | None, kernel: 
         own = score(profile_set(PROFILE).environments, [scheme], material.episodes, RULES.alpha)
         scores = pl.concat([plays, own])
     wins = mark_winners(scores, RULES.margin, RULES.friendly_margin)
-    table, ranking = standings(wins), overall(standings(wins))
+    table = standings(wins)
+    ranking = overall(table)
     own_wins = wins.filter(pl.col("scheme") == scheme)
     return BenchScore(
         scheme=scheme,
@@ -163,11 +164,9 @@ def mean_rate(wins: pl.DataFrame, seed: int = 0) -> Rate:
     for _, part in sorted(wins.group_by("set")):
         counts = part.group_by("environment_id").agg(wins=pl.col("win").sum(), windows=pl.len()).sort("environment_id")
         won, windows = (counts[name].cast(pl.Int64).to_numpy() for name in ("wins", "windows"))
-        draws = random.multinomial(len(won), np.full(len(won), 1 / len(won)), size=BOOTSTRAP_DRAWS)
         rates.append(won.sum() / windows.sum())
-        drawn.append((draws @ won) / (draws @ windows))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.mean(drawn, axis=0), [tail, 1 - tail])
+        drawn.append(drawn_rates(random, won, windows))
+    low, high = bounds(np.mean(drawn, axis=0))
     return Rate(float(np.mean(rates)), float(low), float(high))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from sagecc.common.arrays import Doubles, Ints
 from sagecc.common.errors import SageccError
 from sagecc.leagues.scores import rescore
 from sagecc.schemas.environment import Environment
@@ -310,9 +311,23 @@ def _intervals(part: pl.DataFrame, schemes: list[str], seed: int) -> pl.DataFram
     shape = (counts[network].n_unique(), len(schemes))
     wins = counts["wins"].to_numpy().reshape(shape)
     windows = counts["windows"].to_numpy().reshape(shape)
-    random = np.random.default_rng(seed)
-    draws = random.multinomial(shape[0], np.full(shape[0], 1 / shape[0]), size=BOOTSTRAP_DRAWS)
-    rates = (draws @ wins) / (draws @ windows)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(rates, [tail, 1 - tail], axis=0)
+    low, high = bounds(drawn_rates(np.random.default_rng(seed), wins, windows))
     return pl.DataFrame({"scheme": schemes, "low": low, "high": high})
+
+
+def drawn_rates(random: np.random.Generator, wins: Ints, windows: Ints) -> Doubles:
+    """Return the winning rates of each draw of a bootstrap, which draws networks with replacement [draws, ...].
+
+    Args:
+        random: what draws.
+        wins: scoring windows won in each network [networks, ...].
+        windows: scoring windows in each network, as `wins`.
+    """
+    draws = random.multinomial(len(wins), np.full(len(wins), 1 / len(wins)), size=BOOTSTRAP_DRAWS)
+    return np.asarray((draws @ wins) / (draws @ windows))
+
+
+def bounds(rates: Doubles) -> Doubles:
+    """Return the ends of the interval of drawn rates (percentile method) [2, ...]."""
+    tail = (1 - CONFIDENCE) / 2
+    return np.asarray(np.quantile(rates, [tail, 1 - tail], axis=0))

@@ -20,8 +20,9 @@ RewardKind = Literal["power", "friendliness"]
 Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]
 
 MTU_BYTES = 1500
-BYTES_S_PER_MBPS = 125_000
 """Size of a full data packet on the link (IP header included), as in Mahimahi's traces."""
+
+BYTES_S_PER_MBPS = 125_000
 
 TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0})
 """Default delay target (ms): CoDel RFC 8289 section 4.2, PIE RFC 8033 section 4.2; BoDe's is our choice."""

@@ -34,11 +34,16 @@ def needed(packages: Mapping[str, str], wanted: set[str]) -> set[str]:
     return found
 
 
+def setup_cfg(root: Path) -> configparser.ConfigParser:
+    """Return what a checkout's setup.cfg says."""
+    project = configparser.ConfigParser()
+    project.read(root / "setup.cfg")
+    return project
+
+
 def base() -> set[str]:
     """Return the packages that setup.cfg has a wheel require."""
-    project = configparser.ConfigParser()
-    project.read(ROOT / "setup.cfg")
-    return {line.split()[0] for line in project["options"]["install_requires"].split("\n") if line}
+    return {line.split()[0] for line in setup_cfg(ROOT)["options"]["install_requires"].split("\n") if line}
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ The same bytes from one commit. Publishing them is left to a person.
 from __future__ import annotations
 
 import argparse
-import configparser
 import json
 import re
 import subprocess
@@ -38,9 +37,7 @@ def main() -> None:
     try:
         if not options.for_test:
             refuse_changes(ROOT)
-        about = configparser.ConfigParser()
-        about.read(ROOT / "setup.cfg")
-        version = about["metadata"]["version"]
+        version = base_requirements.setup_cfg(ROOT)["metadata"]["version"]
         notes = notes_of((ROOT / "CHANGELOG.md").read_text(), version)
         files = kernel_files(ROOT / "build", options.for_test)
         out = options.out.resolve()

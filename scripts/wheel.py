@@ -9,7 +9,6 @@ LGPL, so that who passes the wheel on passes that on too.
 from __future__ import annotations
 
 import argparse
-import configparser
 import gzip
 import os
 import shutil
@@ -27,6 +26,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import sha256_file, write_atomically
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from scripts import kernel_source
+from scripts.base_requirements import setup_cfg
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "sagecc-linux"
@@ -99,9 +99,8 @@ def build(root: Path, kernel: Mapping[str, Path], out: Path) -> tuple[Path, Path
     kernel: what kernel_files gives. Raises SageccError where setuptools fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        about = configparser.ConfigParser()
-        about.read(root / "setup.cfg")
-        name = f"{about['metadata']['name']}-{about['metadata']['version']}"
+        about = setup_cfg(root)["metadata"]
+        name = f"{about['name']}-{about['version']}"
         tree, when = Path(folder) / name, _epoch(root)
         files = _files(root) | {f"{SHIPPED}/{place}": file for place, file in kernel.items()}
         for place, file in files.items():

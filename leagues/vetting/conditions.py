@@ -23,6 +23,7 @@ from sagecc.leagues.vetting.measures import (
 )
 from sagecc.schemas.environment import MTU_BYTES, CrossFlow, Environment, Link, RateStep, dumbbell, queue_bytes
 from sagecc.schemas.environment_file import load_environment
+from sagecc.schemas.schemes import is_driven
 
 TESTED = "tested"
 """The scheme of a competitor that stands for the one under test."""
@@ -71,6 +72,10 @@ class Condition:
     """With what the scheme's number is compared."""
     driven: bool = False
     """Whether it concerns only schemes whose windows the host sets."""
+
+    def concerns(self, scheme: str) -> bool:
+        """Tell whether a scheme is held against it."""
+        return is_driven(scheme) or not self.driven
 
     def meets(self, value: float) -> bool:
         """Tell whether a value keeps the limit."""

@@ -15,7 +15,6 @@ from sagecc.leagues.study.runner import check_policies, lab_runner
 from sagecc.leagues.vetting.conditions import TESTED, Condition, VettedNetwork
 from sagecc.leagues.vetting.measures import INTERVAL_S
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.schemes import is_driven
 
 REFERENCES: Mapping[str, str] = {"cubic": "cubic", "twice cubic": "cubic", "bbr": "bbr"}
 """By what a condition is against, the scheme that it is."""
@@ -84,7 +83,7 @@ def vet(
         (scheme, condition.name, network.label): _needed(condition, network, scheme)
         for scheme in schemes
         for condition in conditions
-        if is_driven(scheme) or not condition.driven
+        if condition.concerns(scheme)
         for network in condition.networks
     }
     runs = [run for each in needed.values() for run in (each.run, each.reference) if run is not None]
@@ -103,7 +102,7 @@ def vet(
     verdicts: dict[str, list[Verdict]] = {}
     for scheme in schemes:
         for condition in conditions:
-            if is_driven(scheme) or not condition.driven:
+            if condition.concerns(scheme):
                 own = {network.label: needed[scheme, condition.name, network.label] for network in condition.networks}
                 verdicts.setdefault(scheme, []).append(_verdict(condition, own, numbers, collected.failures))
     return verdicts

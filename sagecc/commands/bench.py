@@ -10,9 +10,9 @@ import click
 
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
-from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues.bench import NAME, BenchScore, Rate, run
 from sagecc.options import kernel_option, named_scheme, quiet_option
+from sagecc.playing import batch_option
 
 OUT = Path("leagues/bench-plays")
 
@@ -31,13 +31,7 @@ OUT = Path("leagues/bench-plays")
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Processes (default: one per CPU)."
 )
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    default=BATCH,
-    show_default=True,
-    help="Episodes that share an inference, in each process; they change no result.",
-)
+@batch_option
 @quiet_option
 @kernel_option()
 def command(scheme: str, out: Path, as_json: bool, jobs: int, batch: int, quiet: bool, kernel: Path) -> None:

@@ -20,11 +20,12 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.machine_code import telling_of_compilation
 from sagecc.leagues.comparison import Played, Summary, compare, propagation_ms, summaries
 from sagecc.leagues.intervals import Interval
+from sagecc.naming import short_names
 from sagecc.network import environment_from, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.repeats import repeat
-from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX, TrustedCode
+from sagecc.schemas.schemes import TrustedCode
 
 COLUMNS = (
     ("goodput_mbps", "goodput", "Mbps", 1, 2),
@@ -102,18 +103,6 @@ def command(
         _draw(found, environment, line, plot)
     lines = [json.dumps(_result(found, environment), indent=1)] if as_json else [*_wrapped(line), "", *_table(found)]
     click.echo("\n".join(lines))
-
-
-def short_names(schemes: Sequence[str]) -> dict[str, str]:
-    """Return what each scheme is called: of a policy or a class the last part of its path that tells it from others."""
-    names = {}
-    for scheme in schemes:
-        separator = ":" if scheme.startswith(PYTHON_PREFIX) else "/"
-        full = scheme.removeprefix(POLICY_PREFIX).removeprefix(PYTHON_PREFIX).rstrip("/")
-        short = full.rpartition(separator)[2]
-        rivals = [other for other in schemes if other != scheme and other.rstrip("/").endswith(f"{separator}{short}")]
-        names[scheme] = full if rivals or f"{POLICY_PREFIX}{short}" in set(schemes) - {scheme} else short
-    return names
 
 
 def network_line(environment: Environment, runs: Sequence[Played]) -> str:

@@ -14,7 +14,6 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.common.shipped import A_POLICY
 from sagecc.execution.lab.giving_up import GiveUp
-from sagecc.execution.lab.lockstep import BATCH
 from sagecc.leagues import table
 from sagecc.leagues.league import LEAGUE_MARK, PlayOptions, Rules, lab_runner, play, save, summary
 from sagecc.leagues.presets import PRESETS, preset_schemes
@@ -28,6 +27,7 @@ from sagecc.options import (
     raw_folder,
     raw_option,
 )
+from sagecc.playing import batch_option
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
 from sagecc.sets import networks_options, repeats_options
@@ -69,13 +69,7 @@ from sagecc.sets import networks_options, repeats_options
     default=usable_cores,
     help="Processes that run policies' episodes (default: one per CPU).",
 )
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    default=BATCH,
-    show_default=True,
-    help="Episodes that share an inference, in each process; they change no result.",
-)
+@batch_option
 @policy_options
 @click.option(
     "--give-up",

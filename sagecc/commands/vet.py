@@ -13,7 +13,6 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from sagecc.commands.compare import short_names
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
@@ -21,6 +20,7 @@ from sagecc.common.machine_code import telling_of_compilation
 from sagecc.common.suggestions import did_you_mean
 from sagecc.leagues.vetting.conditions import CONDITIONS, Condition
 from sagecc.leagues.vetting.suite import Verdict, vet
+from sagecc.naming import short_names
 from sagecc.options import kernel_option, named_scheme, parse_schemes, quiet_option
 
 

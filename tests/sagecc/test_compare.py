@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from sagecc.commands.compare import command as compare
-from sagecc.commands.compare import short_names
 from sagecc.commands.run import command as run
 from sagecc.common.errors import SageccError
 from sagecc.common.machine_code import compiled, telling_of_compilation
+from sagecc.naming import short_names
 from tests.helpers.messages import facts
 from tests.helpers.policies import save_still_policy
 from tests.helpers.processes import guests
