@@ -110,8 +110,7 @@ POOL_OPTIONS = (
         type=click.Choice(["symlog", "linear", "none"]),
         default="symlog",
         show_default=True,
-        help="What is done to every column before the cosine: mean 0 and deviation 1 over the pool, after symlog or as"
-        " it is; or nothing.",
+        help="Scaling of every column before the cosine. symlog and linear: mean 0, deviation 1 over the pool.",
     ),
 )
 

@@ -79,7 +79,7 @@ def environments_option(name: str = "--environments", text: str = "Instead of a 
     return click.option(
         name,
         metavar="SET",
-        help=f"{text} a file of networks (docs/reference/formats.md), or one of "
+        help=f"{text} a set that comes with sagecc, or a file of networks (docs/reference/formats.md). Sets: "
         f"{', '.join(shipped.environment_sets())}; cellular:FOLDER takes your traces.",
     )
 
@@ -140,8 +140,8 @@ runtime_option = click.option(
     "--runtime",
     default="exact",
     show_default=True,
-    help="Runs the network: exact, numpy, litert, litert-int8 or onnx (docs/method/learner.md). The last three are for"
-    " policies that you trust: a crafted file can break their library.",
+    help="Runtime of the network: exact, numpy, litert, litert-int8 or onnx (docs/method/learner.md). The last three"
+    " are for policies that you trust: a crafted file can break their library.",
 )
 
 
@@ -192,20 +192,20 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progres
 allow_python_option = click.option(
     "--allow-python",
     is_flag=True,
-    help="Let a file of networks name any Python code as a scheme (python:PATH.py:CLASS), not only what is named here.",
+    help="Let files name Python code as schemes. Without it, only code that this command names (python:PATH.py:CLASS).",
 )
 
 
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --decision-latency (ms, as a float) and --sample: how a policy plays in the lab."""
     command = click.option(
-        "--sample", is_flag=True, help="Draw a policy's actions from its mixture, seeded by --seed; else its mean."
+        "--sample", is_flag=True, help="Draw a policy's actions, seeded by --seed; else take the mean."
     )(command)
     return click.option(
         "--decision-latency",
         type=MILLISECONDS,
         default=0.0,
-        help="A slow host: a policy's actions take effect this much later, such as 5ms (default: at once).",
+        help="A policy's actions take effect this much later, as on a slow host (default: at once).",
     )(command)
 
 

@@ -70,14 +70,14 @@ def repeats_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default=1,
         show_default=True,
         metavar="N",
-        help="Each network N times: as it is, then with every flow's start delayed by a seeded fraction of the RTT.",
+        help="Play each network N times. From the second on, flows start later by a seeded fraction of the RTT.",
     )
     @click.option(
         "--jitter-ms",
         type=MILLISECONDS,
         default=0.0,
         show_default=True,
-        help="In all but the first of the repeats, ACKs come up to this earlier or later too, in order.",
+        help="Jitter of ACKs in all repeats but the first, in order.",
     )
     @wraps(command)
     def run(repeats: int, jitter_ms: float, networks: EnvironmentSet, **arguments: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/commands.md from the commands themselves: what `--help` says, and nothing else."""
+"""Writes docs/reference/commands.md from the commands themselves: the first sentences of their help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from sagecc.cli import cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-The text of `sagecc COMMAND --help`, written by `make pages`. Bad input ends with one line and exit status 2.
+Each command's purpose, examples, and options by the first sentence of their text, written by `make pages`.
+`sagecc COMMAND --help` has the rest: how the command works, defaults, ranges. Bad input ends with one line and exit
+status 2.
 """
 Record = tuple[str, str]
 """An option's names, and its text."""
@@ -24,8 +26,10 @@ SHARED = 2
 """Commands that have an option, from which on its text stands once, at the page's end."""
 LONG = re.compile(r"--[\w-]+")
 NUMBER = re.compile(r"INTEGER RANGE|INTEGER")
-RANGE = re.compile(r"; [^];]*[<>]=?[^]]*(?=\])| *\[[^];]*[<>]=?[^]]*\]")
-"""In an option's text, the bounds of its number."""
+EXTRA = re.compile(r" *\[(?:default:|required|[^]]*[<>])[^]]*\]| *\((?:default: [^)]*|docs/[^)]*)\)")
+"""In an option's text, its default, the bounds of its number, and the page that says more."""
+REST = re.compile(r"[.;](?= |$).*", re.DOTALL)
+"""What follows a text's first sentence."""
 VERBATIM = "\b\n"
 """How click marks a paragraph that keeps its lines."""
 
@@ -51,16 +55,21 @@ def shared(every: Iterable[tuple[click.Command, click.Context]]) -> list[Record]
 def options(command: click.Command, context: click.Context) -> list[Record]:
     """Return a command's options as help shows them: names and text."""
     records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
-    return [(NUMBER.sub("N", names), RANGE.sub("", text).rstrip()) for names, text in filter(None, records)]
+    return [(NUMBER.sub("N", names), _first_sentence(text)) for names, text in filter(None, records)]
+
+
+def _first_sentence(text: str) -> str:
+    needed = " (required)" if "required]" in text else ""
+    return f"{REST.sub('', EXTRA.sub('', text)).strip()}{needed}"
 
 
 def section(command: click.Command, context: click.Context, common: Collection[Record]) -> str:
     """Return a command's part of the page; of the `common` options it has the names alone."""
     arguments = " ".join(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")
     parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
-    for text in inspect.cleandoc(command.help or "").split("\n\n"):
-        is_verbatim = text.startswith(VERBATIM)
-        parts.append(f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" if is_verbatim else f"{' '.join(text.split())}\n")
+    purpose, *others = inspect.cleandoc(command.help or "").split("\n\n")
+    parts.append(f"{' '.join(purpose.split())}\n")
+    parts += [f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" for text in others if text.startswith(VERBATIM)]
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
     if also := [f"`{LONG.findall(names)[0]}`" for names, text in records if (names, text) in common]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from sagecc.learner.architectures import KINDS
 from sagecc.learner.reader import own_values
@@ -29,14 +27,17 @@ from sagecc.learner.specification import (
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configuration.md"
 HEAD = """# Configuration
 
-Written by `make pages` from `learner/` and the configurations in `learner/configs/` and `execution/schemes/`.
+Every field of a configuration, written by `make pages` from `learner/`. The shipped ones are short files to
+read and copy: `learner/configs/` and `execution/schemes/*/`.
 
-A configuration is a YAML file: `sagecc train --config NAME` takes a shipped one, `--config FILE.yaml` yours.
-`base: NAME` gives the fields that a file does not set, section by section. A section of another `algorithm.name`,
-`network.kind` or `task.control.like` takes nothing from the base's; `networks`, `shares` and weights by name are
-replaced whole. `paper+no-gru` is the variant `no-gru` of `paper`. An unknown field, a wrong type or a value out of
-range is an error. [The learner](../method/learner.md) gives reasons.
+`sagecc train --config NAME` takes a shipped one, `--config FILE.yaml` yours. `base: NAME` gives the fields that a file
+does not set, section by section. A section of another `algorithm.name`, `network.kind` or `task.control.like` takes
+nothing from the base's; `networks`, `shares` and weights by name are replaced whole. `paper+no-gru` is the variant
+`no-gru` of `paper`. A field without a default is needed. An unknown field, a wrong type or a value out of range is an
+error. [The learner](../method/learner.md) gives reasons.
 """
+Told = dict[tuple[str, str], object]
+"""Fields and texts of tables above, with their defaults there."""
 
 
 def documented(kind: type[Any]) -> dict[str, str]:
@@ -57,40 +58,26 @@ def documented(kind: type[Any]) -> dict[str, str]:
     return texts
 
 
-def table(
-    kind: type[Any], section: str, values: Mapping[str, Mapping[str, Any]], told: set[tuple[str, str]]
-) -> Iterator[str]:
-    """Yield the lines of a table of a section's fields, with each configuration's own values.
+def table(kind: type[Any], told: Told) -> Iterator[str]:
+    """Yield the lines of a table of a section's own fields, and the names of those that stand above.
 
     Args:
         kind: the section's dataclass.
-        section: its name; empty for the fields beside sections.
-        values: by name, configurations that have the section.
-        told: fields and texts of tables above, which stand there alone; those of this table are added.
+        told: what tables above have; the fields of this one are added.
     """
     texts = documented(kind)
-    titles = ["default", *(["set by"] if values else []), "meaning"]
-    yield f"| field | {' | '.join(titles)} |"
-    yield f"|---|{'---|' * len(titles)}"
+    own, again = [], []
     for field in fields(kind):
-        own = {name: of.get(section, {}) if section else of for name, of in values.items()}
-        shown = {name: of[field.name] for name, of in own.items() if field.name in of and field.name not in SECTIONS}
-        cells = [_set_by(shown)] if values else []
-        text = "As above." if (field.name, texts[field.name]) in told else _cell(texts[field.name])
-        told.add((field.name, texts[field.name]))
-        yield " | ".join([f"| `{field.name}`", _written(_default(field)), *cells, f"{text} |"])
-    yield ""
-
-
-SECTIONS = ("data", "task", "labs", "network", "algorithm", "control")
-
-
-def _set_by(values: Mapping[str, object]) -> str:
-    """Return who sets a field to what, those with the same value together."""
-    names: dict[str, list[str]] = {}
-    for name, value in values.items():
-        names.setdefault(_written(value), []).append(name)
-    return "; ".join(f"{', '.join(of)}: {value}" for value, of in names.items())
+        key, default = (field.name, texts[field.name]), _written(_default(field))
+        if key in told:
+            again.append(f"`{field.name}`{f' ({default})' if default not in ('', told[key]) else ''}")
+        else:
+            own.append(f"| `{field.name}` | {default} | {_cell(texts[field.name])} |")
+            told[key] = default
+    if own:
+        yield from ("| field | default | meaning |", "|---|---|---|", *own, "")
+    if again:
+        yield from (f"{'And as' if own else 'As'} above: {', '.join(again)}.", "")
 
 
 def _default(field: Field[Any]) -> object:
@@ -109,43 +96,29 @@ def _written(value: object) -> str:
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
-def _in_a_line(values: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(values, default_flow_style=True, sort_keys=False, width=10**6).strip()[1:-1]
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 def page() -> str:
     """Return the page."""
-    own = {name: own_values(name) for name in shipped()}
-    whole = {name: of for name, of in own.items() if "base" not in of}
-    pool = {name: of for name, of in whole.items() if "data" in of}
+    sections = {
+        "Fields": RunSpecification,
+        "Fields of `data`": Data,
+        "Fields of `data.selection`": Selection,
+        **{f"Fields of `network`, kind `{name}`": kind for name, kind in KINDS.items()},
+        **{f"Fields of `algorithm`, `{name}`": algorithm_of(name) for name in algorithms()},
+        "Fields of `labs`": LabSettings,
+        "Fields of `control`": ControlSettings,
+    }
+    told: Told = {}
+    parts = [line for title, kind in sections.items() for line in (f"## {title}\n", *table(kind, told))]
+    bases = {name: own_values(name).get("base") for name in shipped()}
+    whole = [name for name, base in bases.items() if not base]
+    variants = {of: [name for name, base in bases.items() if base == of] for of in bases}
+    lines = [f"Whole: {_listed(whole)}."] + [f"Of `{of}`: {_listed(names)}." for of, names in variants.items() if names]
+    return "\n".join([HEAD, *parts, "## Shipped configurations\n", *lines, ""])
 
-    def of(section: str, name: str, selector: str) -> dict[str, dict[str, Any]]:
-        return {each: of for each, of in whole.items() if of[section][selector] == name}
 
-    told: set[tuple[str, str]] = set()
-    parts = [HEAD, "## Fields\n", *table(RunSpecification, "", pool, told)]
-    parts += ["## Fields of `data`\n", *table(Data, "data", pool, told)]
-    parts += ["## Fields of `data.selection`\n", *table(Selection, "data.selection", {}, told)]
-    for name, kind in KINDS.items():
-        parts += [
-            f"## Fields of `network`, kind `{name}`\n",
-            *table(kind, "network", of("network", name, "kind"), told),
-        ]
-    for name in algorithms():
-        chosen = of("algorithm", name, "name") or {
-            each: values for each, values in own.items() if values.get("algorithm", {}).get("name") == name
-        }
-        parts += [f"## Fields of `algorithm`, `{name}`\n", *table(algorithm_of(name), "algorithm", chosen, told)]
-    in_labs = {name: of for name, of in whole.items() if "labs" in of}
-    parts += ["## Fields of `labs`\n", *table(LabSettings, "labs", in_labs, told)]
-    parts += ["## Fields of `control`\n", *table(ControlSettings, "control", {"small": own["small"]}, told)]
-    parts += ["## Variants\n", "| name | base | what it changes |\n|---|---|---|"]
-    for name, values in own.items():
-        if "base" in values:
-            changes = _in_a_line({key: value for key, value in values.items() if key != "base"})
-            parts.append(f"| `{name}` | `{values['base']}` | `{changes}` |")
-    return "\n".join([*parts, ""])
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

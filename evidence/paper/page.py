@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -32,13 +33,18 @@ def context(results: Path = RESULTS, runs: Path = ROOT / table.RESULTS, root: Pa
         if content is not None:
             claims = findings.of_figure(figure, content["result"])
             content |= {
-                "findings": [asdict(finding) for finding in claims],
+                "findings": [asdict(finding) | {"subject": subject(finding.told)} for finding in claims],
                 "picture": picture(figure).name if (root / picture(figure)).exists() else None,
             }
         figures[figure.replace("-", "_")] = content
     if figures["fig_7"]:
         figures["fig_7"]["missing"] = missing_curves(figures["fig_7"]["result"])
     return {"figures": figures}
+
+
+def subject(told: str) -> str:
+    """Return what a finding's differences are of, such as "`small`"; its whole text where it has none."""
+    return ", ".join(name.strip() for name in re.findall(r"([^:;]+): [+-]\d", told)) or told
 
 
 def missing_curves(result: Mapping[str, Any]) -> list[str]:

@@ -48,8 +48,8 @@ _KICKS = ":".join(f"{number:g}" for number in (Kicks().every, *Kicks().by))
     is_flag=False,
     flag_value="",
     metavar="[EVERY:FACTOR:...]",
-    help="Multiply the window now and then, once, and let each scheme recover: mean interval (s) and factors; "
-    f"by default {_KICKS}. The trajectories are those of SCHEME+kicks.",
+    help="Multiply the window now and then, and let each scheme recover. Mean interval (s) and factors; by "
+    f"default {_KICKS}. The trajectories are those of SCHEME+kicks.",
 )
 @click.option("--jitter", is_flag=False, flag_value="", metavar="[MS]", help="Jitter of the links; by default 1 ms.")
 @click.option("--starts", is_flag=False, flag_value="", metavar="[S]", help="Start up to so much later; default 5 s.")

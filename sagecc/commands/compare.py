@@ -53,12 +53,10 @@ TITLE_CHARACTERS = 84
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Runs of each scheme: the network as it is, then with starts delayed by a seeded fraction of the RTT.",
+    help="Runs of each scheme. From the second on, flows start later by a seeded fraction of the RTT.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**62), default=0, show_default=True, help="Of the first run.")
-@click.option(
-    "--plot", type=PICTURE, help="Draw goodput and queueing delay over time (first run), as .png, .svg or .pdf."
-)
+@click.option("--plot", type=PICTURE, help="Draw goodput and queueing delay. Of the first run, as .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU)."

@@ -31,8 +31,7 @@ SAMPLE = 1_000_000
     type=click.Choice(["sample", "index", "pool"]),
     default="sample",
     show_default=True,
-    help="Where the nearest is looked for: all of a sample of the pool, a compressed index of the whole pool, or all of"
-    " the pool (docs/method/leagues.md says what each takes and misses).",
+    help="Search a sample of the pool, an index of it, or all of it (docs/method/leagues.md).",
 )
 @click.option(
     "--transitions",

@@ -68,8 +68,8 @@ def orca(checkpoint: Path, out: Path) -> None:
     "--without",
     metavar="RULE",
     multiple=True,
-    help="A rule of the public code that is not to hold, to see what it is worth (repeatable): acknowledged, held-lost,"
-    " report-rates, mean-unacked, requested, decimals, thousandths, ceiling, pacing.",
+    help="Leave out a rule of the public code (repeatable). Rules: acknowledged, held-lost, report-rates,"
+    " mean-unacked, requested, decimals, thousandths, ceiling, pacing.",
 )
 def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
     """Turn Sage's published model into a policy that runs here.
@@ -97,8 +97,8 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
 @click.option(
     "--columns",
     metavar="QUANTITY=COLUMN,...",
-    help="FILES are logs, CSV or Parquet, with a row each 10 ms: what their columns hold, such as"
-    " t_s=time,srtt_ms=rtt,cwnd_pkts=cwnd,mss_bytes=1448 (docs/reference/formats.md).",
+    help="FILES are logs with these columns, such as t_s=time,srtt_ms=rtt,cwnd_pkts=cwnd,mss_bytes=1448. CSV or"
+    " Parquet, a row each 10 ms (docs/reference/formats.md).",
 )
 @click.option("--scheme", help="What set the windows in these logs.")
 @click.option("--environment", "network", type=ENVIRONMENT_FILE, help="The network of these logs, a file.")
@@ -149,8 +149,8 @@ def pool(
 @click.option(
     "--columns",
     metavar="QUANTITY=COLUMN,...",
-    help="What columns hold, by their names in the first line or their numbers from 1, such as"
-    " time_s=1,rate_kbps=3,rtt_ms=4,loss=5 (docs/reference/formats.md); by default time_s=1,rate_mbps=2.",
+    help="Columns by name or number, such as time_s=1,rate_kbps=3,rtt_ms=4,loss=5. Names stand in the first line,"
+    " numbers begin at 1; by default time_s=1,rate_mbps=2 (docs/reference/formats.md).",
 )
 @click.option("--from", "from_s", type=SECONDS, default=0.0, show_default=True, help="Where the part begins.")
 @click.option("--for", "for_s", type=SECONDS, help="How long the part is; by default all that follows.")

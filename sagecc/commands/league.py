@@ -40,7 +40,7 @@ from sagecc.sets import networks_options, repeats_options
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help="A league of the paper instead, to which --schemes and --policy add: "
+    help="A league of the paper, to which --schemes and --policy add. "
     + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items())
     + ".",
 )
@@ -60,7 +60,7 @@ from sagecc.sets import networks_options, repeats_options
     type=click.Choice(["score", "rate"]),
     default="rate",
     show_default=True,
-    help="What the margin means in Set II: on the distance from the fair share, or the rate (docs/method/leagues.md).",
+    help="Margin in Set II: on the distance from the fair share, or the rate (docs/method/leagues.md).",
 )
 @click.option(
     "-j",
@@ -74,8 +74,7 @@ from sagecc.sets import networks_options, repeats_options
 @click.option(
     "--give-up",
     is_flag=True,
-    help="End a policy's episode in which"
-    f" {GiveUp()}, and count it as lost: a policy that floods costs minutes, not half an hour.",
+    help=f"End an episode of a policy that floods, and count it as lost. It floods with {GiveUp()}.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which episodes to score.")
 @click.option("--allow-missing", is_flag=True, help="A heuristic without an episode loses there, instead of an error.")

@@ -42,7 +42,7 @@ FORMS = ("minari", "rlds", "huggingface", "samples")
     type=click.Choice(REWARD_ALIGNMENTS),
     default=REWARD_ALIGNMENTS[0],
     show_default=True,
-    help="A row's reward: measured a tick after its action, or a tick earlier as Sage's public code has it.",
+    help="Reward measured a tick after the action, or a tick earlier. Sage's public code has it earlier.",
 )
 @click.option(
     "--effective-windows",
@@ -103,7 +103,7 @@ def parse_windows(text: str) -> Windows:
 @click.option(
     "--profile",
     type=click.Choice(GRIDS),
-    help="The grid that every scheme must have been in, as a whole. Default: the smallest profile with all"
+    help="The grid that every scheme must have been in. Default: the smallest profile with all"
     " environments of the pool; a scheme that is in a set must then have all of its environments.",
 )
 @environments_option(text="That grid, instead of a profile:")

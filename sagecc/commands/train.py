@@ -40,8 +40,9 @@ LEAGUES = Path(".cache/league")
     "name",
     default="small",
     show_default=True,
-    help="'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's work), a YAML file of your own, or one of "
-    f"{', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}. 'paper+no-gru' is a variant of paper.",
+    help="A shipped configuration, or a YAML file. Shipped: 'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's"
+    f" work), {', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}."
+    " 'paper+no-gru' is a variant of paper.",
 )
 @click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
 @click.option(
@@ -68,8 +69,7 @@ LEAGUES = Path(".cache/league")
     "--evaluate-every",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Play a league with the policy as it is, every N steps and at the end: its winning rates over training time. "
-    "The training itself is the same with and without.",
+    help="Play a league every N steps and at the end. The training itself is the same with and without.",
 )
 @click.option(
     "--evaluate-profile",
@@ -78,7 +78,7 @@ LEAGUES = Path(".cache/league")
     metavar="PROFILE",
     help="The environments of that league. The heuristics' trajectories in them are collected first, once.",
 )
-@environments_option("--evaluate-environments", "Those of a set, instead:")
+@environments_option("--evaluate-environments", "Instead:")
 @click.option(
     "--evaluate-schemes", default="all", show_default=True, help="Its heuristics, comma-separated; 'all' is the 13."
 )
@@ -88,7 +88,7 @@ LEAGUES = Path(".cache/league")
     type=click.Choice(["last", "best"]),
     default="last",
     show_default=True,
-    help="Export the last weights, or those with the best winning rate of the evaluations.",
+    help="Export the last weights, or the best of the evaluations.",
 )
 @click.option(
     "--strategy",
