@@ -12,15 +12,19 @@ import errno
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.locks import lock
 from sagecc.execution.stock import libbpf
 from sagecc.execution.stock.confinement import held_capabilities
 from sagecc.execution.stock.shared import AGENT, COUNTS, ORDER, ROW, Descriptors
+from sagecc.execution.stock.trial import RECORD, TRIAL, TrialDescriptors
 
 OBJECTS = Path(__file__).with_name("bpf")
 FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
@@ -29,7 +33,7 @@ FORMS = {2: "sagecc_pure.rs.o", 4: "sagecc_pure.ack.o"}
 SCHEME, PRIVATE_PREFIX = "sagecc_pure", "sagecc_x"
 """The scheme that all may use, and the prefix of one that a process loads for itself; its process id follows."""
 
-_PINS = frozenset({*Descriptors._fields, "scheme"})
+_PINS = frozenset({*Descriptors._fields, *TrialDescriptors._fields, "scheme"})
 """Names of the scheme's pins."""
 
 PINS = Path("/sys/fs/bpf/sagecc")
@@ -43,7 +47,9 @@ CGROUP_CAPABILITIES = ("CAP_NET_ADMIN",)
 """Needed beside CAP_BPF and CAP_PERFMON to choose the scheme for a cgroup's connections."""
 
 _SHARED = {"rows": ROW, "orders": ORDER, "agent": AGENT, "counts": COUNTS}
+_SHARED_BY_TRIAL = {"trial": TRIAL, "ended": RECORD}
 _CGROUP_PROGRAM = "choose"
+_TRIAL_PROGRAMS = ("survey", "end")
 
 
 def why_not(*capabilities: str) -> str | None:
@@ -104,13 +110,14 @@ class Scheme:
     Close it in every case; what is registered or pinned stays.
     """
 
-    def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False) -> None:
+    def __init__(self, slots: int, name: str = SCHEME, cgroups: bool = False, trials: bool = False) -> None:
         """Load the programs.
 
         Args:
             slots: the most sockets at once.
             name: the scheme's, at most 15 bytes.
             cgroups: also load the program that chooses the scheme for a cgroup's connections (see `chosen_in`).
+            trials: also load the programs that watch a trial (see execution.stock.trial).
 
         Raises:
             SageccError: the kernel refuses, or this process lacks a capability.
@@ -127,16 +134,24 @@ class Scheme:
                     self._object.resize(sized, slots)
                 if not cgroups:
                     self._object.leave_out(_CGROUP_PROGRAM)
+                for program in _TRIAL_PROGRAMS if not trials else ():
+                    self._object.leave_out(program)
                 self._object.load()
                 for slot in range(slots):
                     libbpf.push(self._object.map_fd("free_slots"), slot)
                 iterator = libbpf.link_map_iterator(self._object.program_fd("observe"), self._object.map_fd("flows"))
+                self._trial = self._link_trial() if trials else None
             except BaseException:
                 self._object.close()
                 raise
         shared = [os.dup(self._object.map_fd(name)) for name in _SHARED]
         self.descriptors = Descriptors._make([*shared, iterator])
         """Of what is shared with the agent."""
+
+    def _link_trial(self) -> TrialDescriptors:
+        survey = libbpf.link_map_iterator(self._object.program_fd("survey"), self._object.map_fd("members"))
+        end = libbpf.link_tracepoint(self._object.program_fd("end"))
+        return TrialDescriptors._make([*(os.dup(self._object.map_fd(name)) for name in _SHARED_BY_TRIAL), survey, end])
 
     def register(self) -> None:
         """Offer the scheme to sockets; raises SageccError where one of that name is registered."""
@@ -177,7 +192,7 @@ class Scheme:
         """
         _make_folder(folder)
         try:
-            names = self.descriptors._asdict()
+            names = self.descriptors._asdict() | (self._trial._asdict() if self._trial else {})
             for name, fd in names.items():
                 libbpf.pin(fd, folder / name)
                 (folder / name).chmod(0o600)
@@ -194,6 +209,8 @@ class Scheme:
     def close(self) -> None:
         """Close programs and maps."""
         self.descriptors.close()
+        if self._trial:
+            self._trial.close()
         self._object.close()
 
 
@@ -218,6 +235,22 @@ def _make_folder(folder: Path) -> None:
         raise SageccError(f"{folder} cannot be made: {error.strerror}") from None
 
 
+def system_scheme() -> str:
+    """Return the scheme of this namespace's new connections; raises SageccError where that is SCHEME."""
+    name = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    if name == SCHEME:
+        raise SageccError(f"{SCHEME} is this namespace's default: name the scheme of the others with --control")
+    return name
+
+
+def check_scheme(name: str) -> None:
+    """Raise SageccError where the kernel does not offer a scheme of that name that others can be given."""
+    offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    fitting = sorted(known for known in offered if not known.startswith("sagecc_"))
+    if name not in fitting:
+        raise SageccError(f"the kernel does not offer '{name}' to the other connections: it has {', '.join(fitting)}")
+
+
 def is_bpf(folder: Path) -> bool:
     """Tell whether a folder lies in a BPF file system."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
@@ -231,15 +264,25 @@ def is_pinned(folder: Path) -> bool:
 
 
 def pinned(folder: Path) -> Descriptors:
-    """Open what is pinned under `folder`.
+    """Open what is pinned under `folder` for an agent.
 
     Raises:
         SageccError: it is incomplete, another user's, or of another version.
     """
+    return Descriptors._make(_pinned(folder, Descriptors._fields, _SHARED))
+
+
+def pinned_trial(folder: Path) -> TrialDescriptors:
+    """Open what is pinned under `folder` for who watches a trial; raises as `pinned`."""
+    return TrialDescriptors._make(_pinned(folder, TrialDescriptors._fields, _SHARED_BY_TRIAL))
+
+
+def _pinned(folder: Path, names: Iterable[str], kinds: Mapping[str, np.dtype[Any]]) -> list[int]:
+    """Open pins, the first of them maps whose values are of these kinds."""
     opened: list[int] = []
     try:
-        opened.extend(libbpf.pinned(folder / name) for name in Descriptors._fields)
-        for fd, kind in zip(opened, _SHARED.values(), strict=False):
+        opened.extend(libbpf.pinned(folder / name) for name in names)
+        for fd, kind in zip(opened, kinds.values(), strict=False):
             if libbpf.map_info(fd).value_size != kind.itemsize:
                 raise SageccError(f"{folder} is of another version of sagecc: 'sagecc detach' removes it")
     except BaseException as error:
@@ -252,7 +295,7 @@ def pinned(folder: Path) -> Descriptors:
         if isinstance(error, OSError):
             raise SageccError(f"{folder} is incomplete ({error.strerror}): 'sagecc detach' removes it") from None
         raise
-    return Descriptors._make(opened)
+    return opened
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from sagecc.common.errors import SageccError
 
 LIBRARY = "libbpf.so.1"
 
-BPF_CGROUP_SOCK_OPS, BPF_TRACE_ITER = 3, 28
+BPF_CGROUP_SOCK_OPS, BPF_TRACE_RAW_TP, BPF_TRACE_ITER = 3, 23, 28
 KIND_PTR, KIND_ARRAY, KIND_STRUCT, KIND_FUNC_PROTO = 2, 3, 4, 13
 
 Handle = ctypes.c_void_p
@@ -41,6 +41,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bpf_iter_create": (ctypes.c_int, (ctypes.c_int,)),
     "bpf_map_update_elem": (ctypes.c_int, (ctypes.c_int, Handle, Handle, ctypes.c_uint64)),
     "bpf_map_lookup_elem": (ctypes.c_int, (ctypes.c_int, Handle, Handle)),
+    "bpf_map_lookup_and_delete_elem": (ctypes.c_int, (ctypes.c_int, Handle, Handle)),
     "bpf_map_delete_elem": (ctypes.c_int, (ctypes.c_int, Handle)),
     "bpf_map_get_next_id": (ctypes.c_int, (ctypes.c_uint32, Handle)),
     "bpf_map_get_fd_by_id": (ctypes.c_int, (ctypes.c_uint32,)),
@@ -211,6 +212,22 @@ def push(fd: int, value: int) -> None:
     call("bpf_map_update_elem", fd, None, ctypes.byref(item), 0)
 
 
+def drain(fd: int) -> bytes:
+    """Take all values out of a queue map and return them, one after the other."""
+    value, values = ctypes.create_string_buffer(map_info(fd).value_size), []
+    while True:
+        try:
+            call("bpf_map_lookup_and_delete_elem", fd, None, value)
+        except FileNotFoundError:
+            return b"".join(values)
+        values.append(value.raw)
+
+
+def link_tracepoint(program_fd: int) -> int:
+    """Return the file descriptor of a link of a program to the tracepoint that its section names."""
+    return int(call("bpf_link_create", program_fd, 0, BPF_TRACE_RAW_TP, None))
+
+
 def link_map_iterator(program_fd: int, map_fd: int) -> int:
     """Return the file descriptor of a link of an iterator program to the map that it walks."""
     info = (ctypes.c_uint32 * 4)(map_fd)
@@ -223,9 +240,15 @@ def link_cgroup(program_fd: int, cgroup_fd: int) -> int:
     return int(call("bpf_link_create", program_fd, cgroup_fd, BPF_CGROUP_SOCK_OPS, None))
 
 
-def new_iterator(link_fd: int) -> int:
-    """Return the file descriptor of a new walk of an iterator."""
-    return int(call("bpf_iter_create", link_fd))
+def walk(link_fd: int) -> bytes:
+    """Walk an iterator to its end; return what it wrote."""
+    iterator, parts = int(call("bpf_iter_create", link_fd)), []
+    try:
+        while part := os.read(iterator, 1 << 16):
+            parts.append(part)
+    finally:
+        os.close(iterator)
+    return b"".join(parts)
 
 
 def pin(fd: int, path: Path) -> None:

@@ -85,6 +85,14 @@ class Descriptors(NamedTuple):
             os.close(fd)
 
 
+def mapped(fd: int, kind: np.dtype[Any]) -> Structured:
+    """Return an array map's memory as an array of its entries."""
+    entries = libbpf.map_info(fd).max_entries
+    pages_bytes = -(-entries * kind.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(fd, pages_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    return np.frombuffer(memory, kind, entries)
+
+
 class Shared:
     """The shared memory as numpy arrays."""
 
@@ -92,26 +100,15 @@ class Shared:
         """Map the memory; the caller goes on owning the descriptors."""
         self._iterator = descriptors.iterator
         self.slots = libbpf.map_info(descriptors.rows).max_entries
-        self.rows = self._array(descriptors.rows, ROW)
-        self.orders = self._array(descriptors.orders, ORDER)
-        self.agent = self._array(descriptors.agent, AGENT)
-        self.counts = self._array(descriptors.counts, COUNTS)
-
-    def _array(self, fd: int, kind: np.dtype[Any]) -> Structured:
-        entries = libbpf.map_info(fd).max_entries
-        pages_bytes = -(-entries * kind.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = mmap.mmap(fd, pages_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        return np.frombuffer(memory, kind, entries)
+        self.rows = mapped(descriptors.rows, ROW)
+        self.orders = mapped(descriptors.orders, ORDER)
+        self.agent = mapped(descriptors.agent, AGENT)
+        self.counts = mapped(descriptors.counts, COUNTS)
 
     def observe(self, tick: int) -> Ints:
         """Update the row of every socket; return the slots in use [n], ascending."""
         self.agent["tick"] = tick
-        walk = libbpf.new_iterator(self._iterator)
-        try:
-            while os.read(walk, mmap.PAGESIZE):
-                pass
-        finally:
-            os.close(walk)
+        libbpf.walk(self._iterator)
         return np.flatnonzero(self.rows["tick"] == tick)
 
     def order(

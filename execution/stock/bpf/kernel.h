@@ -14,6 +14,7 @@
 #define SK_PACING_NEEDED 1
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
+#define TCP_CLOSE 7
 
 enum tcp_ca_state {
 	TCP_CA_Open = 0,
@@ -93,6 +94,12 @@ struct tcp_congestion_ops {
 	void (*release)(struct sock *sk);
 	char name[16];
 	__u32 flags;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

@@ -8,6 +8,9 @@
  * holds for STALL_NS from its stamp; without a good one the window follows RFC 5681 and RFC 6582 from the next ACK on.
  * Where the policy's windows have a bound (execution/agent/bound.py), an order that is older than SILENT_NS, and the
  * window that Reno begins with, are held to it by the sRTT of the moment.
+ *
+ * In a trial (execution/stock/trial.py) each new connection is drawn by lot: a share of them is driven, the others get
+ * the system's scheme at once. The counters of both groups go to who watches the trial, not to the agent.
  */
 #include "kernel.h"
 
@@ -77,6 +80,36 @@ struct {
 	__type(value, struct counts);
 } counts SEC(".maps");
 
+/* What is remembered of a connection of a trial, whatever its scheme is now. */
+struct member {
+	__u64 id;
+	__u64 since_ns;
+	__u32 number; /* of the trial */
+	__u32 group;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct member);
+} members SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct trial);
+} trial SEC(".maps");
+
+/* Members that have ended since somebody looked. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 16384);
+	__type(value, struct record);
+} ended SEC(".maps");
+
 static const __u32 zero;
 
 static struct tcp_sock *tcp_sk(const struct sock *sk)
@@ -128,13 +161,18 @@ static __u32 ordered_window(const struct tcp_sock *tp, const struct order *order
 	return now_ns - order->stamp_ns < SILENT_NS ? cwnd : bounded(tp, order, cwnd);
 }
 
-/* A flow too young for its first order waits for it, if an agent is at work. */
-static bool waits(const struct flow *flow, __u64 now_ns)
+static bool agent_at_work(__u64 now_ns)
 {
 	struct agent *known = bpf_map_lookup_elem(&agent, &zero);
 
-	return flow->mode == MODE_NEW && flow->slot != NO_SLOT && recent(now_ns, flow->since_ns) && known &&
-	       recent(now_ns, known->beat_ns);
+	return known && recent(now_ns, known->beat_ns);
+}
+
+/* A flow too young for its first order waits for it, if an agent is at work. */
+static bool waits(const struct flow *flow, __u64 now_ns)
+{
+	return flow->mode == MODE_NEW && flow->slot != NO_SLOT && recent(now_ns, flow->since_ns) &&
+	       agent_at_work(now_ns);
 }
 
 static void set_window(struct tcp_sock *tp, struct flow *flow, __u32 cwnd)
@@ -247,12 +285,47 @@ static void reno(struct sock *sk, struct flow *flow, __u32 acked)
 	pace_window(sk);
 }
 
+/* Draw a new connection by lot; tell whether it is driven. Without an agent none is, and none is counted. */
+static bool drawn(struct sock *sk, struct trial *t, __u64 now_ns)
+{
+	struct member *member;
+
+	if (t->state != TRIAL_ON || !agent_at_work(now_ns))
+		return false;
+	member = bpf_sk_storage_get(&members, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!member)
+		return false;
+	if (member->number != t->number) { /* it chooses the scheme for the first time */
+		member->number = t->number;
+		member->group = bpf_get_prandom_u32() < t->threshold ? GROUP_CANARY : GROUP_CONTROL;
+		member->since_ns = now_ns;
+		member->id = __sync_fetch_and_add(&t->connections, 1) + 1;
+	}
+	return member->group == GROUP_CANARY;
+}
+
+/* Give a socket to the scheme of the control group, which releases it here. */
+static bool hand_over(struct sock *sk, struct trial *t)
+{
+	if (!bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, t->scheme, sizeof(t->scheme)))
+		return true;
+	count(COUNT_NOT_CHOSEN);
+	return false;
+}
+
 static void control(struct sock *sk, const struct rate_sample *rs)
 {
+	struct trial *t = bpf_map_lookup_elem(&trial, &zero);
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct flow *flow = flow_of(sk);
 	struct order *order;
 
+	if (t && t->state == TRIAL_STOPPED) {
+		if (flow && flow->mode != MODE_RENO)
+			fall_back(tcp_sk(sk), flow);
+		if (hand_over(sk, t))
+			return;
+	}
 	if (flow) {
 		order = order_of(flow, now_ns);
 		if (order) {
@@ -271,11 +344,16 @@ SEC("struct_ops/init")
 void BPF_PROG(pure_init, struct sock *sk)
 {
 	struct counts *c = bpf_map_lookup_elem(&counts, &zero);
-	struct flow *flow = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct trial *t = bpf_map_lookup_elem(&trial, &zero);
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct flow *flow;
 
+	if (t && t->state != TRIAL_NONE && !drawn(sk, t, now_ns) && hand_over(sk, t))
+		return;
+	flow = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!flow || !c)
 		return;
-	flow->since_ns = bpf_ktime_get_ns();
+	flow->since_ns = now_ns;
 	flow->applied = tcp_sk(sk)->snd_cwnd;
 	flow->mode = MODE_NEW;
 	flow->id = __sync_fetch_and_add(&c->of[COUNT_FLOWS], 1) + 1;
@@ -414,6 +492,63 @@ int observe(struct bpf_iter__bpf_sk_storage_map *ctx)
 	row->data_segs_out = tp->data_segs_out;
 	row->mode = flow->mode;
 	row->tick = known->tick;
+	return 0;
+}
+
+static void describe(struct record *record, const struct member *member, struct tcp_sock *tp)
+{
+	record->id = member->id;
+	record->since_ns = member->since_ns;
+	record->t_ns = bpf_ktime_get_ns();
+	record->bytes_acked = tp->bytes_acked;
+	record->group = member->group;
+	record->data_segs_out = tp->data_segs_out;
+	record->retrans_total_pkts = tp->total_retrans;
+	record->srtt_us = tp->srtt_us >> 3;
+	record->min_rtt_us = tp->rtt_min.s[0].v;
+}
+
+/* Say how each open connection of the trial stands. */
+SEC("iter/bpf_sk_storage_map")
+int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct trial *t = bpf_map_lookup_elem(&trial, &zero);
+	struct member *member = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct record record = {};
+	struct tcp_sock *tp;
+
+	if (!t || !member || !sk || member->number != t->number)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	describe(&record, member, tp);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+/* Keep how a connection of the trial stood at its end. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(end, struct sock *sk, int before, int state)
+{
+	struct trial *t = bpf_map_lookup_elem(&trial, &zero);
+	struct record record = { .ended = 1 };
+	struct member *member;
+	struct tcp_sock *tp;
+
+	if (!t || state != TCP_CLOSE)
+		return 0;
+	member = bpf_sk_storage_get(&members, sk, 0, 0);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!member || !tp)
+		return 0;
+	if (member->number == t->number) {
+		describe(&record, member, tp);
+		if (bpf_map_push_elem(&ended, &record, 0))
+			__sync_fetch_and_add(&t->unseen, 1);
+	}
+	bpf_sk_storage_delete(&members, sk);
 	return 0;
 }
 

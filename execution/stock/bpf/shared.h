@@ -63,6 +63,41 @@ struct agent {
 	__u64 reported; /* how many of the fallen back are in a log */
 };
 
+enum trial_state {
+	TRIAL_NONE, /* every connection of the scheme is driven */
+	TRIAL_ON,
+	TRIAL_STOPPED, /* every connection gets the other scheme, the driven ones at their next ACK */
+};
+
+/* A trial of the policy on a share of the new connections; the agent has no access to it. */
+struct trial {
+	__u64 threshold; /* of 2^32: the share */
+	__u64 connections; /* drawn since the programs were loaded */
+	__u64 unseen; /* that ended while `ended` was full */
+	__u32 number; /* of this trial, from 1 on */
+	__u32 state;
+	char scheme[16]; /* of the control group, and of every connection while no agent is at work */
+};
+
+enum group {
+	GROUP_CONTROL,
+	GROUP_CANARY,
+};
+
+/* A connection of the trial: its counters as of t_ns. */
+struct record {
+	__u64 id;
+	__u64 since_ns;
+	__u64 t_ns;
+	__u64 bytes_acked;
+	__u32 group;
+	__u32 ended;
+	__u32 data_segs_out;
+	__u32 retrans_total_pkts;
+	__u32 srtt_us;
+	__u32 min_rtt_us;
+};
+
 enum {
 	COUNT_FLOWS,
 	COUNT_ENDED,
