@@ -140,7 +140,8 @@ class Scheme:
                 for slot in range(slots):
                     libbpf.push(self._object.map_fd("free_slots"), slot)
                 iterator = libbpf.link_map_iterator(self._object.program_fd("observe"), self._object.map_fd("flows"))
-                self._trial = self._link_trial() if trials else None
+                self.trial = self._link_trial() if trials else None
+                """Of what the agent has no access to; None without `trials`."""
             except BaseException:
                 self._object.close()
                 raise
@@ -192,7 +193,7 @@ class Scheme:
         """
         _make_folder(folder)
         try:
-            names = self.descriptors._asdict() | (self._trial._asdict() if self._trial else {})
+            names = self.descriptors._asdict() | (self.trial._asdict() if self.trial else {})
             for name, fd in names.items():
                 libbpf.pin(fd, folder / name)
                 (folder / name).chmod(0o600)
@@ -209,8 +210,8 @@ class Scheme:
     def close(self) -> None:
         """Close programs and maps."""
         self.descriptors.close()
-        if self._trial:
-            self._trial.close()
+        if self.trial:
+            self.trial.close()
         self._object.close()
 
 

@@ -214,7 +214,8 @@ def push(fd: int, value: int) -> None:
 
 def drain(fd: int) -> bytes:
     """Take all values out of a queue map and return them, one after the other."""
-    value, values = ctypes.create_string_buffer(map_info(fd).value_size), []
+    value = ctypes.create_string_buffer(map_info(fd).value_size)
+    values: list[bytes] = []
     while True:
         try:
             call("bpf_map_lookup_and_delete_elem", fd, None, value)

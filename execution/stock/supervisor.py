@@ -102,6 +102,11 @@ class Supervisor:
         """Process id of the agent."""
         return self._process.pid
 
+    @property
+    def timing(self) -> Timing | None:
+        """How the agent kept time until its last report, if there was one."""
+        return self._timing
+
     def drive(self, descriptors: Descriptors, shared: Shared) -> None:
         """Hand over the scheme's memory; return when every flow that exists has its first order."""
         self._shared = shared

@@ -64,7 +64,7 @@ class TrialDescriptors(NamedTuple):
             os.close(fd)
 
 
-class Trial:
+class TrialMemory:
     """The trial of the scheme that is loaded; there is one at a time."""
 
     def __init__(self, descriptors: TrialDescriptors) -> None:

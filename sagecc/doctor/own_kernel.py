@@ -78,7 +78,7 @@ def bpf() -> Finding:
     if kernel_scheme.missing_capabilities(*kernel_scheme.CGROUP_CAPABILITIES):
         return unneeded(NO_PRIVILEGES)
     try:
-        with closing(kernel_scheme.Scheme(1, kernel_scheme.private_name(), cgroups=True)):
+        with closing(kernel_scheme.Scheme(1, kernel_scheme.private_name(), cgroups=True, trials=True)):
             return works("the kernel verified and loaded the scheme, and let go of it again")
     except SageccError as error:
         return fails(error, f"look for what forbids BPF (seccomp, lockdown, a security module); else {REPORT}")

@@ -23,7 +23,7 @@ from sagecc.collector.realtime.host import run_on_host
 from sagecc.collector.realtime.host import why_not as why_no_host
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.agent.bound import LEAST_PKTS, MAX_RATE, SPARE_PKTS, bound_of
-from sagecc.execution.stock import kernel_scheme, libbpf, shared
+from sagecc.execution.stock import kernel_scheme, libbpf, shared, trial
 from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.stock.shared import MODES, SILENT_NS, STALL_NS, Shared
 from sagecc.schemas.raw import COUNTERS
@@ -44,6 +44,13 @@ from tests.helpers.stock import (
 pytestmark = pytest.mark.kernel
 
 NEW, POLICY, RENO = range(3)
+LAYOUTS = {
+    "row": shared.ROW,
+    "order": shared.ORDER,
+    "agent": shared.AGENT,
+    "trial": trial.TRIAL,
+    "record": trial.RECORD,
+}
 
 
 @pytest.fixture
@@ -125,7 +132,7 @@ def test_make_bpf_says_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", FORMS.values())
 def test_both_sides_lay_out_the_shared_memory_alike(file: str) -> None:
     with libbpf.object_btf(OBJECTS / file) as btf:
-        for name, kind in (("row", shared.ROW), ("order", shared.ORDER), ("agent", shared.AGENT)):
+        for name, kind in LAYOUTS.items():
             assert kind.fields is not None
             ours = {field: 8 * offset for field, (_, offset, *_) in kind.fields.items()}
             assert ours == {field: bits for field, (_, bits) in btf.members(name).items()}
@@ -136,7 +143,8 @@ def test_both_sides_lay_out_the_shared_memory_alike(file: str) -> None:
     assert f"#define SILENT_NS {SILENT_NS}ULL" in header
     for name, value in (("SPARE_PKTS", SPARE_PKTS), ("LEAST_PKTS", LEAST_PKTS)):
         assert re.search(rf"^#define {name} {value}$", header, re.MULTILINE)
-    for enum, names in (("MODE", MODES), ("COUNT", shared.COUNTS.names or ())):
+    enums = {"MODE": MODES, "COUNT": shared.COUNTS.names or (), "TRIAL": trial.STATES, "GROUP": trial.GROUPS}
+    for enum, names in enums.items():
         found = re.findall(rf"^\t{enum}_(\w+),", header, re.MULTILINE)
         assert [name.lower() for name in found] == list(names)
 

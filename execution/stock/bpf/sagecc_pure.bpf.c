@@ -304,9 +304,11 @@ static bool drawn(struct sock *sk, struct trial *t, __u64 now_ns)
 	return member->group == GROUP_CANARY;
 }
 
-/* Give a socket to the scheme of the control group, which releases it here. */
+/* Give a socket to the scheme of the control group, where there is one; it is released here then. */
 static bool hand_over(struct sock *sk, struct trial *t)
 {
+	if (!t->scheme[0])
+		return false;
 	if (!bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, t->scheme, sizeof(t->scheme)))
 		return true;
 	count(COUNT_NOT_CHOSEN);
