@@ -97,8 +97,8 @@ def sending() -> Iterator[subprocess.Popen[str]]:
         queues = "".join(
             f"qdisc add dev a{n} root tbf rate {RATE_KBIT}kbit burst 3028 limit {QUEUE_BYTES}\n" for n in range(PATHS)
         )
-        for node, tool, batch in ((0, "ip", "link set lo up\n" + links), (0, "tc", queues), (1, "ip", ends)):
-            subprocess.run([*inside[node], tool, "-batch", "-"], input=batch, text=True, check=True)
+        for end, tool, batch in ((0, "ip", "link set lo up\n" + links), (0, "tc", queues), (1, "ip", ends)):
+            subprocess.run([*inside[end], tool, "-batch", "-"], input=batch, text=True, check=True)
         stack.enter_context(Program("test", "receiver", [*inside[1], sys.executable, "-c", RECEIVER])).wait_ready()
         command = [*inside[0], sys.executable, "-c", SENDER, str(PATHS), SCHEME]
         sender = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -114,10 +114,10 @@ def test_a_canary_that_floods_is_taken_off_and_its_connections_go_on(tmp_path: P
     policy = save_still_policy(tmp_path / "policy", log2_ratio=0.05)
     with ExitStack() as stack:
         pins = stack.enter_context(bpf_filesystem()) / "sagecc"
-        detach = [*SAGECC, "detach", "--pins", pins]
-        stack.callback(subprocess.run, detach, env=ENVIRONMENT, check=True)
+        detach = [*SAGECC, "detach", "--pins", str(pins)]
+        stack.callback(lambda: subprocess.run(detach, env=ENVIRONMENT, check=True))
         options = ["--share", "50%", "--control", OTHER, "--watch", "--interval", "2s", "--metrics", "9319"]
-        command = [*SAGECC, "attach", "--policy", policy, "--pins", pins, "--flows", "128", *options]
+        command = [*SAGECC, "attach", "--policy", str(policy), "--pins", str(pins), "--flows", "128", *options]
         attach = stack.enter_context(
             subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
@@ -171,6 +171,6 @@ def state(sender: subprocess.Popen[str]) -> dict[str, Any]:
 )
 def test_a_trial_that_cannot_be_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
     policy = save_still_policy(tmp_path / "policy")
-    command = [*SAGECC, "attach", "--policy", policy, "--pins", tmp_path / "pins", *options]
+    command = [*SAGECC, "attach", "--policy", str(policy), "--pins", str(tmp_path / "pins"), *options]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 2 and message in done.stderr
