@@ -73,7 +73,7 @@ wheel-test: kernel ## Install a wheel into an empty environment elsewhere and us
 # One process more than cores: some tests wait for timers.
 TEST_PROCESSES := $(shell echo $$(( $$(nproc) + 1 )))
 
-test: kernel ## Run the tests, less those that take minutes, in a process for each core and one more
+test: kernel build/stores-venv/.locked ## Run the tests, less those that take minutes, in a process for each core and one more
 	pytest -n $(TEST_PROCESSES) -m "not slow" $(PYTEST_OPTIONS)
 
 .PHONY: test-fast
@@ -81,7 +81,7 @@ test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorF
 	pytest -n $(TEST_PROCESSES) -m "not kernel and not tensorflow and not heavy and not slow"
 
 .PHONY: test-full
-test-full: kernel ## Run every test
+test-full: kernel build/stores-venv/.locked ## Run every test
 	pytest -n $(TEST_PROCESSES)
 
 .PHONY: lint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Parquet files are opened: only regular ones, whose row groups are not much larger than our writers make them.
+"""How Parquet files are opened: only regular ones and objects of stores, with row groups about as large as ours.
 
 A few kilobytes can claim gigabytes. What a file claims is in its footer, which is looked at before anything else is.
 """
@@ -7,7 +7,6 @@ A few kilobytes can claim gigabytes. What a file claims is in its footer, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from sagecc.common.errors import SageccError
 from sagecc.common.files import FOOTER_BYTES
 from sagecc.common.inputs import check_regular
+from sagecc.common.remote import Place, Remote
 
 MAX_GROUP_ROWS = 2**20
 MAX_GROUP_BYTES = 2**30
@@ -30,7 +30,7 @@ SLACK_BYTES = 2**26
 """What a file may have next to its columns, uncompressed, and its footer: indexes, padding."""
 
 
-def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
+def open_parquet(path: Place, **options: Any) -> pq.ParquetFile:
     """Open a file to read it by row groups; the checksums of its pages are verified.
 
     Args:
@@ -47,7 +47,7 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
     return file
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a file whole; the checksums of its pages are verified.
 
     Args:
@@ -67,13 +67,13 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return file.read(columns=columns and list(columns))
 
 
-def check_parquet(path: Path) -> None:
+def check_parquet(path: Place) -> None:
     """Check a file that another library is going to read whole; errors as those of `read_parquet`."""
     with open_parquet(path) as file:
         check_whole(path, file)
 
 
-def check_whole(path: Path, file: pq.ParquetFile) -> None:
+def check_whole(path: Place, file: pq.ParquetFile) -> None:
     """Raise SageccError where a file claims more than is read at once of a table."""
     meta = file.metadata
     size_bytes = sum(_group_bytes(meta.row_group(index)) for index in range(meta.num_row_groups))
@@ -84,26 +84,26 @@ def check_whole(path: Path, file: pq.ParquetFile) -> None:
         )
 
 
-def parquet_schema(path: Path) -> pa.Schema:
+def parquet_schema(path: Place) -> pa.Schema:
     """Return a file's schema with its metadata; errors as those of `open_parquet`."""
     with _open(path) as file:
         return file.schema_arrow
 
 
-def parquet_metadata(path: Path) -> dict[bytes, bytes]:
+def parquet_metadata(path: Place) -> dict[bytes, bytes]:
     """Return a file's own keys and values, whatever its writer put into the schema; errors as `open_parquet`."""
     with _open(path) as file:
         return dict(file.metadata.metadata or {})
 
 
-def parquet_rows(path: Path) -> int:
+def parquet_rows(path: Place) -> int:
     """Return the number of a file's rows, as it says; errors as those of `open_parquet`."""
     with _open(path) as file:
         return int(file.metadata.num_rows)
 
 
-def _open(path: Path, **options: Any) -> pq.ParquetFile:
-    size_bytes = check_regular(path).st_size
+def _open(path: Place, **options: Any) -> pq.ParquetFile:
+    size_bytes = path.size_bytes() if isinstance(path, Remote) else check_regular(path).st_size
     with path.open("rb") as file:
         file.seek(max(0, size_bytes - 8))
         ending = file.read(8)
@@ -118,7 +118,7 @@ def _open(path: Path, **options: Any) -> pq.ParquetFile:
     return parquet
 
 
-def _begin_columns(path: Path, file: pq.ParquetFile) -> None:
+def _begin_columns(path: Place, file: pq.ParquetFile) -> None:
     """Begin to read every column of each row group, which raises where a footer contradicts itself.
 
     `RowGroupMetaData.column` ends the process there: it declares a C++ function as one that raises nothing.
@@ -129,8 +129,10 @@ def _begin_columns(path: Path, file: pq.ParquetFile) -> None:
         next(file.iter_batches(1, row_groups=[index], use_threads=False), None)
 
 
-def _source(path: Path) -> str | BinaryIO:
-    """Return what pyarrow opens: a path, if it is UTF-8."""
+def _source(path: Place) -> str | BinaryIO:
+    """Return what pyarrow opens: a path, if it is a file's and UTF-8."""
+    if isinstance(path, Remote):
+        return path.open()
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -138,7 +140,7 @@ def _source(path: Path) -> str | BinaryIO:
     return str(path)
 
 
-def _check(path: Path, file: pq.ParquetFile) -> None:
+def _check(path: Place, file: pq.ParquetFile) -> None:
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         _check_group(path, group, _group_bytes(group))
@@ -148,7 +150,7 @@ def _check(path: Path, file: pq.ParquetFile) -> None:
                 _check_texts(path, index, column.path_in_schema)
 
 
-def _check_group(path: Path, group: Any, size_bytes: int) -> None:
+def _check_group(path: Place, group: Any, size_bytes: int) -> None:
     if not (0 <= group.num_rows <= MAX_GROUP_ROWS and size_bytes <= MAX_GROUP_BYTES):
         raise SageccError(
             f"{path} claims a row group of {group.num_rows:,} rows and {size_bytes:,} bytes; {MAX_GROUP_ROWS:,} and"
@@ -156,7 +158,7 @@ def _check_group(path: Path, group: Any, size_bytes: int) -> None:
         )
 
 
-def _check_texts(path: Path, group: int, name: str) -> None:
+def _check_texts(path: Place, group: int, name: str) -> None:
     """Raise SageccError where a column's texts are too long in all: one long text may be repeated a million times."""
     with pq.ParquetFile(_source(path), read_dictionary=[name]) as file:
         column = file.read_row_group(group, columns=[name])[0]

@@ -17,6 +17,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.inputs import check_regular
 from sagecc.common.parquet import parquet_schema
 from sagecc.common.paths import is_literal, literal, spelled_out
+from sagecc.common.remote import Place, Remote, matching
 from sagecc.common.tables import UNREADABLE, column_fault, reading_error
 from sagecc.common.versions import same_major
 from sagecc.pool.relabelling import COLUMNS, rewards_of
@@ -66,9 +67,9 @@ _BESIDE = {"pool": (EPISODES_FILE, COLUMNS_FILE), RAW_VIEW: (), LEAGUE_VIEW: (LE
 
 
 def open_pool(
-    pool: Path | None,
-    raw: Path | None = None,
-    league: Path | None = None,
+    pool: Place | None,
+    raw: Place | None = None,
+    league: Place | None = None,
     *,
     confined: bool = False,
     tables: Mapping[str, Path] = MappingProxyType({}),
@@ -76,7 +77,7 @@ def open_pool(
     """Open a pool in DuckDB, in memory, with VIEWS over its files. Close it: it holds a function of this program.
 
     Args:
-        pool: the pool's folder; None for the other views alone.
+        pool: the pool's folder, here or in a store; None for the other views alone.
         raw: folder of raw trajectories, for the view `raw` and, with a pool, `samples`; no such views by default.
         league: folder of a league's results, for the view `league` of its scores; no such view by default.
         confined: for SQL of somebody else: `confine` it to these views' files. By default it may read and write all
@@ -96,10 +97,14 @@ def open_pool(
         raise SageccError(f"no league at {league}: it has no {LEAGUE_FILE}; play one with 'sagecc league'")
     connection = duckdb.connect()
     try:
+        for scheme in {place.scheme for place in (pool, raw, league) if isinstance(place, Remote)}:
+            from sagecc.pool.objects import Objects  # a library that few need
+
+            connection.register_filesystem(Objects(scheme))
         connection.execute("SET parquet_metadata_cache = true")  # a file's footer is read once, not with every query
         connection.execute(f"SET threads = {THREADS_PER_CORE * len(os.sched_getaffinity(0))}")
         connection.execute("SET VARIABLE view_columns = ?", [computed().to_pylist()])
-        files = [
+        files: list[Place] = [
             file
             for name, folder, views in (
                 ("pool", pool, "views.sql"),
@@ -123,7 +128,7 @@ def open_pool(
     return connection
 
 
-def confine(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+def confine(connection: duckdb.DuckDBPyConnection, files: Sequence[Place]) -> None:
     """Let a connection read nothing but these files and what it spills itself, load no extension, change no setting.
 
     They can still be overwritten: whoever runs SQL of somebody else refuses COPY (sagecc.answers.run_query).
@@ -133,36 +138,36 @@ def confine(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Non
         connection.execute(setting)
 
 
-def has_pool(folder: Path) -> bool:
+def has_pool(folder: Place) -> bool:
     """Tell whether a folder holds a pool."""
     return (folder / EPISODES_FILE).exists()
 
 
-def has_raw(folder: Path) -> bool:
+def has_raw(folder: Place) -> bool:
     """Tell whether a folder holds raw trajectories."""
     return any(folder.glob(PARTS)) and any(folder.glob(LISTINGS))
 
 
-def has_league(folder: Path) -> bool:
+def has_league(folder: Place) -> bool:
     """Tell whether a folder holds a league's scores."""
     return (folder / LEAGUE_FILE).exists()
 
 
-def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: str) -> list[Path]:
+def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Place, views: str) -> list[Place]:
     """Add a folder's views; return the files that they read."""
     what = {"pool": "pool", RAW_VIEW: "raw trajectories", LEAGUE_VIEW: "league's scores"}[name]
     again = {"pool": "derive it again with 'sagecc pool'", RAW_VIEW: "collect again", LEAGUE_VIEW: "play it again"}[
         name
     ]
-    place = literal(folder)
-    parts = [] if name == LEAGUE_VIEW else sorted(place.glob(PARTS))
-    for names in (part.relative_to(place).parts for part in parts):
-        if not all(is_literal(each.partition("=")[2] or each) for each in names):
-            raise SageccError(f"{folder.joinpath(*names)}: DuckDB takes such a name for a pattern; {again}")
+    place = _literal(folder)
+    parts = [] if name == LEAGUE_VIEW else matching(place, PARTS)
+    for names in (str(part).removeprefix(f"{place}/") for part in parts):
+        if not all(is_literal(each.partition("=")[2] or each) for each in names.split("/")):
+            raise SageccError(f"{folder / names}: DuckDB takes such a name for a pattern; {again}")
     files = [*parts, *(place / file for file in _BESIDE[name])]
     for file in files:
-        if file.exists():  # DuckDB says what is missing
-            check_regular(folder / file.relative_to(place))
+        if isinstance(file, Path) and file.exists():  # DuckDB says what is missing
+            check_regular(Path(spelled_out(str(file))))
     connection.execute(f"SET VARIABLE {name} = ?", [str(place)])
     if parts:
         connection.execute(f"SET VARIABLE {name}_parts = ?", [[str(part) for part in parts]])
@@ -173,6 +178,15 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, views: 
     except duckdb.Error as error:
         raise SageccError(spelled_out(str(reading_error(f"the {what} at {folder}", error, again)))) from error
     return files
+
+
+def _literal(folder: Place) -> Place:
+    """Return a name of a folder that DuckDB takes for what it says; raises SageccError where a store's has none."""
+    if isinstance(folder, Path):
+        return literal(folder)
+    if not is_literal(str(folder)):
+        raise SageccError(f"{folder}: DuckDB takes such a name for a pattern; copy what is there to another folder")
+    return folder
 
 
 def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
@@ -202,7 +216,7 @@ def _add_rewards(connection: duckdb.DuckDBPyConnection, alignment: str) -> None:
     connection.execute((_SQL / "views_rewards.sql").read_text())
 
 
-def _add_comments(connection: duckdb.DuckDBPyConnection, pool: Path | None) -> None:
+def _add_comments(connection: duckdb.DuckDBPyConnection, pool: Place | None) -> None:
     """Say in DuckDB's catalogue what the views' columns mean: formula and unit."""
     try:
         rows = connection.execute('SELECT "table", name, formula, unit FROM columns').fetchall()
@@ -233,7 +247,7 @@ def _add_table(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> 
     return path
 
 
-def _check_pool(pool: Path) -> str:
+def _check_pool(pool: Place) -> str:
     """Return when a pool's rewards are measured; raises SageccError where there is no pool that can be read."""
     listing, again = pool / EPISODES_FILE, "derive the pool again with 'sagecc pool'"
     if not listing.exists():
@@ -242,15 +256,16 @@ def _check_pool(pool: Path) -> str:
     return _check_first(pool)
 
 
-def _check_first(pool: Path) -> str:
+def _check_first(pool: Place) -> str:
     """Return when a pool's rewards are measured, by its first file.
 
     Raises:
         SageccError: that file lacks a column: DuckDB takes the columns of all from it.
     """
-    path = min(pool.glob(PARTS), default=None)
-    if path is None:
+    parts = matching(pool, PARTS)
+    if not parts:
         return REWARD_ALIGNMENTS[0]  # DuckDB says so
+    path = parts[0]
     again = "derive the pool again with 'sagecc pool'"
     try:
         schema = _schema(path)
@@ -263,8 +278,8 @@ def _check_first(pool: Path) -> str:
     return metadata.get(ALIGNMENT_KEY, REWARD_ALIGNMENTS[0].encode()).decode(errors="replace")
 
 
-def _check_raw(raw: Path) -> None:
-    listings = sorted(raw.glob(LISTINGS))
+def _check_raw(raw: Place) -> None:
+    listings = matching(raw, LISTINGS)
     if not listings or not has_raw(raw):
         raise SageccError(f"no raw trajectories at {raw}: make them with 'sagecc collect'")
     for path in listings:
@@ -273,12 +288,12 @@ def _check_raw(raw: Path) -> None:
             raise SageccError(f"{path} has raw version {version}, this program reads {RAW_VERSION}: collect it again")
 
 
-def _metadata(path: Path, again: str) -> dict[bytes, bytes]:
+def _metadata(path: Place, again: str) -> dict[bytes, bytes]:
     try:
         return dict(_schema(path).metadata or {})
     except UNREADABLE as error:
         raise reading_error(path, error, again) from error
 
 
-def _schema(path: Path) -> pa.Schema:
+def _schema(path: Place) -> pa.Schema:
     return parquet_schema(path)

@@ -55,6 +55,7 @@ class _Picture(click.Path):
 
 
 PICTURE = _Picture()
+_FOLDER = click.Path(path_type=Path)
 POLICY_FOLDER, ENVIRONMENT_FILE = _Named(shipped.policy), _Named(shipped.environment, dir_okay=False)
 
 
@@ -101,9 +102,9 @@ def pool_cache_option(text: str) -> Decorator:
     return click.option("--cache", type=click.Path(path_type=Path), default=".cache/pool", show_default=True, help=text)
 
 
-def raw_option(name: str, text: str) -> Decorator:
+def raw_option(name: str, text: str, kind: click.ParamType[Any] = _FOLDER) -> Decorator:
     """Return an option for the folder of raw trajectories; `raw_folder` has its default."""
-    return _folder_option(name, raw_folder, text)
+    return _folder_option(name, raw_folder, text, kind)
 
 
 def league_option(name: str, text: str) -> Decorator:
@@ -130,10 +131,12 @@ def analysis_folder(name: str | None) -> Path:
     return ANALYSIS if name is None else league_folder(name) / "analysis"
 
 
-def _folder_option(name: str, default: Callable[[str | None], Path], text: str) -> Decorator:
+def _folder_option(
+    name: str, default: Callable[[str | None], Path], text: str, kind: click.ParamType[Any] = _FOLDER
+) -> Decorator:
     help_default = f"{default(None)}, of a set {default('NAME')}"
     names = ("-o", name) if name == "--out" else (name,)
-    return click.option(*names, type=click.Path(path_type=Path), show_default=help_default, help=text)
+    return click.option(*names, type=kind, show_default=help_default, help=text)
 
 
 runtime_option = click.option(

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from sagecc.common.remote import Place
 
 PARTITIONS = "set=*/scheme=*"
 PARTS = f"{PARTITIONS}/part-*.parquet"
@@ -27,7 +31,12 @@ def partition(set_name: str, scheme: str) -> str:
     return f"set={quote(set_name, safe=_PLAIN)}/scheme={quote(scheme, safe=_PLAIN)}"
 
 
-def partition_of(part: Path) -> tuple[str, str]:
+def parts_of(scheme: str) -> str:
+    """Return the pattern of a scheme's rows in any set; as PARTS."""
+    return f"set=*/{PurePosixPath(partition('', scheme)).name}/part-*.parquet"
+
+
+def partition_of(part: Place) -> tuple[str, str]:
     """Return the set and scheme of a file in a partition's folder."""
     names = (folder.name.partition("=")[2] for folder in (part.parent.parent, part.parent))
     set_name, scheme = (unquote(name) for name in names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -309,7 +308,7 @@ def description(tables: Mapping[str, Sequence[Column]]) -> pa.Table:
     )
 
 
-def check_version(path: Path, version: str, kind: str = "pool") -> None:
+def check_version(path: object, version: str, kind: str = "pool") -> None:
     """Check that a file's version can be read here.
 
     Args:

@@ -10,16 +10,18 @@ from pathlib import Path
 import click
 
 from sagecc.common.files import write_atomically
+from sagecc.common.remote import Place
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.rows import ROW_BYTES
 from sagecc.options import pool_cache_option
+from sagecc.places import PLACE, pool_copy
 
 
 @click.command()
-@click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
+@click.option("--pool", type=PLACE, default="datasets/pool", show_default=True)
 @pool_cache_option("Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.")
 @click.option("--summary", type=click.Path(path_type=Path), help="Write what the pool holds there, as JSON.")
-def command(pool: Path, cache: Path, summary: Path | None) -> None:
+def command(pool: Place, cache: Path, summary: Path | None) -> None:
     """Compile the pool into one file for random reading.
 
     \b
@@ -30,7 +32,7 @@ def command(pool: Path, cache: Path, summary: Path | None) -> None:
     Training does it where it was not done. As a step of its own it runs once for many runs, without a GPU.
     A pool that is compiled already is not compiled again.
     """
-    table = compile_pool(pool, cache)
+    table = compile_pool(pool_copy(pool, cache), cache)
     t = table.trajectories
     sets: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for set_name, scheme, rows in zip(t.sets.tolist(), t.schemes.tolist(), table.lengths.tolist(), strict=True):

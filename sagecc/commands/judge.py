@@ -13,7 +13,9 @@ import click
 
 from sagecc.answers import Row, print_table
 from sagecc.common.files import write_atomically
+from sagecc.common.remote import Place
 from sagecc.options import POLICY_FOLDER, POOL, pool_cache_option
+from sagecc.places import PLACE, pool_copy
 
 if TYPE_CHECKING:
     from sagecc.learner.judging.judge import PoolJudgement
@@ -24,7 +26,7 @@ SHARE = 0.2
 
 @click.command()
 @click.argument("policies", metavar="POLICY...", type=POLICY_FOLDER, nargs=-1, required=True)
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--pool", type=PLACE, default=POOL, show_default=True)
 @click.option(
     "--validation-share",
     "share",
@@ -40,7 +42,7 @@ SHARE = 0.2
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write that array there too.")
 def command(
     policies: tuple[Path, ...],
-    pool: Path,
+    pool: Place,
     share: float | None,
     reward: str,
     seed: int,
@@ -66,7 +68,7 @@ def command(
     artefacts = [PolicyArtefact.load(folder) for folder in policies]
     learned = [learned_share(artefact) for artefact in artefacts]
     share = share or min((of for of in learned if of), default=SHARE)
-    judge = PoolJudge(pool, cache, share, reward, seed)
+    judge = PoolJudge(pool_copy(pool, cache), cache, share, reward, seed)
     configure(seed)
     judgements = []
     for artefact, own in zip(artefacts, learned, strict=True):

@@ -12,6 +12,7 @@ import click
 from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
+from sagecc.common.remote import Place
 from sagecc.common.shipped import A_POLICY
 from sagecc.execution.lab.giving_up import GiveUp
 from sagecc.leagues import table
@@ -27,6 +28,7 @@ from sagecc.options import (
     raw_folder,
     raw_option,
 )
+from sagecc.places import PLACE, raw_copy
 from sagecc.playing import batch_option
 from sagecc.schemas.environment_set import EnvironmentSet
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -51,7 +53,7 @@ from sagecc.sets import networks_options, repeats_options
     metavar="PATH",
     help=f"Plays too (repeatable): {A_POLICY}.",
 )
-@raw_option("--raw", "Trajectories of the heuristics.")
+@raw_option("--raw", "Trajectories of the heuristics.", PLACE)
 @league_option("--out", "Folder of the league.")
 @click.option("--alpha", type=float, default=2.0, show_default=True, help="Weight of throughput in S_p = r^alpha / d.")
 @click.option("--margin", type=float, default=0.1, show_default=True, help="A winner is at most this much worse.")
@@ -90,7 +92,7 @@ def command(
     schemes: str | None,
     preset: str | None,
     policies: tuple[str, ...],
-    raw: Path | None,
+    raw: Place | None,
     out: Path | None,
     alpha: float,
     margin: float,
@@ -124,15 +126,16 @@ def command(
         all_policies = [name for name in (*others, *policy_schemes) if name.startswith(POLICY_PREFIX)]
         others = (*preset_schemes(preset, all_policies), *others)
     names = dict.fromkeys((*others, *policy_schemes))
-    raw, out = raw or raw_folder(networks.own_name), out or league_folder(networks.own_name)
+    out = out or league_folder(networks.own_name)
     LEAGUE_MARK.check(out)
+    trajectories = raw_copy(raw or raw_folder(networks.own_name), names)
     options = PlayOptions(decision_latency, sample, GiveUp() if give_up else None)
     runner = lab_runner(kernel, jobs, seed, batch, options, networks.seeds(seed))
     with sole_writer(out):
         league = play(
             networks,
             tuple(names),
-            raw,
+            trajectories,
             out,
             runner,
             rules=rules,
@@ -148,4 +151,4 @@ def command(
             from sagecc.leagues.report.files import write_beside
             from sagecc.leagues.report.made import Made
 
-            click.echo(f"report: {write_beside(out, raw, Made.by(sys.argv[1:]))}", err=as_json)
+            click.echo(f"report: {write_beside(out, trajectories, Made.by(sys.argv[1:]))}", err=as_json)

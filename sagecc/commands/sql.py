@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from sagecc.answers import ALLOW, LAYOUTS, Asked, run_query
+from sagecc.common.remote import Place, Remote
 from sagecc.options import LEAGUE, POOL
+from sagecc.places import PLACE
 from sagecc.pool.views import LEAGUE_VIEW, RAW_VIEW, SAMPLES_VIEW, VIEWS, has_league, has_pool, has_raw, open_pool
 from sagecc.shell import Shell
 
@@ -17,15 +19,15 @@ from sagecc.shell import Shell
 @click.command()
 @click.argument("query", required=False)
 @click.option("--shell", is_flag=True, help="Ask one question after another; .help says what else it takes.")
-@click.option("--pool", type=click.Path(path_type=Path), help=f"[default: {POOL}]")
+@click.option("--pool", type=PLACE, help=f"[default: {POOL}]")
 @click.option(
     "--raw",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Raw trajectories, for the views raw and samples.  [default: raw beside the pool]",
 )
 @click.option(
     "--league",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help=f"Results of a league, for the view league.  [default: {LEAGUE}]",
 )
 @click.option(
@@ -53,9 +55,9 @@ from sagecc.shell import Shell
 def command(
     query: str | None,
     shell: bool,
-    pool: Path | None,
-    raw: Path | None,
-    league: Path | None,
+    pool: Place | None,
+    raw: Place | None,
+    league: Place | None,
     given: tuple[str, ...],
     layout: str,
     free: bool,
@@ -89,8 +91,8 @@ def command(
             pool = None
     if raw is None:
         raw = (pool or POOL).parent / "raw"
-        if not has_raw(raw):
-            missing = f"{raw} holds no raw trajectories; say where they are with --raw"
+        if isinstance(raw, Remote) or not has_raw(raw):  # in a store, who may read the pool may not read beside it
+            missing = f"no raw trajectories are read from {raw}; say where they are with --raw"
             missing_views |= dict.fromkeys((RAW_VIEW, SAMPLES_VIEW), missing)
             raw = None
     if league is None:

@@ -14,8 +14,10 @@ from tqdm import tqdm
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
+from sagecc.common.remote import Place
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import POOL, kernel_option, pool_cache_option
+from sagecc.places import PLACE, pool_copy
 
 if TYPE_CHECKING:
     from sagecc.learner.sweep import SweepRun
@@ -34,7 +36,7 @@ RESULTS = "sweep.csv"
     metavar="FIELD=V,V",
     help="Values of a field of the configuration, once for each field; each combination is a cell.",
 )
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--pool", type=PLACE, default=POOL, show_default=True)
 @click.option(
     "-o",
     "--out",
@@ -52,7 +54,7 @@ def command(
     config: str,
     seeds: int,
     over: tuple[str, ...],
-    pool: Path,
+    pool: Place,
     out: Path | None,
     cache: Path,
     jobs: int | None,
@@ -83,7 +85,7 @@ def command(
         for cell in chosen:
             click.echo(f"{cell.name}: {seeds} seeds")
         return
-    places = ("--pool", str(pool.absolute()), "--cache", str(cache.absolute()))
+    places = ("--pool", str(pool_copy(pool, cache).absolute()), "--cache", str(cache.absolute()))
     folder.mkdir(parents=True, exist_ok=True)
     with sole_writer(folder):
         every = sweep.sweep_runs(folder, chosen, range(seeds), (*places, *options))

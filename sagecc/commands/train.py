@@ -12,6 +12,7 @@ import click
 from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
+from sagecc.common.remote import Place
 from sagecc.learner.architectures import Precision
 from sagecc.learner.specification import RunSpecification, load, shipped
 from sagecc.options import (
@@ -22,6 +23,7 @@ from sagecc.options import (
     pool_cache_option,
     refuse_both,
 )
+from sagecc.places import PLACE, pool_copy
 from sagecc.schemas.schemes import TrustedCode
 from sagecc.skipped import telling_skipped
 
@@ -44,7 +46,7 @@ LEAGUES = Path(".cache/league")
     f" work), {', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}."
     " 'paper+no-gru' is a variant of paper.",
 )
-@click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True)
+@click.option("--pool", "place", type=PLACE, default="datasets/pool", show_default=True)
 @click.option(
     "-o",
     "--out",
@@ -133,7 +135,7 @@ LEAGUES = Path(".cache/league")
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
 def command(
     name: str,
-    pool: Path,
+    place: Place,
     out: Path | None,
     steps: int | None,
     seed: int,
@@ -204,6 +206,7 @@ def command(
             logs=logs,
             jobs=jobs,
         )
+    pool = pool_copy(place, cache) if specification.data else Path()
     experience = _experience(specification, pool, cache, seed, actors, replay, kernel, trusted)
     from sagecc.learner.judging.judge import evaluation_of
     from sagecc.learner.train import train  # it takes time to load: not for --help
