@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -33,6 +33,7 @@ from sagecc.common.errors import SageccError
 from sagecc.common.files import write_atomically
 from sagecc.common.pictures import picture_format
 from sagecc.leagues.colours import DASHES, VERMILION, Stroke, stroke, strokes
+from sagecc.leagues.measured import PathResult
 from sagecc.leagues.standings import sets
 from sagecc.schemas.environment import BYTES_S_PER_MBPS
 from sagecc.schemas.schemes import POLICY_PREFIX, PYTHON_PREFIX
@@ -43,6 +44,7 @@ POLICY = VERMILION
 """Of what is about policies as such, beside HEURISTIC."""
 HEURISTIC = "#4a90c2"
 SHADE = "#9aa5b1"
+PANELS_ABREAST = 3
 
 SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
 
@@ -230,6 +232,50 @@ def _plane(axes: Axes, points: pl.DataFrame, metrics: set[str]) -> None:
     ratios = 2.0 ** np.arange(np.ceil(low), high) if high - low > 2.5 else MaxNLocator(5).tick_values(2**low, 2**high)
     ticks = [float(np.log2(v)) for v in ratios if 2**low <= v <= 2**high]
     axes.set_xticks(ticks, [f"{2**tick:.3g} x" for tick in ticks])
+
+
+def measured_figure(results: Sequence[PathResult]) -> Figure:
+    """Draw measured paths' planes of delay and throughput, a panel each: means with 95 % intervals.
+
+    Both are relative to the best scheme of a path; up and left is better.
+    """
+    columns = min(len(results), PANELS_ABREAST)
+    rows = -(-len(results) // columns)
+    own = strokes(each.scheme for result in results for each in result.schemes)
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=(5.2 * columns if columns > 1 else 7, 4.8 * rows), layout="constrained")
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes, result in zip(panels, results, strict=False):
+            _measured_plane(axes, result, own)
+        for axes in panels[len(results) :]:
+            axes.remove()
+        _name_points(figure)
+    return figure
+
+
+def _measured_plane(axes: Axes, result: PathResult, own: Mapping[str, Stroke]) -> None:
+    """Draw the schemes whose delay can be told on a path."""
+    corners: list[tuple[float, float]] = []
+    for each in result.schemes:
+        delay, goodput = each.measures["relative_delay"], each.measures["relative_goodput"]
+        if delay.mean is None or goodput.mean is None:
+            continue
+        spans = [0.0 if of.high is None or of.mean is None else of.high - of.mean for of in (delay, goodput)]
+        line: dict[str, Any] = {"color": own[each.scheme].colour, "alpha": 0.5, "linewidth": 1.2}
+        axes.plot([delay.mean - spans[0], delay.mean + spans[0]], [goodput.mean] * 2, **line)
+        axes.plot([delay.mean] * 2, [goodput.mean - spans[1], goodput.mean + spans[1]], **line)
+        policy = each.scheme.startswith(POLICY_PREFIX)
+        shape, size = ("*", 190) if policy else ("o", 34)
+        point = axes.scatter(delay.mean, goodput.mean, s=size, color=own[each.scheme].colour, marker=shape, zorder=3)
+        point.set_label(each.scheme)
+        corners += [(delay.mean + sign * spans[0], goodput.mean + sign * spans[1]) for sign in (-1, 1)]
+    axes.set_title(result.name)
+    axes.set_xlabel("mean one-way delay / smallest")
+    axes.set_ylabel("goodput / best")
+    if corners:
+        x, y = np.array(corners).T
+        _frame(axes.set_xlim, x, 0.18)
+        _frame(axes.set_ylim, y, 0.18)
 
 
 def _frame(setter: Any, values: Doubles, room: float) -> None:

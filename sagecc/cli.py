@@ -31,7 +31,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Run": ("doctor", "kernel", "schemes", "environments", "run"),
         "Data": ("collect", "pool", "sql", "compile", "import"),
         "Train": ("train", "judge", "sweep", "grow"),
-        "Compare": ("compare", "bench", "league", "report", "study", "vet"),
+        "Compare": ("compare", "bench", "league", "report", "study", "vet", "measure"),
         "Deploy": ("exec", "attach", "detach", "bound", "export"),
         "Analyse": ("distance", "similarity", "tsne"),
     }

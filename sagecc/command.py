@@ -25,7 +25,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "Files": (
             *("--raw", "--pool", "--league", "--out", "--logs", "--cache", "--flows", "--plot", "--plot-flows"),
-            *("--report", "--json", "--analysis", "--pictures", "--grown"),
+            *("--report", "--json", "--measured", "--analysis", "--pictures", "--grown"),
         ),
         "Checkpoints": ("--checkpoint-every", "--checkpoint-steps"),
         "Machine": (

@@ -121,14 +121,14 @@ def environment_from(
     """
     if file is not None:
         names = inspect.signature(environment_from).parameters
-        _exclude("--environment", *(name for name in names if name not in ("trusted", "file")))
+        exclude("--environment", *(name for name in names if name not in ("trusted", "file")))
         return load_environment(_there(file), trusted)
     if not step > 0:
         raise SageccError(f"--step must be above 0, not {step:g}")
     if queue_packets is not None:
-        _exclude("--queue-packets", "queue_bdp")
+        exclude("--queue-packets", "queue_bdp")
     if trace is not None:
-        _exclude("--trace", "bandwidth", "step")
+        exclude("--trace", "bandwidth", "step")
         link = Link(trace=read_trace(_there(trace)), delay_ms=rtt / 2)
     else:
         link = Link(step_rates(bandwidth, step, duration), delay_ms=rtt / 2)
@@ -181,7 +181,7 @@ def _competitors(text: str) -> tuple[CrossFlow, ...]:
         raise SageccError(f"--cross: {error}") from None
 
 
-def _exclude(winner: str, *others: str) -> None:
+def exclude(winner: str, *others: str) -> None:
     """Raise SageccError if one of the other options was given beside `winner`."""
     context = click.get_current_context()
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}

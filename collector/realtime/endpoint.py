@@ -18,6 +18,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 TCP_INFO_BYTES = 280
@@ -89,11 +90,15 @@ class Sampler(threading.Thread):
             while left_s := time_left_s(self._began_ns + tick * self._tick_ns):
                 time.sleep(left_s)
             for flow, sock in tuple(self.sockets.items()):
-                info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-                memory = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size)
-                _, _, _, buffer, _, used_bytes, *_ = MEMINFO.unpack(memory)
-                now_ns = time.time_ns() - self._began_ns
-                self.samples += SAMPLE.pack(now_ns, flow, len(info), info, buffer, used_bytes)
+                self.samples += sample(sock, flow, lambda: time.time_ns() - self._began_ns)
+
+
+def sample(sock: socket.socket, flow: int, now_ns: Callable[[], int]) -> bytes:
+    """Return a SAMPLE of a socket; `now_ns` tells the time once it is read."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    memory = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size)
+    _, _, _, buffer, _, used_bytes, *_ = MEMINFO.unpack(memory)
+    return SAMPLE.pack(now_ns(), flow, len(info), info, buffer, used_bytes)
 
 
 def wait_for_start() -> int:

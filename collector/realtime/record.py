@@ -293,7 +293,7 @@ def _rows(
         "step": ticks - ticks[0],
         "t_s": t_ns / 1e9,
         "app_limited": info["flags"] & APP_LIMITED,
-        "lost_total_pkts": _lost_total(info),
+        "lost_total_pkts": lost_total(info),
         "rto_total": info["rto_total"].astype(np.uint32),
         "received_bytes": _received_bytes(received, t_ns),
     }
@@ -302,7 +302,7 @@ def _rows(
     return pa.table(columns, schema=RAW_SCHEMA)
 
 
-def _lost_total(info: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
+def lost_total(info: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
     """Estimate tp->lost, which TCP_INFO lacks: packets retransmitted, and held lost but not yet retransmitted."""
     lost_now = np.maximum(info["lost_pkts"].astype(np.int64) - info["retrans_pkts"], 0)
     return np.maximum.accumulate(info["retrans_total_pkts"] + lost_now).astype(np.uint32)

@@ -19,15 +19,16 @@ from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.machine_code import telling_of_compilation
 from sagecc.leagues.comparison import Played, Summary, compare, propagation_ms, summaries
-from sagecc.leagues.intervals import Interval
+from sagecc.measured import show_measured
 from sagecc.naming import short_names
-from sagecc.network import environment_from, network_options
+from sagecc.network import environment_from, exclude, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.repeats import repeat
 from sagecc.schemas.schemes import TrustedCode
+from sagecc.tables import Column, table
 
-COLUMNS = (
+COLUMNS: tuple[Column, ...] = (
     ("goodput_mbps", "goodput", "Mbps", 1, 2),
     ("utilisation", "utilisation", "%", 100, 1),
     ("queueing_mean_ms", "queueing mean", "ms", 1, 1),
@@ -35,7 +36,6 @@ COLUMNS = (
     ("loss_rate", "loss", "%", 100, 3),
     ("competitor_mbps", "competitor", "Mbps", 1, 2),
 )
-"""Of the table: measure, title, unit, its factor, decimals."""
 
 COLUMNS_WIDE = 100
 """Of a terminal, for the line of the network."""
@@ -45,7 +45,7 @@ TITLE_CHARACTERS = 84
 
 
 @click.command(cls=Command)
-@click.argument("schemes", nargs=-1, required=True, metavar="SCHEME...")
+@click.argument("schemes", nargs=-1, metavar="SCHEME...")
 @network_options
 @allow_python_option
 @click.option(
@@ -59,6 +59,13 @@ TITLE_CHARACTERS = 84
 @click.option("--plot", type=PICTURE, help="Draw goodput and queueing delay. Of the first run, as .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
+    "--measured",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Show what 'sagecc measure' left in FOLDER, of all schemes or of those named (repeatable); play nothing.",
+)
+@click.option(
     "-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Runs at a time (default: one per CPU)."
 )
 @quiet_option
@@ -70,6 +77,7 @@ def command(
     seed: int,
     plot: Path | None,
     as_json: bool,
+    measured: tuple[Path, ...],
     jobs: int,
     quiet: bool,
     kernel: Path,
@@ -81,6 +89,7 @@ def command(
     sagecc compare cubic bbr2 sagecc-10 --bandwidth 48mbps --rtt 40ms
     sagecc compare cubic vegas --cross cubic --repeats 5 --plot compared.svg
     sagecc compare reno policy:models/mine --trace cellular.down --json
+    sagecc compare --measured measured --plot plane.svg
 
     Each SCHEME runs alone, or against the competitors that --cross adds. It is one of 'sagecc schemes', a policy that
     comes with sagecc by its name, policy:PATH, or python:PATH.py:CLASS. Utilisation is the goodput of all flows over
@@ -88,6 +97,12 @@ def command(
     competitors the mean goodput is shown. With --repeats, numbers are means with 95 % intervals.
     """
     names = list(dict.fromkeys(map(named_scheme, schemes)))
+    if measured:
+        exclude("--measured", *network, "repeats", "seed", "jobs")
+        show_measured(measured, names, plot, as_json)
+        return
+    if not names:
+        raise click.UsageError("name a SCHEME to play, or a FOLDER by --measured")
     environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
     networks = [repeat(environment, number) for number in range(repeats)]
     with (
@@ -136,24 +151,8 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _table(found: Sequence[Summary]) -> list[str]:
-    """Return a table of two lines of titles and a line for each scheme."""
     names = short_names([each.scheme for each in found])
-    columns = [["", "scheme", *names.values()]]
-    for measure, title, unit, factor, decimals in COLUMNS:
-        values = [each.measures[measure] for each in found]
-        if any(value.count for value in values):
-            columns.append([title, unit, *(_cell(value, factor, decimals) for value in values)])
-    widths = [max(map(len, column)) for column in columns]
-    columns[0] = [cell.ljust(widths[0]) for cell in columns[0]]
-    rows = zip(*columns, strict=True)
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def _cell(value: Interval, factor: float, decimals: int) -> str:
-    if value.mean is None:
-        return "none"
-    mean = f"{value.mean * factor:.{decimals}f}"
-    return mean if value.high is None else f"{mean} ± {(value.high - value.mean) * factor:.{decimals}f}"
+    return table(list(names.values()), [each.measures for each in found], COLUMNS)
 
 
 def _draw(found: Sequence[Summary], environment: Environment, line: str, path: Path) -> None:

@@ -33,6 +33,7 @@ _ROOMS = {
     "execution/environments": f"common schemas {_COLLECTOR} pool policy execution/flow execution/schemes "
     "execution/agent execution/lab",
     "execution/stock": "common schemas policy execution/agent",
+    "execution/measure": "common schemas collector/lab collector/run collector/realtime execution/stock",
     "growth": "common schemas collector/run pool learner execution/agent execution/lab",
     "leagues": f"common schemas {_COLLECTOR} pool policy learner execution/agent execution/schemes execution/lab",
     "leagues/report": "common schemas collector/kernel collector/run policy execution/lab leagues",
@@ -42,7 +43,8 @@ _ROOMS = {
     "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
-    "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock growth leagues "
+    "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock execution/measure "
+    "growth leagues "
     "leagues/report leagues/study leagues/vetting sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}

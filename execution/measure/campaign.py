@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A path, measured: schemes in turn, in both directions, until every run is there.
+
+Its folder has
+
+    runs/DIRECTION-SCHEME-NUMBER.npz   what both ends recorded of a run, as soon as it has ended
+    raw/                               raw trajectories of all runs, as 'sagecc collect' has them
+    measure.json                       the path, and the numbers of each run
+
+The last two are made again from the runs whenever some were added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagecc.collector.lab.episode import Episode
+from sagecc.collector.realtime.record import check_host_scheme
+from sagecc.common import shipped
+from sagecc.common.errors import SEE_DOCTOR, SageccError
+from sagecc.execution.measure.client import Session
+from sagecc.execution.measure.runs import MeasuredRun, PlannedRun, finished, planned
+from sagecc.execution.measure.stream import BrokenError
+from sagecc.execution.measure.trajectory import episode, path_environment, timed, write_raw
+from sagecc.execution.stock.kernel_scheme import why_not
+from sagecc.execution.stock.supervisor import driving
+from sagecc.schemas.environment import Environment
+from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, Measurement
+from sagecc.schemas.schemes import POLICY_PREFIX
+
+RAW = "raw"
+POLICY_FLOWS = 4
+"""Most sockets of a policy: one at a time, and those that are closing."""
+RUNTIME = "exact"
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is measured."""
+
+    host: str
+    """The server, as it is named."""
+
+    port: int
+    """Of its control."""
+
+    schemes: tuple[str, ...]
+    """What sets the windows, in turn."""
+
+    directions: tuple[str, ...]
+    """UP, DOWN or both."""
+
+    rounds: int
+    """Runs of each scheme in each direction."""
+
+    duration_s: float
+    """Of a run (s)."""
+
+    seed: int
+    """Of the order."""
+
+    stall_s: float
+    """For how long nothing may get through in a run (s)."""
+
+
+def measure(
+    campaign: Campaign,
+    key: bytes,
+    folder: Path,
+    tell: Callable[[str], None],
+    show: Callable[[PlannedRun, int, int], None],
+) -> None:
+    """Measure the runs that are missing in a path's folder, and make its trajectories and numbers again.
+
+    Args:
+        campaign: what is measured.
+        key: shared with the server.
+        folder: of the path; new, or of an earlier measurement of it.
+        tell: takes a line on what is left out.
+        show: takes the run that begins, how many are finished, and how many there are.
+
+    Raises:
+        SageccError: the server or a scheme cannot be had, or the path broke; what is finished stays.
+    """
+    _check_same(campaign, finished(folder))
+    try:
+        with Session(campaign.host, campaign.port, key, campaign.stall_s) as session:
+            if campaign.duration_s > session.max_duration_s:
+                raise SageccError(
+                    f"{campaign.host} allows runs of {session.max_duration_s:g} s at most, not {campaign.duration_s:g}"
+                )
+            plan = planned(_cells(campaign, session, tell), campaign.rounds, campaign.seed)
+            for number, run in enumerate(plan):
+                if not run.file(folder).exists():
+                    show(run, number, len(plan))
+                    _measured(run, campaign, session).save(folder)
+    finally:
+        if runs := finished(folder):
+            summarise(campaign.host, runs, folder)
+
+
+def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> MeasuredRun:
+    try:
+        with _in_kernel(run) as kernel_scheme:
+            log = session.run(run.direction, run.scheme, kernel_scheme, campaign.duration_s)
+    except BrokenError as error:
+        raise SageccError(
+            f"{campaign.host}: run {run.name} broke: {error}; the same command measures what is missing"
+        ) from None
+    measured = MeasuredRun(run.direction, run.scheme, run.number, campaign.host, campaign.duration_s, log)
+    timed(measured)  # before it is kept
+    return measured
+
+
+@contextmanager
+def _in_kernel(run: PlannedRun) -> Any:
+    """Yield the name that the sender's kernel has for a run's scheme, while a policy drives it where it is one."""
+    if run.direction == DOWN or not run.scheme.startswith(POLICY_PREFIX):
+        yield run.scheme
+        return
+    policy = shipped.policy(run.scheme.removeprefix(POLICY_PREFIX))
+    with driving(policy, RUNTIME, POLICY_FLOWS) as (supervisor, scheme, _):
+        yield scheme.name
+        supervisor.check(0)
+
+
+def _cells(campaign: Campaign, session: Session, tell: Callable[[str], None]) -> list[tuple[str, str]]:
+    """Return direction and scheme of what can be measured.
+
+    Raises:
+        SageccError: a scheme can be measured in no direction.
+    """
+    refused: dict[str, Mapping[str, str]] = {}
+    if UP in campaign.directions:
+        reasons = ((scheme, _why_not_here(scheme)) for scheme in campaign.schemes)
+        refused[UP] = {scheme: reason for scheme, reason in reasons if reason}
+    if DOWN in campaign.directions:
+        refused[DOWN] = session.refused(campaign.schemes)
+    for scheme in campaign.schemes:
+        reasons_by = {direction: refused[direction].get(scheme) for direction in campaign.directions}
+        if all(reasons_by.values()):
+            raise SageccError(f"{scheme} cannot be measured: {'; '.join(map(str, reasons_by.values()))}")
+        for direction, reason in reasons_by.items():
+            if reason:
+                tell(f"{scheme} is not measured {direction}: {reason}")
+    return [
+        (direction, scheme)
+        for scheme in campaign.schemes
+        for direction in campaign.directions
+        if scheme not in refused[direction]
+    ]
+
+
+def _why_not_here(scheme: str) -> str | None:
+    """Return why this host does not send by a scheme, or None if it does."""
+    if scheme.startswith(POLICY_PREFIX):
+        reason = why_not()
+        return f"{reason}; {SEE_DOCTOR}" if reason else None
+    try:
+        check_host_scheme(scheme)
+    except SageccError as error:
+        return str(error)
+    return None
+
+
+def _check_same(campaign: Campaign, runs: Sequence[MeasuredRun]) -> None:
+    for run in runs:
+        for name, was, now in (("host", run.host, campaign.host), ("duration", run.duration_s, campaign.duration_s)):
+            if was != now:
+                raise SageccError(f"run {run.name} there has another {name}, {was} and not {now}: choose another --out")
+
+
+def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
+    """Write a path's trajectories and numbers."""
+    episodes, paths, numbers = [], [], []
+    for direction in (UP, DOWN):
+        own = [run for run in runs if run.direction == direction]
+        if own:
+            in_one_time = [timed(run) for run in own]
+            path = path_environment(f"measured-{direction}", in_one_time, min(run.clock.rtt_ns for run in own))
+            made = [episode(run, each, path) for run, each in zip(own, in_one_time, strict=True)]
+            paths.append(_path(direction, path))
+            numbers += [_numbers(run, each) for run, each in zip(own, made, strict=True)]
+            episodes += made
+    write_raw(episodes, folder / RAW)
+    Measurement(host, tuple(paths), tuple(numbers)).write(folder)
+
+
+def _path(direction: str, path: Environment) -> MeasuredPath:
+    return MeasuredPath(
+        direction=direction,
+        environment_id=path.id,
+        most_mbps=path.bandwidth_mbps,
+        least_rtt_ms=path.min_rtt_ms,
+        least_delay_ms=path.bottleneck.delay_ms,
+    )
+
+
+def _numbers(run: MeasuredRun, made: Episode) -> MeasuredNumbers:
+    tested, clock = made.flows[0], run.clock
+    return MeasuredNumbers(
+        direction=run.direction,
+        scheme=run.scheme,
+        number=run.number,
+        duration_s=run.duration_s,
+        goodput_mbps=tested.goodput_mbps,
+        delay_mean_ms=tested.delay_mean_ms,
+        delay_p95_ms=tested.delay_p95_ms,
+        loss_rate=tested.loss_rate,
+        clock_offset_ms=clock.before.offset_ns / 1e6,
+        clock_moved_ms=(clock.after.offset_ns - clock.before.offset_ns) / 1e6,
+        clock_error_ms=clock.error_ns / 1e6,
+        notice=tested.notice,
+        sha256=made.sha256,
+    )
