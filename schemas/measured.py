@@ -80,6 +80,9 @@ class MeasuredNumbers:
     clock_error_ms: float
     """By how much the offset is wrong at most: half a round trip (ms)."""
 
+    missed_ticks: float
+    """Share of the ticks of 10 ms at which its sender, on a busy host, was not sampled."""
+
     notice: str | None
     """What limited the sender besides its window, or None."""
 

@@ -25,7 +25,7 @@ from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.measure.client import Session
 from sagecc.execution.measure.runs import MeasuredRun, PlannedRun, finished, planned
 from sagecc.execution.measure.stream import BrokenError
-from sagecc.execution.measure.trajectory import episode, path_environment, timed, write_raw
+from sagecc.execution.measure.trajectory import TimedRun, episode, path_environment, timed, write_raw
 from sagecc.execution.stock.kernel_scheme import why_not
 from sagecc.execution.stock.supervisor import driving
 from sagecc.schemas.environment import Environment
@@ -109,7 +109,7 @@ def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> Measured
             log = session.run(run.direction, run.scheme, kernel_scheme, campaign.duration_s)
     except BrokenError as error:
         raise SageccError(
-            f"{campaign.host}: run {run.name} broke: {error}; the same command measures what is missing"
+            f"{campaign.host}: run '{run.name}' broke: {error}; the same command measures what is missing"
         ) from None
     measured = MeasuredRun(run.direction, run.scheme, run.number, campaign.host, campaign.duration_s, log)
     timed(measured)  # before it is kept
@@ -171,7 +171,9 @@ def _check_same(campaign: Campaign, runs: Sequence[MeasuredRun]) -> None:
     for run in runs:
         for name, was, now in (("host", run.host, campaign.host), ("duration", run.duration_s, campaign.duration_s)):
             if was != now:
-                raise SageccError(f"run {run.name} there has another {name}, {was} and not {now}: choose another --out")
+                raise SageccError(
+                    f"run '{run.name}' there has another {name}, {was} and not {now}: choose another --out"
+                )
 
 
 def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
@@ -184,7 +186,7 @@ def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
             path = path_environment(f"measured-{direction}", in_one_time, min(run.clock.rtt_ns for run in own))
             made = [episode(run, each, path) for run, each in zip(own, in_one_time, strict=True)]
             paths.append(_path(direction, path))
-            numbers += [_numbers(run, each) for run, each in zip(own, made, strict=True)]
+            numbers += [_numbers(*each) for each in zip(own, in_one_time, made, strict=True)]
             episodes += made
     write_raw(episodes, folder / RAW)
     Measurement(host, tuple(paths), tuple(numbers)).write(folder)
@@ -200,7 +202,7 @@ def _path(direction: str, path: Environment) -> MeasuredPath:
     )
 
 
-def _numbers(run: MeasuredRun, made: Episode) -> MeasuredNumbers:
+def _numbers(run: MeasuredRun, each: TimedRun, made: Episode) -> MeasuredNumbers:
     tested, clock = made.flows[0], run.clock
     return MeasuredNumbers(
         direction=run.direction,
@@ -214,6 +216,7 @@ def _numbers(run: MeasuredRun, made: Episode) -> MeasuredNumbers:
         clock_offset_ms=clock.before.offset_ns / 1e6,
         clock_moved_ms=(clock.after.offset_ns - clock.before.offset_ns) / 1e6,
         clock_error_ms=clock.error_ns / 1e6,
+        missed_ticks=each.missed,
         notice=tested.notice,
         sha256=made.sha256,
     )

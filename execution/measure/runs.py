@@ -43,12 +43,12 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Its name, of which its file has the name too."""
-        return f"{self.direction}-{quote(self.scheme, safe='')}-{self.number}"
+        """Its name, for messages."""
+        return f"{self.direction} {self.scheme} {self.number}"
 
     def file(self, folder: Path) -> Path:
         """Return the file that it has in a path's folder."""
-        return folder / RUNS / f"{self.name}.npz"
+        return folder / RUNS / f"{self.direction}-{quote(self.scheme, safe='')}-{self.number}.npz"
 
 
 def planned(cells: Sequence[tuple[str, str]], rounds: int, seed: int) -> list[PlannedRun]:

@@ -33,8 +33,8 @@ LOG = logging.getLogger("sagecc")
 TOKEN_BYTES = 32
 CONNECT_S = 10.0
 """For how long a run's connection of data is waited for (s)."""
-IDLE_S = 60.0
-"""For how long a client may be silent between runs (s)."""
+IDLE_S = 180.0
+"""For how long a client may be silent between runs, in which it may load a policy (s)."""
 RETRY_S = 0.1
 STRANGERS = 16
 """Most connections at once of who has not proved to have the key, to each port."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime.record import SAMPLES, LinkLog, lost_total, make_episode, rate_capacity
@@ -25,7 +26,7 @@ from sagecc.execution.measure.clock import RunClock
 from sagecc.execution.measure.runs import MeasuredRun
 from sagecc.schemas.environment import MAX_MBPS, MIN_MBPS, Environment, Link, RateStep, dumbbell, episode_id
 from sagecc.schemas.measured import UP
-from sagecc.schemas.raw import TICK_S
+from sagecc.schemas.raw import RAW_SCHEMA, TICK_S
 
 MAKER = "measured path"
 """What stands in the files' metadata in place of the kernel that ran the episodes."""
@@ -59,6 +60,11 @@ class TimedRun:
 
     delays_ns: Ints
     """Their one-way delays, wrong by the clocks' error [marked]."""
+
+    @property
+    def missed(self) -> float:
+        """Share of the ticks at which the sender was not sampled."""
+        return max(1 - len(self.sent) * TICK_S / self.duration_s, 0.0)
 
 
 def timed(run: MeasuredRun) -> TimedRun:
@@ -141,7 +147,7 @@ def _most_mbps(each: TimedRun) -> float:
 
 
 def episode(run: MeasuredRun, each: TimedRun, environment: Environment) -> Episode:
-    """Return the raw trajectory of a run.
+    """Return the raw trajectory of a run; as in those of own logs, steps go over ticks that a busy host has missed.
 
     Args:
         run: the run.
@@ -151,7 +157,9 @@ def episode(run: MeasuredRun, each: TimedRun, environment: Environment) -> Episo
     name = episode_id(environment.id, run.scheme, run.number)
     link = link_log(each, environment)
     made = make_episode(environment, run.scheme, run.number, name, sent=each.sent, received=each.received, link=link)
-    return replace(made, spec_sha256=made.sha256)  # a run that was measured again has the same specification
+    step = pa.array(np.arange(made.rows.num_rows, dtype=np.int32))
+    rows = made.rows.set_column(made.rows.schema.get_field_index("step"), RAW_SCHEMA.field("step"), step)
+    return replace(made, rows=rows, spec_sha256=made.sha256)  # a run measured again has the same specification
 
 
 def link_log(each: TimedRun, environment: Environment) -> LinkLog:
