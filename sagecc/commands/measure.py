@@ -23,7 +23,7 @@ DIRECTIONS = {"both": (UP, DOWN), UP: (UP,), DOWN: (DOWN,)}
 
 
 class _Hosts(click.Group):
-    """A group one of whose commands goes by the name of any host."""
+    """A group one of whose commands goes by the name of any host, which that command is called by."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [HOST, "serve"]
@@ -34,8 +34,7 @@ class _Hosts(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        return name, self.get_command(ctx, name), args[1:] if name in self.commands else args
+        return args[0], self.get_command(ctx, args[0]), args[1:]
 
 
 def _key_file() -> Path:
@@ -84,7 +83,6 @@ def command() -> None:
 
 
 @command.command(HOST)
-@click.argument("host")
 @click.option(
     "--schemes",
     required=True,
@@ -99,7 +97,6 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @quiet_option
 def measure_host(
-    host: str,
     schemes: str,
     runs: int,
     duration: float,
@@ -128,7 +125,7 @@ def measure_host(
 
     if not duration > 0 or not stall > 0:
         raise SageccError("--duration and --stall must be above 0")
-    names = parse_schemes(schemes)
+    names, host = parse_schemes(schemes), str(click.get_current_context().info_name)
     folder = out or Path("measured") / re.sub(r"[^\w.-]", "_", host)
     campaign = Campaign(host, port, names, DIRECTIONS[direction], runs, duration, seed, stall)
     with sole_writer(folder), tqdm(unit="run", leave=False, disable=quiet or None) as bar:

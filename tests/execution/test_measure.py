@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ def test_clocks_that_were_set_during_a_run_have_no_time_in_common() -> None:
 
 
 def test_delays_are_those_of_the_last_mark_of_each_arrival() -> None:
-    """Of 1000 and 2000, which one read brought, the stamp is of 2000's packet; 3000 was sent twice, 5000 is on its way."""
+    """Of 1000 and 2000, which one read brought, the stamp is of 2000's; 3000 was sent twice, 5000 is on its way."""
     marks = np.array([(1000, 10), (2000, 20), (3000, 30), (4000, 40), (3000, 55), (5000, 60)])
     arrivals = np.array([(2500, 120), (4500, 160)])
     arrived, delays = one_way_delays(marks, arrivals)
@@ -487,8 +488,7 @@ class Hosts:
 
     def serve(self) -> None:
         """Start the server, as a user without any right, where the key is his."""
-        for path in (self.key, *self.key.parents[:2]):
-            os.chown(path, NOBODY, NOBODY)
+        os.chown(self.key, NOBODY, NOBODY)
         command = [sys.executable, "-c", SERVE, str(self.key), str(AHEAD_NS)]
         self.server = subprocess.Popen(
             self.network.inside(SERVER, ["setpriv", f"--reuid={NOBODY}", "--clear-groups", *command]),
@@ -519,19 +519,23 @@ class Hosts:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+def hosts() -> Iterator[Hosts]:
     with ExitStack() as stack:
-        yield Hosts(stack, tmp_path)
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory())
+        )  # not pytest's folder, which is its user's alone
+        folder.chmod(0o755)
+        yield Hosts(stack, folder)
 
 
 @in_namespaces
 @pytest.mark.kernel
 @pytest.mark.parametrize("family", ADDRESSES)
 def test_a_path_between_hosts_whose_clocks_are_3_s_apart(hosts: Hosts, family: str) -> None:
-    done = hosts.measure(ADDRESSES[family], "--schemes", "cubic,reno", "--runs", "1", "--duration", "1.5", "--json")
+    done = hosts.measure(ADDRESSES[family], "--schemes", "reno", "--runs", "1", "--duration", "1.5", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = measurements([hosts.out])
-    assert len(found.runs) == 4
+    assert len(found.runs) == 2
     for run in found.runs:
         assert abs(run.clock_offset_ms - 3000) <= run.clock_error_ms
         assert 10 - run.clock_error_ms <= run.delay_mean_ms < 1000
