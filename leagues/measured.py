@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from sagecc.leagues.intervals import Interval, interval
-from sagecc.schemas.measured import MeasuredNumbers, MeasuredPath, Measurement
+from sagecc.schemas.measured import MeasuredNumbers, MeasuredPath, MeasuredHost
 
 RUN_MEASURES = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate")
 PLANE_MEASURES = ("relative_delay", "relative_goodput")
@@ -48,7 +48,7 @@ class PathResult:
     """By name."""
 
 
-def path_results(measurements: Iterable[Measurement], schemes: Sequence[str] = ()) -> list[PathResult]:
+def path_results(measurements: Iterable[MeasuredHost], schemes: Sequence[str] = ()) -> list[PathResult]:
     """Return the results of each path, and over all where there are several.
 
     Args:

@@ -14,7 +14,7 @@ from sagecc.common.errors import SageccError
 from sagecc.leagues.intervals import Interval
 from sagecc.leagues.measured import PLANE_MEASURES, RUN_MEASURES, PathResult, path_results
 from sagecc.naming import short_names
-from sagecc.schemas.measured import Measurement, measurements
+from sagecc.schemas.measured import MeasuredHost, measurements
 from sagecc.tables import Column, table
 
 COLUMNS: tuple[Column, ...] = (
@@ -51,7 +51,7 @@ def show_measured(folders: Sequence[Path], schemes: Sequence[str], plot: Path | 
     click.echo(json.dumps(_as_json(results), indent=1) if as_json else "\n".join(_text(results, found)))
 
 
-def _text(results: Sequence[PathResult], found: Sequence[Measurement]) -> list[str]:
+def _text(results: Sequence[PathResult], found: Sequence[MeasuredHost]) -> list[str]:
     lines: list[str] = []
     for result in results:
         names = short_names([each.scheme for each in result.schemes])

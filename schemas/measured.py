@@ -91,7 +91,7 @@ class MeasuredNumbers:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasuredHost:
     """What was measured between two hosts."""
 
     host: str
@@ -109,7 +109,7 @@ class Measurement:
             file.write_text(json.dumps({"version": MEASURE_VERSION, **asdict(self)}, indent=1) + "\n")
 
 
-def read_measurement(path: Path) -> Measurement:
+def read_measurement(path: Path) -> MeasuredHost:
     """Read a SUMMARY_FILE.
 
     Raises:
@@ -123,7 +123,7 @@ def read_measurement(path: Path) -> Measurement:
     if not same_major(version, MEASURE_VERSION):
         raise SageccError(f"{path} has version {version[:20]}, this program reads {MEASURE_VERSION}: measure again")
     try:
-        return Measurement(
+        return MeasuredHost(
             host=str(content["host"]),
             paths=tuple(_checked(MeasuredPath(**each)) for each in content["paths"]),
             runs=tuple(_checked(MeasuredNumbers(**each)) for each in content["runs"]),
@@ -141,7 +141,7 @@ def _checked(value: Any) -> Any:
     return value
 
 
-def measurements(folders: Iterable[Path]) -> list[Measurement]:
+def measurements(folders: Iterable[Path]) -> list[MeasuredHost]:
     """Return the measured paths in some folders, each a path's or one of paths'.
 
     Raises:

@@ -29,7 +29,7 @@ from sagecc.execution.measure.trajectory import TimedRun, episode, path_environm
 from sagecc.execution.stock.kernel_scheme import why_not
 from sagecc.execution.stock.supervisor import driving
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, Measurement
+from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, MeasuredHost
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RAW = "raw"
@@ -189,7 +189,7 @@ def summarise(host: str, runs: Sequence[MeasuredRun], folder: Path) -> None:
             numbers += [_numbers(*each) for each in zip(own, in_one_time, made, strict=True)]
             episodes += made
     write_raw(episodes, folder / RAW)
-    Measurement(host, tuple(paths), tuple(numbers)).write(folder)
+    MeasuredHost(host, tuple(paths), tuple(numbers)).write(folder)
 
 
 def _path(direction: str, path: Environment) -> MeasuredPath:

@@ -37,7 +37,7 @@ from sagecc.execution.measure.stream import BrokenError, Receiver, Stream, stamp
 from sagecc.execution.measure.trajectory import TimedRun, link_log, one_way_delays, path_environment
 from sagecc.leagues.measured import path_results
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, Measurement, measurements
+from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, MeasuredHost, measurements
 from tests.helpers.measured_path import ADDRESSES, CLIENT, SERVER, MeasuredNetwork
 from tests.helpers.stock import ENVIRONMENT, NO_NETWORK, SAGECC, on_stock_kernel
 
@@ -148,9 +148,9 @@ def numbers(scheme: str, number: int, goodput: float, delay: float, direction: s
     return MeasuredNumbers(direction, scheme, number, 10, goodput, delay, 2 * delay, 0.01, 3000, 0, 5, 0, None, "0")
 
 
-def measurement(host: str, *runs: MeasuredNumbers) -> Measurement:
+def measurement(host: str, *runs: MeasuredNumbers) -> MeasuredHost:
     directions = dict.fromkeys(run.direction for run in runs)
-    return Measurement(host, tuple(MeasuredPath(each, f"{host}-{each}", 10, 40, 20) for each in directions), runs)
+    return MeasuredHost(host, tuple(MeasuredPath(each, f"{host}-{each}", 10, 40, 20) for each in directions), runs)
 
 
 def test_the_plane_is_relative_to_the_best_of_each_path() -> None:
