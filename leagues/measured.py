@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from sagecc.leagues.intervals import Interval, interval
-from sagecc.schemas.measured import MeasuredNumbers, MeasuredPath, MeasuredHost
+from sagecc.schemas.measured import MeasuredHost, MeasuredNumbers, MeasuredPath
 
 RUN_MEASURES = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate")
 PLANE_MEASURES = ("relative_delay", "relative_goodput")

@@ -29,7 +29,7 @@ from sagecc.execution.measure.trajectory import TimedRun, episode, path_environm
 from sagecc.execution.stock.kernel_scheme import why_not
 from sagecc.execution.stock.supervisor import driving
 from sagecc.schemas.environment import Environment
-from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, MeasuredHost
+from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RAW = "raw"

@@ -37,7 +37,7 @@ from sagecc.execution.measure.stream import BrokenError, Receiver, Stream, stamp
 from sagecc.execution.measure.trajectory import TimedRun, link_log, one_way_delays, path_environment
 from sagecc.leagues.measured import path_results
 from sagecc.pool.derivation import build_pool
-from sagecc.schemas.measured import DOWN, UP, MeasuredNumbers, MeasuredPath, MeasuredHost, measurements
+from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath, measurements
 from tests.helpers.measured_path import ADDRESSES, CLIENT, SERVER, MeasuredNetwork
 from tests.helpers.stock import ENVIRONMENT, NO_NETWORK, SAGECC, on_stock_kernel
 

@@ -43,8 +43,8 @@ _ROOMS = {
     "sagecc": f"common schemas {_COLLECTOR} collector/realtime policy learner learner/online execution/lab "
     "execution/environments leagues",
     "sagecc/commands": f"common schemas {_COLLECTOR} collector/realtime pool pool/exports policy learner "
-    "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock execution/measure "
-    "growth leagues "
+    "learner/online learner/judging execution/schemes/* execution/agent execution/lab execution/stock "
+    "execution/measure growth leagues "
     "leagues/report leagues/study leagues/vetting sagecc sagecc/doctor",
 }
 ROOMS: Mapping[str, frozenset[str]] = {room: frozenset(names.split()) for room, names in _ROOMS.items()}
