@@ -17,20 +17,26 @@ from sagecc.common.errors import SageccError
 RewardKind = Literal["power", "friendliness"]
 """Rewards that an environment may name; pool.reward has their formulas."""
 
-Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode"]
+Discipline = Literal["tail-drop", "head-drop", "codel", "pie", "bode", "fq-codel"]
 
 MTU_BYTES = 1500
 """Size of a full data packet on the link (IP header included), as in Mahimahi's traces."""
 
 BYTES_S_PER_MBPS = 125_000
 
-TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0})
+TARGET_MS = MappingProxyType({"codel": 5.0, "pie": 15.0, "bode": 20.0, "fq-codel": 5.0})
 """Default delay target (ms): CoDel RFC 8289 section 4.2, PIE RFC 8033 section 4.2; BoDe's is our choice."""
 
-INTERVAL_MS = MappingProxyType({"codel": 100.0, "pie": 15.0})
+INTERVAL_MS = MappingProxyType({"codel": 100.0, "pie": 15.0, "fq-codel": 100.0})
 """Default interval (ms): CoDel's window (RFC 8289 section 4.3), PIE's update period (RFC 8033 section 4.2)."""
 
-MAX_FLOWS = 64
+QUANTUM_BYTES = MTU_BYTES
+"""Default quantum of FQ-CoDel: a full packet (RFC 8290 section 5.2.4)."""
+
+MARKING = ("codel", "fq-codel")
+"""Disciplines that can mark instead of dropping."""
+
+MAX_FLOWS = 1024
 MAX_LINKS = 8
 """Capacity of the guest kernel (lab.h), with an access cable for every flow."""
 
@@ -42,6 +48,8 @@ MIN_PARAMETER_MS, MAX_MS = 0.001, 10_000
 MAX_JITTER_MS = 1000
 MAX_DURATION_S = 86_400
 MAX_QUEUE = 2**40
+MAX_BURST = 2**30
+MIN_QUANTUM, MAX_QUANTUM = 100, 2**20
 MAX_STEPS = 100_000
 """Bounds that keep every number finite, and above 0 in the guest's units of bits/s and ns."""
 
@@ -84,6 +92,28 @@ class LossStep:
 
 
 @dataclass(frozen=True)
+class Policer:
+    """A token bucket, full at 0 s: a packet that finds fewer tokens than its bytes is dropped at once."""
+
+    rate_mbps: float
+    """Rate at which tokens come (Mbps)."""
+
+    burst_bytes: int
+    """Most tokens that the bucket holds (IP bytes)."""
+
+    def __post_init__(self) -> None:
+        _require(
+            MIN_MBPS <= self.rate_mbps <= MAX_MBPS,
+            f"a policer's rate must be at least {MIN_MBPS} and at most {MAX_MBPS} Mbps",
+        )
+        _require(
+            MTU_BYTES <= self.burst_bytes <= MAX_BURST,
+            f"a policer's burst must be at least one packet of {MTU_BYTES} bytes and at most 2^30, not "
+            f"{self.burst_bytes}",
+        )
+
+
+@dataclass(frozen=True)
 class Trace:
     """A packet-delivery trace as Mahimahi's, except that fractions of a millisecond are kept."""
 
@@ -117,7 +147,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a link: random loss, then a queue, a transmitter and the propagation."""
+    """One direction of a link: random loss, then a policer, a queue, a transmitter and the propagation."""
 
     rates: tuple[RateStep, ...] = ()
     """Schedule of the rate, from 0 s on; empty for no limit."""
@@ -164,6 +194,18 @@ class Link:
     delay_reorders: bool = False
     """Whether packets overtake those before them where the delay falls, as netem's do."""
 
+    policer: Policer | None = None
+    """What drops packets before the queue, or None."""
+
+    ecn: bool = False
+    """Whether CoDel marks the packets of flows that speak ECN instead of dropping them."""
+
+    mark_packets: int | None = None
+    """Packets in the queue, the one being sent included, above which a coming one is marked (as for DCTCP); or None."""
+
+    quantum_bytes: int | None = None
+    """Quantum of FQ-CoDel (IP bytes); None for QUANTUM_BYTES."""
+
     def __post_init__(self) -> None:
         rates, delays = self.rates, self.delays
         _require(not rates or rates[0].t_s == 0, "the rate schedule must start at 0 s")
@@ -205,6 +247,7 @@ class Link:
                 value is None or MIN_PARAMETER_MS <= value <= MAX_MS,
                 f"{name} must be at least {MIN_PARAMETER_MS} and at most {MAX_MS} ms",
             )
+        self._check_marking()
         _require(not self.jitter_reorders or self.jitter_ms > 0, "jitter_reorders needs jitter_ms above 0")
         _require(not self.delay_reorders or bool(delays), "delay_reorders needs delays that change")
         _require(
@@ -224,6 +267,29 @@ class Link:
             max(len(rates), len(delays), len(self.losses)) <= MAX_STEPS,
             f"a schedule has at most {MAX_STEPS} steps",
         )
+
+    def _check_marking(self) -> None:
+        _require(
+            not self.ecn or self.discipline in MARKING, f"ecn belongs to {', '.join(MARKING)}, not to {self.discipline}"
+        )
+        _require(
+            self.mark_packets is None or (self.limited and 1 <= self.mark_packets <= MAX_QUEUE),
+            "mark_packets must be at least 1 and at most 2^40, on a link with a rate or a trace",
+        )
+        _require(
+            self.quantum_bytes is None or self.discipline == "fq-codel",
+            f"quantum_bytes belongs to fq-codel, not to {self.discipline}",
+        )
+        _require(
+            self.quantum_bytes is None or MIN_QUANTUM <= self.quantum_bytes <= MAX_QUANTUM,
+            f"quantum_bytes must be at least {MIN_QUANTUM} and at most {MAX_QUANTUM}",
+        )
+        _require(not self.grain_ms or self.discipline != "fq-codel", "fq-codel and grain_ms do not go together")
+
+    @property
+    def marks(self) -> bool:
+        """Whether the link marks packets of flows that speak ECN."""
+        return self.ecn or self.mark_packets is not None
 
     def rate_mbps_at(self, t_s: float) -> float:
         """Return the rate at time `t_s` (Mbps), a trace's mean rate, or infinity without a limit."""
@@ -277,6 +343,12 @@ class Flow:
 
     links: tuple[int, int] | None = None
     """Indices of the first and last link that it crosses, both included; None for all links."""
+
+    size_bytes: int | None = None
+    """Payload that it transfers (bytes): it ends when all is acknowledged; None for as much as it can send."""
+
+    ecn: bool = False
+    """Whether it negotiates ECN."""
 
 
 @dataclass(frozen=True)
@@ -338,6 +410,10 @@ class Environment:
             0 <= flow.start_s < self.stop_of(flow) <= self.duration_s, f"{name} must start and stop within the episode"
         )
         _require(0 <= flow.extra_rtt_ms <= MAX_MS, f"{name}: extra_rtt_ms must be at least 0 and at most {MAX_MS}")
+        _require(
+            flow.size_bytes is None or 1 <= flow.size_bytes <= MAX_QUEUE,
+            f"{name}: size_bytes must be at least 1 and at most 2^40",
+        )
         path = self.path(flow)
         _require(0 <= path.start < path.stop <= len(self.links), f"{name} crosses links that are not there")
         _require(
@@ -349,6 +425,11 @@ class Environment:
     def all_flows(self) -> tuple[Flow, ...]:
         """Lifetime and path of every flow, the one under test first."""
         return (self.flow, *(cross.flow for cross in self.cross))
+
+    @property
+    def speaks_ecn(self) -> bool:
+        """Whether a flow negotiates ECN."""
+        return any(flow.ecn for flow in self.all_flows)
 
     def path(self, flow: Flow) -> range:
         """Return the indices of the links that `flow` crosses."""
@@ -567,8 +648,9 @@ def _plain(value: Any) -> Any:
 
 def _link(raw: dict[str, Any]) -> Link:
     rest = dict(raw)
-    trace = rest.pop("trace", None)
+    trace, policer = rest.pop("trace", None), rest.pop("policer", None)
     return Link(
+        policer=Policer(**policer) if policer else None,
         rates=tuple(RateStep(**r) for r in rest.pop("rates", ())),
         delays=tuple(DelayStep(**d) for d in rest.pop("delays", ())),
         losses=tuple(LossStep(**step) for step in rest.pop("losses", ())),

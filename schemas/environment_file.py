@@ -34,6 +34,7 @@ from sagecc.schemas.environment import (
     Flow,
     Link,
     LossStep,
+    Policer,
     RateStep,
     RewardKind,
     Trace,
@@ -80,6 +81,13 @@ class LossStepPart(Part):
     loss: Number = Field(description="a packet is lost before the queue with this probability")
 
 
+class PolicerPart(Part):
+    """A token bucket before the queue."""
+
+    rate_mbps: Number = Field(description="tokens come at this rate (Mbps)")
+    burst_bytes: Integer = Field(description="most tokens that the bucket holds (IP bytes)")
+
+
 class TracePart(Part):
     """A trace within the file."""
 
@@ -121,6 +129,12 @@ class LinkPart(Part):
         default=False, description="whether packets overtake others where the delay falls, as netem's do"
     )
     grain_ms: Number = Field(default=0.0, description="packets leave only at multiples of this (ms)")
+    policer: PolicerPart | None = Field(default=None, description="drops what exceeds a rate, before the queue")
+    ecn: Flag = Field(default=False, description="whether codel and fq-codel mark the packets of flows with ecn")
+    mark_packets: Integer | None = Field(
+        default=None, description="a packet of a flow with ecn that finds more in the queue is marked"
+    )
+    quantum_bytes: Integer | None = Field(default=None, description="quantum of fq-codel (IP bytes)")
 
 
 class FlowPart(Part):
@@ -132,10 +146,14 @@ class FlowPart(Part):
     links: tuple[Integer, Integer] | None = Field(
         default=None, description="first and last link it crosses, from 0; all"
     )
+    size_bytes: Integer | None = Field(
+        default=None, description="payload to transfer (bytes); it ends when all is acknowledged"
+    )
+    ecn: Flag = Field(default=False, description="whether it negotiates ECN")
 
     def build(self) -> Flow:
         """Return the Flow."""
-        return Flow(**self.given("start_s", "stop_s", "extra_rtt_ms", "links"))
+        return Flow(**self.given("start_s", "stop_s", "extra_rtt_ms", "links", "size_bytes", "ecn"))
 
 
 class CrossPart(FlowPart):
@@ -300,6 +318,9 @@ _SHARED_FIELDS = (
     "jitter_reorders",
     "delay_reorders",
     "grain_ms",
+    "ecn",
+    "mark_packets",
+    "quantum_bytes",
 )
 """Fields that LinkPart and Link have in common."""
 
@@ -317,6 +338,7 @@ def _link(part: LinkPart, rtt_ms: float, place: str, folder: Path) -> Link:
             trace=_trace(part.trace, folder),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
             losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
+            policer=part.policer and Policer(part.policer.rate_mbps, part.policer.burst_bytes),
             **{name: getattr(part, name) for name in _SHARED_FIELDS},
         )
         if part.queue_bdp is None:
@@ -365,6 +387,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "delays": tuple(DelayStepPart.model_fields),
         "losses": tuple(LossStepPart.model_fields),
         "trace": tuple(TracePart.model_fields),
+        "policer": tuple(PolicerPart.model_fields),
         "flow": tuple(FlowPart.model_fields),
         "cross": tuple(CrossPart.model_fields),
     }

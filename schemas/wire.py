@@ -6,8 +6,9 @@ here are the host's. The first record in either direction carries MAGIC and VERS
 
 Host to guest: one SPEC, then its arrays in this order: CABLE x cables, LINK x 2 per cable
 (towards node b, towards node a), RATE x rates, DELAY x delays, OPPORTUNITY x opportunities,
-ROUTE x routes, FLOW x flows, KICK x kicks (by time), LOSS to the end (by link and time). In lockstep, one ACTION per
-controlled flow after each tick.
+ROUTE x routes, FLOW x flows, KICK x kicks (by time), where the specification is extended an EXTENSION with its
+EXTRA x extras and TRANSFER x transfers, LOSS to the end (by link and time). In lockstep, one ACTION per controlled
+flow after each tick.
 Guest to host: HELLO, then for every record a RECORD header (kind, bytes that follow).
 """
 
@@ -21,8 +22,11 @@ MAGIC = 0x31434347_53  # "SGCC1" read as a little-endian number
 VERSION = 2
 """Of specifications; their hashes stand in raw data."""
 
-HELLO_VERSION = 3
+HELLO_VERSION = 4
 """Of what a guest understands and sends."""
+
+PLAIN_HELLO_VERSION = 3
+"""Of the oldest guest that understands a specification without an EXTENSION."""
 
 NO_LIMIT = 2**64 - 1
 """Value of an unlimited rate, queue or pacing rate."""
@@ -42,10 +46,10 @@ KICK_ONE = FACTOR_ONE
 LOSS_ONE = 2**32
 """Unit of a link's loss probability: this value is probability 1."""
 
-DISCIPLINES = ("tail-drop", "head-drop", "codel", "pie", "bode")
+DISCIPLINES = ("tail-drop", "head-drop", "codel", "pie", "bode", "fq-codel")
 """Queue disciplines in the order of their numbers (schemas.environment.Discipline)."""
 
-KIND_SAMPLE, KIND_PACKETS, KIND_TICK, KIND_END, KIND_ERROR = range(1, 6)
+KIND_SAMPLE, KIND_PACKETS, KIND_TICK, KIND_END, KIND_ERROR, KIND_COMPLETION = range(1, 7)
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -62,7 +66,8 @@ SPEC_FIELDS: Fields = (
     ("opportunities", "u32"),
     ("routes", "u32"),
     ("flows", "u32"),
-    ("packet_delays", "u16"),  # 1: stream the delay of every data packet
+    ("packet_delays", "u8"),  # 1: stream the delay of every data packet
+    ("extended", "u8"),  # 1: an EXTENSION follows the kicks
     ("kicks", "u16"),
 )
 CABLE_FIELDS: Fields = (("node_a", "u32"), ("node_b", "u32"))
@@ -89,6 +94,16 @@ RATE_FIELDS: Fields = (("t_ns", "u64"), ("bits_per_s", "u64"))
 DELAY_FIELDS: Fields = (("t_ns", "u64"), ("delay_ns", "u64"))
 OPPORTUNITY_FIELDS: Fields = (("t_ns", "u64"),)
 LOSS_FIELDS: Fields = (("t_ns", "u64"), ("link", "u32"), ("loss", "u32"))  # a later change of a link's loss
+EXTENSION_FIELDS: Fields = (("extras", "u32"), ("transfers", "u32"))
+EXTRA_FIELDS: Fields = (  # more of a link, for those few that need it
+    ("link", "u32"),
+    ("ecn", "u32"),  # 1: CoDel marks ECN-capable packets instead of dropping them
+    ("mark_packets", "u64"),  # an ECN-capable packet that finds more is marked
+    ("policer_bits_per_s", "u64"),  # 0: no policer
+    ("policer_burst_bytes", "u64"),
+    ("quantum_bytes", "u64"),  # of FQ-CoDel
+)
+TRANSFER_FIELDS: Fields = (("flow", "u32"), ("pad", "u32"), ("bytes", "u64"))  # all that a flow has to send
 KICK_FIELDS: Fields = (("t_ns", "u64"), ("flow", "u32"), ("factor", "u32"))  # in units of 1 / KICK_ONE
 ROUTE_FIELDS: Fields = (("node", "u32"), ("destination", "u32"), ("cable", "u32"), ("pad", "u32"))
 FLOW_FIELDS: Fields = (
@@ -102,7 +117,8 @@ FLOW_FIELDS: Fields = (
     ("first_cable", "u32"),  # first of the cables whose counters its samples sum: a chain towards node b
     ("last_cable", "u32"),
     ("bottleneck", "u32"),  # the cable of them whose capacity its samples report
-    ("sampled", "u32"),  # 1: send a sample each tick
+    ("sampled", "u16"),  # 1: send a sample each tick
+    ("ecn", "u16"),  # 1: its connection negotiates ECN
 )
 HELLO_FIELDS: Fields = (("magic", "u64"), ("version", "u32"), ("sample_bytes", "u32"))
 RECORD_FIELDS: Fields = (("kind", "u32"), ("bytes", "u32"))
@@ -127,7 +143,7 @@ SAMPLE_FIELDS: Fields = (
     ("delivered_pkts", "u32"),
     ("data_segs_out", "u32"),
     ("rto_total", "u32"),
-    ("pad2", "u32"),
+    ("link_marks", "u32"),
     ("bytes_acked", "u64"),
     ("bytes_sent", "u64"),
     ("delivery_rate_bytes_s", "u64"),
@@ -141,6 +157,7 @@ SAMPLE_FIELDS: Fields = (
     ("link_capacity_bytes", "u64"),
 )
 PACKET_FIELDS: Fields = (("flow", "u32"), ("delay", "u32"))
+COMPLETION_FIELDS: Fields = (("t_ns", "u64"), ("flow", "u32"), ("pad", "u32"))  # all of a transfer is acknowledged
 END_FIELDS: Fields = (("t_ns", "u64"), ("samples", "u64"), ("packets", "u64"))
 ACTION_FIELDS: Fields = (
     ("cwnd_pkts", "u32"),  # 0: left to the flow's scheme
@@ -157,12 +174,16 @@ _STRUCTS: dict[str, Fields] = {
     "opportunity": OPPORTUNITY_FIELDS,
     "loss": LOSS_FIELDS,
     "kick": KICK_FIELDS,
+    "extension": EXTENSION_FIELDS,
+    "extra": EXTRA_FIELDS,
+    "transfer": TRANSFER_FIELDS,
     "route": ROUTE_FIELDS,
     "flow": FLOW_FIELDS,
     "hello": HELLO_FIELDS,
     "record": RECORD_FIELDS,
     "sample": SAMPLE_FIELDS,
     "packet": PACKET_FIELDS,
+    "completion": COMPLETION_FIELDS,
     "end": END_FIELDS,
     "action": ACTION_FIELDS,
 }
@@ -181,12 +202,16 @@ DELAY = _dtype(DELAY_FIELDS)
 OPPORTUNITY = _dtype(OPPORTUNITY_FIELDS)
 LOSS = _dtype(LOSS_FIELDS)
 KICK = _dtype(KICK_FIELDS)
+EXTENSION = _dtype(EXTENSION_FIELDS)
+EXTRA = _dtype(EXTRA_FIELDS)
+TRANSFER = _dtype(TRANSFER_FIELDS)
 ROUTE = _dtype(ROUTE_FIELDS)
 FLOW = _dtype(FLOW_FIELDS)
 HELLO = _dtype(HELLO_FIELDS)
 RECORD = _dtype(RECORD_FIELDS)
 SAMPLE = _dtype(SAMPLE_FIELDS)
 PACKET = _dtype(PACKET_FIELDS)
+COMPLETION = _dtype(COMPLETION_FIELDS)
 END = _dtype(END_FIELDS)
 ACTION = _dtype(ACTION_FIELDS)
 
@@ -211,7 +236,8 @@ def c_header() -> str:
     names = (name.upper().replace("-", "_") for name in DISCIPLINES)
     lines.append(f"enum wire_discipline {{ {', '.join(f'WIRE_{name}' for name in names)} }};")
     kinds = (("SAMPLE", KIND_SAMPLE), ("PACKETS", KIND_PACKETS), ("TICK", KIND_TICK), ("END", KIND_END))
-    lines += [f"#define WIRE_KIND_{name} {value}" for name, value in (*kinds, ("ERROR", KIND_ERROR))]
+    rest = (("ERROR", KIND_ERROR), ("COMPLETION", KIND_COMPLETION))
+    lines += [f"#define WIRE_KIND_{name} {value}" for name, value in (*kinds, *rest)]
     for name, fields in _STRUCTS.items():
         lines.append(f"struct wire_{name} {{")
         for field, kind in fields:

@@ -24,6 +24,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -34,6 +35,7 @@
 enum {
 	PAYLOAD_BYTES = 1 << 20, /* one file of zeros, sent over and over without copying */
 	UNSENT_BYTES = 8 << 20, /* waits in a socket beyond its window: enough that no flow ever runs dry */
+	UNSENT_FLOWS = 64, /* so many may have as much; more of them share it */
 	RECEIVE_WAKE_BYTES = 256 << 10, /* few wake-ups: each costs a trip through the host */
 	RECEIVE_WINDOW_BYTES = 512 << 20, /* the window must never be what limits a flow */
 	NETLINK_BYTES = 1 << 10,
@@ -45,6 +47,7 @@ struct flow {
 	int sender;
 	int receiver;
 	int running;
+	__u64 left_bytes; /* not yet given to its socket */
 };
 
 enum event { EVENT_LISTENER, EVENT_SENDER, EVENT_RECEIVER, EVENT_START, EVENT_STOP };
@@ -189,7 +192,7 @@ static void cable_name(char *name, __u32 cable)
 /* Both ends have one hardware address, so that no packet needs ARP. */
 static void device_attributes(__u32 cable)
 {
-	const __u8 mac[6] = { 2, 0, 0, 0, 0, cable };
+	const __u8 mac[6] = { 2, 0, 0, 0, cable >> 8, cable };
 	const __u32 one = 1, mtu = 1500;
 	char name[IFNAMSIZ];
 
@@ -332,31 +335,49 @@ static void option(int fd, int level, int name, int value, const char *what)
 	must(setsockopt(fd, level, name, &value, sizeof(value)), what);
 }
 
+static void set_scheme(int fd, const struct wire_flow *spec)
+{
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, spec->scheme, strnlen(spec->scheme, sizeof(spec->scheme))))
+		fail("this kernel has no scheme '%.16s'", spec->scheme);
+}
+
+/* Of what waits in a socket beyond its window. */
+static int unsent_bytes(__u32 flows)
+{
+	return flows <= UNSENT_FLOWS ? UNSENT_BYTES : UNSENT_BYTES / flows * UNSENT_FLOWS;
+}
+
 static int make_listener(const struct wire_flow *spec, __u32 id, const int *nodes)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(WIRE_FIRST_PORT + id) };
 	int fd = new_socket(nodes[spec->destination]);
 
 	option(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_WINDOW_BYTES, "SO_RCVBUFFORCE");
+	if (spec->ecn)
+		set_scheme(fd, spec); /* DCTCP has a receiver's part */
 	must(bind(fd, (struct sockaddr *)&to, sizeof(to)), "bind");
 	must(listen(fd, 1), "listen");
 	watch(fd, EPOLLIN, EVENT_LISTENER, id);
 	return fd;
 }
 
-static int start_sender(const struct wire_flow *spec, __u32 id, const int *nodes)
+static int start_sender(const struct lab_layout *e, __u32 id, const int *nodes)
 {
+	const struct wire_flow *spec = &e->flows[id];
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons(WIRE_FIRST_PORT + id),
 				  .sin_addr = address(spec->destination) };
 	int fd = new_socket(nodes[spec->source]);
 
-	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, spec->scheme, strnlen(spec->scheme, sizeof(spec->scheme))))
-		fail("this kernel has no scheme '%.16s'", spec->scheme);
+	set_scheme(fd, spec);
 	option(fd, SOL_SOCKET, SO_SNDBUFFORCE, spec->sndbuf_bytes / 2, "SO_SNDBUFFORCE");
-	option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES, "TCP_NOTSENT_LOWAT");
+	option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_bytes(e->head->flows), "TCP_NOTSENT_LOWAT");
+	if (spec->ecn)
+		write_file("/proc/sys/net/ipv4/tcp_ecn", "1"); /* connect() reads it */
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)
 		fail("connect: %s", strerror(errno));
+	if (spec->ecn)
+		write_file("/proc/sys/net/ipv4/tcp_ecn", "2"); /* the default: accept it only */
 	watch(fd, EPOLLOUT | EPOLLET, EVENT_SENDER, id);
 	return fd;
 }
@@ -370,17 +391,40 @@ static void stop_sender(int fd)
 	must(connect(fd, &nobody, sizeof(nobody)), "ending a flow");
 }
 
-static void send_more(int fd, int payload)
+static void send_more(struct flow *flow, int payload)
 {
-	for (;;) {
+	while (flow->left_bytes) {
+		size_t most = flow->left_bytes < PAYLOAD_BYTES ? flow->left_bytes : PAYLOAD_BYTES;
 		off_t from = 0;
+		ssize_t sent = sendfile(flow->sender, payload, &from, most);
 
-		if (sendfile(fd, payload, &from, PAYLOAD_BYTES) >= 0)
-			continue;
-		if (errno != EAGAIN)
+		if (sent < 0 && errno == EAGAIN)
+			return;
+		if (sent < 0)
 			fail("sending: %s", strerror(errno));
-		return;
+		if (flow->left_bytes != WIRE_NO_LIMIT)
+			flow->left_bytes -= sent;
 	}
+}
+
+/* A transfer closes its direction with its last byte; whoever hears of the closing's ACK has all acknowledged. */
+static void go_on(struct flow *flow, __u32 id, int payload)
+{
+	struct tcp_info info;
+	socklen_t bytes = sizeof(info);
+
+	if (flow->left_bytes) {
+		send_more(flow, payload);
+		if (flow->left_bytes)
+			return;
+		must(shutdown(flow->sender, SHUT_WR), "closing a transfer");
+	}
+	must(getsockopt(flow->sender, IPPROTO_TCP, TCP_INFO, &info, &bytes), "TCP_INFO");
+	if (info.tcpi_state != TCP_FIN_WAIT2)
+		return;
+	must(ioctl(lab, LAB_COMPLETE, id), "ending a transfer");
+	epoll_ctl(poller, EPOLL_CTL_DEL, flow->sender, NULL);
+	flow->sender = -1; /* its socket stays, for its last sample */
 }
 
 static void receive_more(int fd)
@@ -389,6 +433,8 @@ static void receive_more(int fd)
 
 	if (got < 0 && errno != EAGAIN && errno != ECONNRESET)
 		fail("receiving: %s", strerror(errno));
+	if (!got)
+		option(fd, IPPROTO_TCP, TCP_QUICKACK, 1, "TCP_QUICKACK"); /* the end is acknowledged at once */
 	if (!got || (got < 0 && errno == ECONNRESET))
 		epoll_ctl(poller, EPOLL_CTL_DEL, fd, NULL);
 }
@@ -412,12 +458,16 @@ static void run(const struct lab_layout *e, const int *nodes)
 		fail("no memory for the flows");
 	must(ftruncate(payload, PAYLOAD_BYTES), "ftruncate");
 	poller = must(epoll_create1(0), "epoll");
-	for (__u32 i = 0; i < e->head->flows; i++)
+	for (__u32 i = 0; i < e->head->flows; i++) {
 		flows[i].listener = make_listener(&e->flows[i], i, nodes);
+		flows[i].left_bytes = WIRE_NO_LIMIT;
+	}
+	for (__u32 i = 0; e->extension && i < e->extension->transfers; i++)
+		flows[e->transfers[i].flow].left_bytes = e->transfers[i].bytes;
 	must(ioctl(lab, LAB_START, &epoch_ns), "starting the episode");
 	for (__u32 i = 0; i < e->head->flows; i++) {
 		if (!e->flows[i].start_ns)
-			flows[i].sender = start_sender(&e->flows[i], i, nodes);
+			flows[i].sender = start_sender(e, i, nodes);
 		else
 			set_timer(epoch_ns + e->flows[i].start_ns, EVENT_START, i);
 		if (e->flows[i].stop_ns < e->head->duration_ns)
@@ -433,9 +483,11 @@ static void run(const struct lab_layout *e, const int *nodes)
 
 			switch ((enum event)(events[k].data.u64 >> 32)) {
 			case EVENT_START:
-				flow->sender = start_sender(&e->flows[id], id, nodes);
+				flow->sender = start_sender(e, id, nodes);
 				break;
 			case EVENT_STOP:
+				if (flow->sender < 0)
+					break; /* complete before */
 				stop_sender(flow->sender);
 				flow->sender = -1;
 				break;
@@ -450,14 +502,14 @@ static void run(const struct lab_layout *e, const int *nodes)
 				break;
 			case EVENT_SENDER:
 				if (flow->sender < 0)
-					break; /* stopped while this event waited */
+					break; /* stopped or complete while this event waited */
 				if (events[k].events & (EPOLLERR | EPOLLHUP))
 					fail("flow %u: its connection broke", id);
 				if (!flow->running) {
 					flow->running = 1;
 					register_socket(id, flow->sender, 0);
 				}
-				send_more(flow->sender, payload);
+				go_on(flow, id, payload);
 				break;
 			}
 		}
@@ -466,11 +518,13 @@ static void run(const struct lab_layout *e, const int *nodes)
 
 int main(void)
 {
+	const struct rlimit files = { 16384, 16384 };
 	struct lab_layout e;
 
 	lab = open("/dev/lab", O_RDWR);
 	if (lab < 0)
 		return 1;
+	must(setrlimit(RLIMIT_NOFILE, &files), "raising the limit of files");
 	must(mount("proc", "/proc", "proc", 0, NULL), "mounting /proc");
 	e = read_episode();
 	run(&e, build_topology(&e));

@@ -9,9 +9,9 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
 from typing import IO, Self
@@ -51,6 +51,9 @@ class Recording:
     packets: npt.NDArray[np.void]
     """wire.PACKET [packets], in the order of arrival."""
 
+    completions_ns: Mapping[int, int] = field(default_factory=dict)
+    """By flow, when all that it had to send was acknowledged, since the episode began (ns)."""
+
 
 class _GuestError(Exception):
     """The guest has closed its end of the socket."""
@@ -66,7 +69,6 @@ _RECORD, _ACTION = _packed(wire.RECORD), _packed(wire.ACTION)
 _TIMEVAL = struct.Struct("ll")
 _FLOW_OFFSET = dict(wire.SAMPLE.fields or {})["flow"][1]
 _FLOW_BYTES = slice(_FLOW_OFFSET, _FLOW_OFFSET + wire.SAMPLE["flow"].itemsize)
-_EXPECTED_HELLO = (wire.MAGIC, wire.HELLO_VERSION, wire.SAMPLE.itemsize)
 
 
 class _Stream:
@@ -141,6 +143,7 @@ class Guest:
     def __init__(self, kernel: Path, spec: EpisodeSpec, watchdog_s: float = WATCHDOG_S) -> None:
         self._kernel, self._spec, self._watchdog_s = kernel, spec, watchdog_s
         self._samples, self._packets = bytearray(), bytearray()
+        self._completions_ns: dict[int, int] = {}
         latencies_us = spec.latencies_us or (0,) * len(spec.lockstep)
         self._latencies_us = {
             np.array(flow, wire.SAMPLE["flow"]).tobytes(): latency_us
@@ -167,7 +170,7 @@ class Guest:
                 hello = np.frombuffer(self._stream.read(wire.HELLO.itemsize), wire.HELLO)[0]
             except _GuestError:
                 raise self._crash() from None
-            if (hello["magic"], hello["version"], hello["sample_bytes"]) != _EXPECTED_HELLO:
+            if not _understands(hello, self._spec):
                 raise SageccError(
                     f"episode {self._spec.name}: the kernel speaks another version; run 'sagecc kernel' to rebuild it"
                 )
@@ -200,6 +203,9 @@ class Guest:
                     self._action_latencies_us.append(latency_us)
             elif kind == wire.KIND_PACKETS:
                 self._packets += body
+            elif kind == wire.KIND_COMPLETION:
+                completion = np.frombuffer(body, wire.COMPLETION)[0]
+                self._completions_ns[int(completion["flow"])] = int(completion["t_ns"])
             elif kind == wire.KIND_TICK:
                 return np.frombuffer(b"".join(tick), wire.SAMPLE)
             elif kind == wire.KIND_END:
@@ -224,7 +230,11 @@ class Guest:
     @property
     def recording_so_far(self) -> Recording:
         """What the guest has measured up to its last tick."""
-        return Recording(np.frombuffer(self._samples, wire.SAMPLE), np.frombuffer(self._packets, wire.PACKET))
+        return Recording(
+            np.frombuffer(self._samples, wire.SAMPLE),
+            np.frombuffer(self._packets, wire.PACKET),
+            dict(self._completions_ns),
+        )
 
     @property
     def recording(self) -> Recording:
@@ -288,6 +298,14 @@ def per_flow(controller: FlowController) -> Controller:
         return windows, rates
 
     return act
+
+
+def _understands(hello: np.void, spec: EpisodeSpec) -> bool:
+    """Tell whether a guest speaks as this program does, and knows all that the specification holds."""
+    is_extended = np.frombuffer(spec.wire, wire.SPEC, 1)[0]["extended"]
+    oldest = wire.HELLO_VERSION if is_extended else wire.PLAIN_HELLO_VERSION
+    speaks = (hello["magic"], hello["sample_bytes"]) == (wire.MAGIC, wire.SAMPLE.itemsize)
+    return bool(speaks and oldest <= hello["version"] <= wire.HELLO_VERSION)
 
 
 def _start(command: list[str], guest_socket: socket.socket, console: IO[bytes], folder: str) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -85,6 +85,12 @@ class FlowSummary:
 
     limits: Limits | None = None
     """What limited it in real time; None in the lab, where buffers are forced and programs take no time."""
+
+    completion_s: float | None = None
+    """Time from its start until all that it had to send was acknowledged (s); None where that did not happen."""
+
+    marked_packets: int = 0
+    """Data packets that its links marked Congestion Experienced."""
 
     @property
     def notice(self) -> str | None:
@@ -230,9 +236,9 @@ def episode_from_recording(
         raise SageccError(f"episode {spec.name}: the flow never got through (no sample in {environment.duration_s} s)")
     schemes = (scheme, *(cross.scheme for cross in environment.cross))
     _, disturbance = undisturbed(scheme)
-    played = disturbance.environment(environment, spec.name)
+    played = _shortened(disturbance.environment(environment, spec.name), recording)
     flows = tuple(
-        _summary(recording, number, name, min(played.stop_of(flow), stopped_s) - flow.start_s)
+        _summary(recording, number, name, flow.start_s, min(played.stop_of(flow), stopped_s))
         for number, (name, flow) in enumerate(zip(schemes, played.all_flows, strict=True))
     )
     counts = (recording.samples[recording.samples["flow"] == number] for number in range(environment.flow_count))
@@ -249,6 +255,19 @@ def episode_from_recording(
         jain_index=jain,
         every_flow=_every_flow(spec.name, schemes, recording.samples) if every_flow else None,
     )
+
+
+def _shortened(environment: Environment, recording: Recording) -> Environment:
+    """Return the environment with each flow that completed its transfer ending there."""
+    if not recording.completions_ns:
+        return environment
+    ends_s = {number: t_ns / 1e9 for number, t_ns in recording.completions_ns.items()}
+    flow, *others = (
+        replace(flow, stop_s=min(ends_s.get(number, environment.duration_s), environment.stop_of(flow)))
+        for number, flow in enumerate(environment.all_flows)
+    )
+    cross = tuple(replace(each, flow=other) for each, other in zip(environment.cross, others, strict=True))
+    return replace(environment, flow=flow, cross=cross)
 
 
 def jain_index(rates: Sequence[float]) -> float | None:
@@ -302,7 +321,7 @@ def _every_flow(name: str, schemes: Sequence[str], samples: npt.NDArray[np.void]
     return pa.table([columns[column] for column in FLOWS_SCHEMA.names], schema=FLOWS_SCHEMA)
 
 
-def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> FlowSummary:
+def _summary(recording: Recording, flow: int, scheme: str, start_s: float, stop_s: float) -> FlowSummary:
     samples = recording.samples[recording.samples["flow"] == flow]
     delays = recording.packets["delay"][recording.packets["flow"] == flow]
     if not len(samples):
@@ -318,12 +337,15 @@ def _summary(recording: Recording, flow: int, scheme: str, life_s: float) -> Flo
     last = samples[-1]
     unit_ms = wire.DELAY_UNIT_NS / 1e6
     packets = float(last["link_packets"])
+    completion_ns = recording.completions_ns.get(flow)  # then the receiver has counted the FIN as a byte
     return FlowSummary(
         scheme=scheme,
-        goodput_mbps=float(last["received_bytes"]) * 8 / 1e6 / life_s,
+        goodput_mbps=float(last["received_bytes"] - (completion_ns is not None)) * 8 / 1e6 / (stop_s - start_s),
         delay_mean_ms=float(last["link_delay_ns"]) / packets / 1e6 if packets else math.nan,
         delay_p95_ms=float(np.percentile(delays, 95)) * unit_ms if len(delays) else math.nan,
         sent_packets=int(last["link_packets"]) + int(last["link_drops"]),
         lost_packets=int(last["link_drops"]),
         cwnd_mean=float(samples["cwnd_pkts"].mean()),
+        completion_s=None if completion_ns is None else completion_ns / 1e9 - start_s,
+        marked_packets=int(last["link_marks"]),
     )

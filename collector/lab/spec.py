@@ -19,7 +19,16 @@ import numpy.typing as npt
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
 from sagecc.schemas.disturbance import Kick
-from sagecc.schemas.environment import INTERVAL_MS, TARGET_MS, Environment, Flow, Link, bdp_bytes, episode_id
+from sagecc.schemas.environment import (
+    INTERVAL_MS,
+    QUANTUM_BYTES,
+    TARGET_MS,
+    Environment,
+    Flow,
+    Link,
+    bdp_bytes,
+    episode_id,
+)
 from sagecc.schemas.raw import TICK_S
 from sagecc.schemas.schemes import OTHERS, SCHEMES, is_driven, undisturbed
 
@@ -43,6 +52,12 @@ MAX_LATENCY_US = 1_000_000
 
 UNSENT_FLOW_BYTES = 12 << 20
 """Memory per flow for unsent data (bytes): the 8 MiB of init.c's UNSENT_BYTES as packets, and its sockets."""
+
+UNSENT_FLOWS = 64
+"""Flows that have so much unsent data; more of them share it (init.c)."""
+
+FURTHER_FLOW_BYTES = 512 << 10
+"""Memory per flow beyond UNSENT_FLOWS (bytes): its sockets, and its node and access cable."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +194,8 @@ def episode_spec(
     flow_records["last_cable"] = [environment.path(flow)[-1] for flow in flows]
     flow_records["bottleneck"] = [environment.narrowest(flow) for flow in flows]
     flow_records["sampled"] = 1
+    flow_records["ecn"] = [flow.ecn for flow in flows]
+    extension = _extension(cables, flows)
 
     header = np.zeros(1, wire.SPEC)
     header["magic"], header["version"] = wire.MAGIC, wire.VERSION
@@ -186,11 +203,11 @@ def episode_spec(
     header["nodes"], header["cables"] = 1 + max(max(c.node_a, c.node_b) for c in cables), len(cables)
     header["rates"], header["delays"], header["opportunities"] = len(rates), len(delays), len(opportunities)
     header["routes"], header["flows"], header["packet_delays"] = len(routes), len(flow_records), packet_delays
-    header["kicks"] = len(kicks)
+    header["kicks"], header["extended"] = len(kicks), bool(extension)
     body = b"".join(
-        part.tobytes()
-        for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, kicks, losses)
+        part.tobytes() for part in (cable_records, links, rates, delays, opportunities, routes, flow_records, kicks)
     )
+    body += extension + losses.tobytes()
     header["bytes"] = header.nbytes + len(body)
     return EpisodeSpec(
         name=name,
@@ -299,6 +316,29 @@ def _links(cables: list[_Cable], seed: int, until_ns: int) -> tuple[npt.NDArray[
     )
 
 
+def _extension(cables: list[_Cable], flows: tuple[Flow, ...]) -> bytes:
+    """Return EXTENSION with its EXTRA and TRANSFER; nothing where no link and no flow needs one."""
+    extras = [
+        (
+            index,
+            link.ecn,
+            wire.NO_LIMIT if link.mark_packets is None else link.mark_packets,
+            round(link.policer.rate_mbps * 1e6) if link.policer else 0,
+            link.policer.burst_bytes if link.policer else 0,
+            link.quantum_bytes or QUANTUM_BYTES,
+        )
+        for index, link in enumerate(link for cable in cables for link in (cable.towards_b, cable.towards_a))
+        if link.policer or link.marks or link.discipline == "fq-codel"
+    ]
+    transfers = [(number, 0, flow.size_bytes) for number, flow in enumerate(flows) if flow.size_bytes is not None]
+    if not extras and not transfers:
+        return b""
+    counts = np.array([(len(extras), len(transfers))], wire.EXTENSION)
+    return b"".join(
+        part.tobytes() for part in (counts, np.array(extras, wire.EXTRA), np.array(transfers, wire.TRANSFER))
+    )
+
+
 def _kicks(kicks: tuple[Kick, ...]) -> npt.NDArray[np.void]:
     """Return KICK, all of flow 0."""
     array = np.zeros(len(kicks), wire.KICK)
@@ -345,4 +385,6 @@ def _memory_mb(environment: Environment) -> int:
     flows = environment.all_flows
     in_flight = max(_in_flight_bytes(environment, flow) for flow in flows)
     multi_link_bytes = sum(len(environment.path(flow)) > 1 for flow in flows) * MULTI_LINK_FLOW_BYTES
-    return BASE_MEMORY_MB + int(8 * in_flight + (len(flows) - 1) * UNSENT_FLOW_BYTES + multi_link_bytes) // (1 << 20)
+    unsent = (min(len(flows), UNSENT_FLOWS) - 1) * UNSENT_FLOW_BYTES
+    further = max(len(flows) - UNSENT_FLOWS, 0) * FURTHER_FLOW_BYTES
+    return BASE_MEMORY_MB + int(8 * in_flight + unsent + further + multi_link_bytes) // (1 << 20)

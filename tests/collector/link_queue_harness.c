@@ -21,6 +21,12 @@ typedef __s64 s64;
 #define NSEC_PER_MSEC 1000000L
 #define QDISC_CB_PRIV_LEN 20
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof(*(a)))
+#define GFP_KERNEL 0
+#define ENOMEM 12
+#define kvzalloc(bytes, flags) calloc(1, bytes)
+#define kvcalloc(n, bytes, flags) calloc(n, bytes)
+#define kvfree free
+#define struct_size(p, member, n) (sizeof(*(p)) + (n) * sizeof(*(p)->member))
 #define BUILD_BUG_ON(holds) _Static_assert(!(holds), #holds)
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
@@ -65,6 +71,7 @@ static u32 prandom_u32_state(struct rnd_state *state)
 struct sk_buff {
 	struct sk_buff *next;
 	u32 id;
+	bool ecn_capable;
 	u8 cb[QDISC_CB_PRIV_LEN];
 };
 
@@ -131,32 +138,57 @@ static void __qdisc_drop(struct sk_buff *skb, struct sk_buff **to_free)
 	kfree_skb(skb);
 }
 
+static struct sk_buff *skb_peek(const struct sk_buff_head *list)
+{
+	return list->first;
+}
+
+static void __skb_queue_purge(struct sk_buff_head *list)
+{
+	for (struct sk_buff *skb; (skb = __skb_dequeue(list));)
+		free(skb);
+}
+
+/* Marked packets, likewise. */
+static u32 marked[1 << 16];
+static u32 marks;
+
+static bool INET_ECN_set_ce(struct sk_buff *skb)
+{
+	if (skb->ecn_capable)
+		marked[marks++] = skb->id;
+	return skb->ecn_capable;
+}
+
 #include "link_queue.c"
+#include "policer.h"
 
 u64 lab_epoch_ns;
 
-void *queue_new(const struct wire_link *link)
+enum { FLOWS = 4 };
+
+void *queue_new(const struct wire_link *link, const struct wire_extra *extra)
 {
 	struct link_queue *queue = malloc(sizeof(*queue));
 
-	link_queue_init(queue, link);
-	return queue;
+	return link_queue_init(queue, link, extra, FLOWS) ? NULL : queue;
 }
 
 void queue_free(struct link_queue *queue)
 {
-	for (struct sk_buff *skb; (skb = __skb_dequeue(&queue->waiting));)
-		free(skb);
+	link_queue_purge(queue);
+	link_queue_free(queue);
 	free(queue);
 }
 
-bool queue_add(struct link_queue *queue, u64 now, u32 id, u16 bytes)
+bool queue_add(struct link_queue *queue, u64 now, u32 id, u16 bytes, u16 flow, bool ecn_capable)
 {
 	struct sk_buff *skb = calloc(1, sizeof(*skb)), *to_free = NULL;
 
 	skb->id = id;
+	skb->ecn_capable = ecn_capable;
 	link_packet(skb)->bytes = bytes;
-	link_packet(skb)->flow = LAB_MAX_FLOWS;
+	link_packet(skb)->flow = flow;
 	return link_queue_add(queue, skb, now, &to_free);
 }
 
@@ -182,6 +214,16 @@ u32 queue_dropped(u32 *to)
 	return n;
 }
 
+/* The same of who was marked. */
+u32 queue_marked(u32 *to)
+{
+	u32 n = marks;
+
+	memcpy(to, marked, n * sizeof(*to));
+	marks = 0;
+	return n;
+}
+
 u64 queue_bytes(const struct link_queue *queue)
 {
 	return queue->bytes;
@@ -189,5 +231,23 @@ u64 queue_bytes(const struct link_queue *queue)
 
 u64 queue_drop_count(const struct link_queue *queue)
 {
-	return queue->drops[LAB_MAX_FLOWS];
+	u64 sum = 0;
+
+	for (u32 i = 0; i <= 2 * FLOWS; i++)
+		sum += queue->counts[i].drops;
+	return sum;
+}
+
+/* A policer of its own, and whether a packet passes it. */
+void *policer_new(const struct wire_extra *extra)
+{
+	struct policer *policer = malloc(sizeof(*policer));
+
+	*policer = policer_of(extra);
+	return policer;
+}
+
+bool policer_admits(struct policer *policer, u64 now, u32 bytes)
+{
+	return policer_passes(policer, bytes, now);
 }

@@ -22,7 +22,17 @@ from sagecc.collector.lab.boot import per_flow, run_guest
 from sagecc.collector.lab.episode import run_episode
 from sagecc.collector.lab.spec import episode_spec, link_seed
 from sagecc.schemas import wire
-from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, LossStep, RateStep, Trace
+from sagecc.schemas.environment import (
+    CrossFlow,
+    DelayStep,
+    Environment,
+    Flow,
+    Link,
+    LossStep,
+    Policer,
+    RateStep,
+    Trace,
+)
 from sagecc.schemas.trace_file import read_trace
 from tests.conftest import ROOT
 from tests.helpers.networks import rate
@@ -283,6 +293,58 @@ def test_codel_leaves_a_delay_below_its_target_alone(play: Play) -> None:
     assert dropped["link_drops"][-1] > 0
 
 
+def test_codel_marks_where_it_would_drop(play: Play) -> None:
+    """At 1,300 packets a second the delay stays above the target either way, so the control law's moments are equal."""
+    load = {"window": 4000, "packets_s": 1300, "duration_s": 0.8}
+    dropped = play(rate(12, discipline="codel"), **load)
+    marked = play(rate(12, discipline="codel", ecn=True), **load, flow=Flow(ecn=True))
+    deaf = play(rate(12, discipline="codel", ecn=True), **load)
+    assert marked["link_drops"][-1] == 0
+    assert marked["link_marks"][-1] > 10
+    assert marked["link_marks"] == pytest.approx(dropped["link_drops"], abs=1)
+    assert np.array_equal(deaf["link_drops"], dropped["link_drops"])
+    assert deaf["link_marks"][-1] == 0
+
+
+@pytest.mark.parametrize(("mark_packets", "share"), [(10, 1), (25, 0)])
+def test_a_threshold_marks_all_that_find_more(play: Play, mark_packets: int, share: int) -> None:
+    """A window of 30 packets, of which some 24 wait at 12 Mbps and 5 ms: all find more than 10, none more than 25."""
+    got = play(rate(12, mark_packets=mark_packets), window=30, flow=Flow(ecn=True))
+    sent, marked = (got.at(name, 900) - got.at(name, 100) for name in ("link_packets", "link_marks"))
+    assert sent == pytest.approx(800, abs=1)
+    assert marked == pytest.approx(share * sent, abs=1)
+
+
+def test_dctcp_keeps_the_queue_at_the_threshold(kernel: Path) -> None:
+    """Without a mark it fills 100 packets, 100 ms; with one above 10 it swings around 10 ms and sends as much."""
+    link, flow = rate(12, delay_ms=5, queue_packets=100), Flow(ecn=True)
+    filled = run_episode(kernel, environment(link, duration_s=3, flow=flow), "dctcp").flows[0]
+    marked = run_episode(kernel, environment(replace(link, mark_packets=10), duration_s=3, flow=flow), "dctcp").flows[0]
+    assert filled.lost_packets > 0 == filled.marked_packets
+    assert marked.lost_packets == 0 < marked.marked_packets
+    assert filled.delay_mean_ms > 60
+    assert 5 < marked.delay_mean_ms < 25
+    assert marked.goodput_mbps > 0.9 * 12 * 1448 / 1500
+
+
+def test_fq_codel_spares_the_thin_flow(kernel: Path) -> None:
+    """At 12 Mbps one flow sends twice what fits, the other a packet each 10 ms, which waits for one packet at most."""
+    network = environment(rate(12, queue_packets=400, discipline="fq-codel"), cross=("policy:thin",), duration_s=1)
+    spec = episode_spec(network, "policy:fat", 0)
+
+    def drive(sample: np.void) -> tuple[int, int]:
+        return (4000, 100 * (FULL - ACK)) if sample["flow"] else (4000, 2000 * (FULL - ACK))
+
+    recording = run_guest(kernel, spec, per_flow(drive))
+    last = {flow: recording.samples[recording.samples["flow"] == flow] for flow in (0, 1)}
+    grown = {flow: {name: int(s[name][-1]) - int(s[name][20]) for name in s.dtype.names} for flow, s in last.items()}
+    thin, fat = grown[1], grown[0]
+    assert thin["link_drops"] == 0
+    assert thin["link_packets"] == pytest.approx(100 * (last[1]["t_ns"][-1] - last[1]["t_ns"][20]) / 1e9, abs=1)
+    assert thin["link_delay_ns"] / thin["link_packets"] < 2e6
+    assert fat["link_delay_ns"] / fat["link_packets"] > 10e6
+
+
 def test_pie_spares_a_burst_of_150_ms_then_holds_its_target(play: Play, kernel: Path) -> None:
     link = rate(24, delay_ms=10, discipline="pie")
     burst = play(link, window=4000, packets_s=4000, duration_s=0.4)  # 2000 packets a second leave
@@ -474,3 +536,49 @@ def test_neutral_values_change_nothing(kernel: Path) -> None:
             assert same.flows[0].goodput_mbps == pytest.approx(22, rel=0.05)
         else:
             assert same.sha256 == expected
+
+
+# ---- the policer ----
+
+
+def test_a_policer_passes_its_burst_and_its_rate(play: Play) -> None:
+    """24 Mbps come to a policer of 12: since the first data its bucket of 30,000 bytes was never full again.
+
+    What has passed is the SYN, the burst, 1,500 bytes a millisecond, less the tokens left: under a packet and the half
+    that comes until the next. Nothing waits: 0.12 ms of sending at 100 Mbps, but for the first ten, which came at once.
+    """
+    link = rate(100, policer=Policer(12, 30_000))
+    got = play(link, window=4000, packets_s=2000, flow=Flow(start_s=START_MS / 1000), duration_s=0.6)
+    begin_ms = START_MS + SYN * 8 / 100_000 + BACK.delay_ms
+    loaded = got.t_ms >= 300
+    left = SYN + 30_000 + 1500 * (got.t_ms[loaded] - begin_ms) - got["link_bytes"][loaded]
+    assert left.min() >= -1
+    assert left.max() < 1500 + 750 + 1500  # one is being sent
+    assert got.at("link_drops", 600) - got.at("link_drops", 300) == pytest.approx(300, abs=2)
+    assert got.delays_between(300, 600) == pytest.approx(0.12, abs=TOLERANCE_MS)
+
+
+# ---- finite transfers ----
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "sending_ms"),
+    [(13_032, 9), (10_000, 6 + (1312 + 52) * 8 / 12_000), (1, (1 + 52) * 8 / 12_000)],
+)
+def test_a_transfer_ends_when_all_is_acknowledged(kernel: Path, size_bytes: int, sending_ms: float) -> None:
+    """Within the first window, at 12 Mbps and 20 ms: the SYN's round trip; ACK, data and a FIN of 52 bytes, theirs."""
+    link, back, start_s = rate(12, delay_ms=10), Link(delay_ms=10), START_MS / 1000
+    network = environment(link, back, duration_s=1, flow=Flow(start_s=start_s, size_bytes=size_bytes))
+    episode = run_episode(kernel, network, "cubic")
+    expected_ms = (SYN + ACK + ACK) * 8 / 12_000 + 20 + sending_ms + 20
+    completion_s = episode.flows[0].completion_s
+    assert completion_s is not None
+    assert completion_s * 1000 == pytest.approx(expected_ms, abs=TOLERANCE_MS)
+    assert episode.rows["received_bytes"][-1].as_py() == size_bytes + 1  # TCP counts the FIN
+    assert episode.rows["t_s"][-1].as_py() == pytest.approx(np.ceil((start_s + completion_s) * 100) / 100)
+    assert episode.flows[0].goodput_mbps == pytest.approx(size_bytes * 8 / 1e6 / completion_s)
+
+
+def test_a_transfer_that_is_stopped_has_no_completion(kernel: Path) -> None:
+    network = environment(rate(12, delay_ms=10), duration_s=1, flow=Flow(stop_s=0.5, size_bytes=10**6))
+    assert run_episode(kernel, network, "cubic").flows[0].completion_s is None

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from tests.conftest import ROOT
 
 MODULES = ROOT / "collector" / "kernel" / "modules"
 HARNESS = Path(__file__).parent / "link_queue_harness.c"
-KERNEL_HEADERS = ("linux/prandom.h", "linux/math64.h", "net/pkt_sched.h")
+KERNEL_HEADERS = ("linux/prandom.h", "linux/math64.h", "linux/mm.h", "net/inet_ecn.h", "net/pkt_sched.h")
+FLOWS = 4
+"""Of the harness's episode, so that FLOWS is the number of packets of none."""
 MTU = 1500
 MS = 1_000_000
 S = 1_000_000_000
@@ -39,6 +42,9 @@ class Setting:
     limit_bytes: int = wire.NO_LIMIT
     limit_packets: int = wire.NO_LIMIT
     seed: int = 0
+    ecn: bool = False
+    mark_packets: int = wire.NO_LIMIT
+    quantum_bytes: int = MTU
 
 
 class Real:
@@ -49,12 +55,16 @@ class Real:
         for name in ("target_ns", "interval_ns", "limit_bytes", "limit_packets", "seed"):
             link[name] = getattr(setting, name)
         link["discipline"] = wire.DISCIPLINES.index(setting.discipline)
+        extra = np.zeros(1, wire.EXTRA)
+        for name in ("ecn", "mark_packets", "quantum_bytes"):
+            extra[name] = getattr(setting, name)
         self._library = library
-        self._queue = ctypes.c_void_p(library.queue_new(link.tobytes()))
+        self._queue = ctypes.c_void_p(library.queue_new(link.tobytes(), extra.tobytes()))
         self._out = (ctypes.c_uint32 * (1 << 16))()
 
-    def add(self, now: int, number: int, size: int) -> bool:
-        return bool(self._library.queue_add(self._queue, ctypes.c_uint64(now), number, size))
+    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+        added = self._library.queue_add(self._queue, ctypes.c_uint64(now), number, size, flow, ecn_capable)
+        return bool(added)
 
     def take(self, now: int) -> int | None:
         number = self._library.queue_take(self._queue, ctypes.c_uint64(now))
@@ -71,6 +81,10 @@ class Real:
     def dropped(self) -> list[int]:
         """Return who was dropped since the last call."""
         return list(self._out[: self._library.queue_dropped(self._out)])
+
+    def marked(self) -> list[int]:
+        """Return who was marked since the last call."""
+        return list(self._out[: self._library.queue_marked(self._out)])
 
     def free(self) -> None:
         self._library.queue_free(self._queue)
@@ -93,7 +107,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     own.queue_new.restype = ctypes.c_void_p
     own.queue_take.restype = ctypes.c_int64
     own.queue_bytes.restype = own.queue_drop_count.restype = ctypes.c_uint64
-    own.queue_add.restype = ctypes.c_bool
+    own.queue_add.restype = own.policer_admits.restype = ctypes.c_bool
+    own.policer_new.restype = ctypes.c_void_p
     return own
 
 
@@ -105,6 +120,7 @@ class Packet:
     number: int
     size: int
     arrival: int
+    ecn_capable: bool = False
 
 
 @dataclass
@@ -114,6 +130,7 @@ class Model:
     setting: Setting
     waiting: deque[Packet] = field(default_factory=deque)
     lost: list[int] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
 
     @property
     def waiting_bytes(self) -> int:
@@ -123,26 +140,34 @@ class Model:
         own = self.setting
         return self.waiting_bytes + size <= own.limit_bytes and len(self.waiting) + 1 <= own.limit_packets
 
-    def add(self, now: int, number: int, size: int) -> bool:
+    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
         if not self.fits(size):
             self.lost.append(number)
             return False
-        self.waiting.append(Packet(number, size, now))
+        if len(self.waiting) > self.setting.mark_packets and ecn_capable:
+            self.marks.append(number)
+        self.waiting.append(Packet(number, size, now, ecn_capable))
         return True
 
     def take(self, now: int) -> int | None:
         return self.waiting.popleft().number if self.waiting else None
 
     def dropped(self) -> list[int]:
-        out, self.lost = self.lost, []
+        out = list(self.lost)
+        self.lost.clear()
+        return out
+
+    def marked(self) -> list[int]:
+        out = list(self.marks)
+        self.marks.clear()
         return out
 
 
 class HeadDrop(Model):
-    def add(self, now: int, number: int, size: int) -> bool:
+    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
         while self.waiting and not self.fits(size):
             self.lost.append(self.waiting.popleft().number)
-        return super().add(now, number, size)
+        return super().add(now, number, size, flow, ecn_capable)
 
 
 class BoDe(Model):
@@ -153,7 +178,7 @@ class BoDe(Model):
 
 
 class CoDel(Model):
-    """RFC 8289 section 5, line by line."""
+    """RFC 8289 section 5, line by line; with ECN, a mark instead of each drop."""
 
     first_above_time = 0
     drop_next = 0
@@ -175,24 +200,34 @@ class CoDel(Model):
             ok_to_drop = True
         return packet, ok_to_drop
 
+    def marks_instead(self, packet: Packet | None) -> bool:
+        assert packet is not None
+        instead = self.setting.ecn and packet.ecn_capable
+        (self.marks if instead else self.lost).append(packet.number)
+        return instead
+
     def take(self, now: int) -> int | None:
+        packet = self.take_packet(now)
+        return None if packet is None else packet.number
+
+    def take_packet(self, now: int) -> Packet | None:
         packet, ok_to_drop = self.dodequeue(now)
         if self.dropping:
             if not ok_to_drop:
                 self.dropping = False
             while now >= self.drop_next and self.dropping:
-                assert packet is not None
-                self.lost.append(packet.number)
                 self.count += 1
+                if self.marks_instead(packet):
+                    self.drop_next = self.control_law(self.drop_next, self.count)
+                    break
                 packet, ok_to_drop = self.dodequeue(now)
                 if not ok_to_drop:
                     self.dropping = False
                 else:
                     self.drop_next = self.control_law(self.drop_next, self.count)
         elif ok_to_drop:
-            assert packet is not None
-            self.lost.append(packet.number)
-            packet, ok_to_drop = self.dodequeue(now)
+            if not self.marks_instead(packet):
+                packet, ok_to_drop = self.dodequeue(now)
             self.dropping = True
             delta = self.count - self.lastcount
             self.count = 1
@@ -200,7 +235,59 @@ class CoDel(Model):
                 self.count = delta
             self.drop_next = self.control_law(now, self.count)
             self.lastcount = self.count
-        return None if packet is None else packet.number
+        return packet
+
+
+class FqCoDel(Model):
+    """RFC 8290 section 4, with a queue a flow; what does not fit is dropped one by one."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        alone = replace(setting, limit_bytes=wire.NO_LIMIT, limit_packets=wire.NO_LIMIT, mark_packets=wire.NO_LIMIT)
+        self.queues = [CoDel(alone, lost=self.lost, marks=self.marks) for _ in range(2 * FLOWS + 1)]
+        self.credits = [0] * len(self.queues)
+        self.new: deque[int] = deque()
+        self.old: deque[int] = deque()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(queue.waiting_bytes for queue in self.queues)
+
+    @property
+    def packets(self) -> int:
+        return sum(len(queue.waiting) for queue in self.queues)
+
+    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
+        if self.packets > self.setting.mark_packets and ecn_capable:
+            self.marks.append(number)
+        self.queues[flow].add(now, number, size, flow, ecn_capable)
+        if flow not in self.new and flow not in self.old:
+            self.new.append(flow)
+            self.credits[flow] = self.setting.quantum_bytes
+        is_in = True
+        while self.waiting_bytes > self.setting.limit_bytes or self.packets > self.setting.limit_packets:
+            longest = max(self.queues, key=lambda queue: queue.waiting_bytes)
+            head = longest.waiting.popleft().number
+            self.lost.append(head)
+            is_in &= head != number
+        return is_in
+
+    def take(self, now: int) -> int | None:
+        while self.new or self.old:
+            turns = self.new or self.old
+            flow = turns[0]
+            if self.credits[flow] <= 0:
+                self.credits[flow] += self.setting.quantum_bytes
+                self.old.append(turns.popleft())
+                continue
+            packet = self.queues[flow].take_packet(now)
+            if packet is not None:
+                self.credits[flow] -= packet.size
+                return packet.number
+            turns.popleft()
+            if turns is self.new:
+                self.old.append(flow)
+        return None
 
 
 def generator(seed: int) -> Iterator[float]:
@@ -257,12 +344,12 @@ class Pie(Model):
         self.nearest = min(self.nearest, abs(drawn - self.drop_prob))
         return drawn < self.drop_prob
 
-    def add(self, now: int, number: int, size: int) -> bool:
+    def add(self, now: int, number: int, size: int, flow: int = FLOWS, ecn_capable: bool = False) -> bool:
         self.advance(now)
         if self.drop_early():
             self.lost.append(number)
             return False
-        return super().add(now, number, size)
+        return super().add(now, number, size, flow, ecn_capable)
 
     def take(self, now: int) -> int | None:
         self.advance(now)
@@ -279,6 +366,7 @@ MODELS: dict[str, type[Model]] = {
     "codel": CoDel,
     "pie": Pie,
     "bode": BoDe,
+    "fq-codel": FqCoDel,
 }
 
 
@@ -327,21 +415,26 @@ def agree(library: ctypes.CDLL, setting: Setting, load: Load) -> None:
     """Play the load to both; stop where two kinds of arithmetic may decide a random drop differently."""
     real, model = Real(library, setting), MODELS[setting.discipline](setting)
     drops = 0
+    kinds = random.Random(load.seed)
     try:
         for number, (now, size) in enumerate(load.events()):
+            flow, ecn_capable = min(int(kinds.expovariate(1)), 2 * FLOWS), kinds.random() < 0.5
             if size:
-                got, wanted = real.add(now, number, size), model.add(now, number, size)
+                got = real.add(now, number, size, flow, ecn_capable)
+                wanted = model.add(now, number, size, flow, ecn_capable)
             else:
                 got, wanted = real.take(now), model.take(now)  # type: ignore[assignment]
             if isinstance(model, Pie) and model.nearest < 1e-5:
                 return
             lost = model.dropped()
             assert (got, real.dropped()) == (wanted, lost), f"at {now} ns"
+            assert real.marked() == model.marked(), f"at {now} ns"
             assert real.waiting_bytes == model.waiting_bytes
             drops += len(lost)
         assert real.drops == drops
     finally:
         real.dropped()
+        real.marked()
         real.free()
 
 
@@ -359,6 +452,30 @@ def test_drops_at_dequeue(
     library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int], target_interval: tuple[int, int]
 ) -> None:
     agree(library, Setting(discipline, *target_interval, **limit), load)
+
+
+@pytest.mark.parametrize("discipline", ["codel", "fq-codel"])
+@settings(max_examples=40)
+@given(load=loads, limit=limits, target_interval=times, ecn=st.booleans(), quantum=st.sampled_from((300, 1500, 4000)))
+def test_codel_of_several_flows_with_and_without_ecn(
+    library: ctypes.CDLL,
+    discipline: str,
+    load: Load,
+    limit: dict[str, int],
+    target_interval: tuple[int, int],
+    ecn: bool,
+    quantum: int,
+) -> None:
+    agree(library, Setting(discipline, *target_interval, ecn=ecn, quantum_bytes=quantum, **limit), load)
+
+
+@pytest.mark.parametrize("discipline", ["tail-drop", "head-drop", "fq-codel"])
+@settings(max_examples=20)
+@given(load=loads, limit=limits, mark_packets=st.integers(1, 60))
+def test_marks_above_a_threshold(
+    library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int], mark_packets: int
+) -> None:
+    agree(library, Setting(discipline, 5 * MS, 100 * MS, mark_packets=mark_packets, **limit), load)
 
 
 @settings(max_examples=40)
@@ -422,3 +539,92 @@ def test_pie_s_first_steps(library: ctypes.CDLL) -> None:
     assert seen == pytest.approx(wanted)
     model.update()
     assert model.drop_prob == pytest.approx(wanted[-1] + 0.125)
+
+
+def test_fq_codel_s_turns(library: ctypes.CDLL) -> None:
+    """Three flows at once, of full packets (0), of one (1), of a third of one (2): a quantum of one packet each.
+
+    New queues first: 0 sends one, 1 sends one, 2 sends three. Then the old ones in turn: 0 sends its second; 1 is empty
+    and forgotten; 2 sends its fourth, is empty and forgotten. 1 comes back: as a new queue it goes before 0.
+    """
+    real = Real(library, Setting("fq-codel", 5 * MS, 100 * MS))
+    for number in (1, 2, 3, 4):
+        real.add(0, number, MTU, 0)
+    real.add(0, 11, MTU, 1)
+    for number in (21, 22, 23, 24):
+        real.add(0, number, MTU // 3, 2)
+    assert [real.take(0) for _ in range(8)] == [1, 11, 21, 22, 23, 2, 24, 3]
+    real.add(0, 12, MTU, 1)
+    assert [real.take(0) for _ in range(3)] == [12, 4, None]
+    real.free()
+
+
+def test_fq_codel_drops_from_the_longest_queue(library: ctypes.CDLL) -> None:
+    """Of four packets at most: the fifth, of another flow, takes the place of the oldest of the longest queue."""
+    real = Real(library, Setting("fq-codel", 5 * MS, 100 * MS, limit_packets=4))
+    for number in (1, 2, 3):
+        real.add(0, number, MTU, 0)
+    real.add(0, 11, MTU, 1)
+    assert real.add(0, 12, MTU, 1)
+    assert real.dropped() == [1]
+    real.free()
+
+
+def test_codel_marks_by_its_control_law(library: ctypes.CDLL) -> None:
+    """The packets of a flow with ECN are marked when the others of test_codel_s_control_law would be dropped."""
+    real = Real(library, Setting("codel", 5 * MS, 100 * MS, ecn=True))
+    for number in range(60_000):
+        real.add(0, number, MTU, FLOWS, True)
+    times = []
+    for now in range(0, 600 * MS, 10_000):
+        real.take(now)
+        times += [now] * len(real.marked())
+    assert times[0] == 105 * MS
+    assert np.diff(times[:6]) / MS == pytest.approx([100, 70.71, 57.74, 50, 44.72], abs=0.011)
+    assert real.drops == 0
+    real.free()
+
+
+# ---- the policer ----
+
+
+class RealPolicer:
+    def __init__(self, library: ctypes.CDLL, bits_s: int, burst_bytes: int) -> None:
+        extra = np.zeros(1, wire.EXTRA)
+        extra["policer_bits_per_s"], extra["policer_burst_bytes"] = bits_s, burst_bytes
+        self._library, self._policer = library, ctypes.c_void_p(library.policer_new(extra.tobytes()))
+
+    def admits(self, now: int, size: int) -> bool:
+        return bool(self._library.policer_admits(self._policer, ctypes.c_uint64(now), size))
+
+
+def test_a_policer_s_bucket(library: ctypes.CDLL) -> None:
+    """12 Mbps are 1,500 bytes a millisecond, into a bucket of 3,000."""
+    policer = RealPolicer(library, 12_000_000, 3000)
+    moments = [(0, 1500), (0, 1500), (0, 1), (MS // 2, 751), (MS // 2, 700), (MS // 2, 51), (MS // 2, 50)]
+    assert [policer.admits(*each) for each in moments] == [True, True, False, False, True, False, True]
+    assert [policer.admits(100 * MS, 1500) for _ in range(3)] == [True, True, False]  # no more than full
+
+
+@settings(max_examples=60)
+@given(
+    bits_s=st.integers(1000, 10**10),
+    burst=st.integers(MTU, 2**30),
+    packets=st.lists(st.tuples(st.integers(0, 10**10), st.integers(20, MTU)), max_size=60),
+)
+def test_a_policer_is_an_exact_token_bucket(
+    library: ctypes.CDLL, bits_s: int, burst: int, packets: list[tuple[int, int]]
+) -> None:
+    policer = RealPolicer(library, bits_s, burst)
+    tokens, now = Fraction(burst), 0
+    for gap, size in packets:
+        now += gap
+        tokens = min(Fraction(burst), tokens + Fraction(gap * bits_s, 8 * S))
+        passes = tokens >= size
+        assert policer.admits(now, size) == passes
+        tokens -= size if passes else 0
+
+
+def test_without_a_rate_a_policer_lets_all_pass(library: ctypes.CDLL) -> None:
+    policer = RealPolicer(library, 0, 0)
+    assert all(policer.admits(0, MTU) for _ in range(1000))

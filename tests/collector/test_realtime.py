@@ -28,7 +28,7 @@ from sagecc.collector.realtime.mahimahi import LEAD_MS, queue_options, read_log,
 from sagecc.collector.realtime.process import Program, endpoint_command
 from sagecc.collector.realtime.record import LinkLog, rate_capacity
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, RateStep, Trace
+from sagecc.schemas.environment import CrossFlow, Environment, Flow, Link, Policer, RateStep, Trace
 from sagecc.schemas.raw import RAW_SCHEMA
 from sagecc.schemas.wire import FIRST_PORT
 from tests.conftest import ROOT
@@ -236,6 +236,11 @@ def test_without_mahimahi_one_line_says_where_it_is(tmp_path: Path, monkeypatch:
         (lambda e: replace(e, links=2 * e.links, return_links=2 * e.return_links), "not 2 links"),
         (lambda e: replace(e, cross=(CrossFlow("cubic"),)), "tell flows apart"),
         (lambda e: replace(e, flow=Flow(extra_rtt_ms=5)), "one RTT"),
+        (lambda e: replace(e, flow=Flow(size_bytes=5)), "no finite transfers"),
+        (lambda e: replace(e, flow=Flow(ecn=True)), "no ECN"),
+        (lambda e: link(e, policer=Policer(12, 3000)), "policer"),
+        (lambda e: link(e, mark_packets=9), "mark_packets = 9"),
+        (lambda e: link(e, discipline="fq-codel"), "fq-codel"),
     ],
 )
 def test_what_mahimahi_cannot_do_is_one_line(change: Callable[[Environment], Environment], words: str) -> None:

@@ -18,7 +18,7 @@ from sagecc.collector.lab.boot import run_guest
 from sagecc.collector.lab.spec import UNLIMITED_QUEUE_BYTES, Drive, EpisodeSpec, episode_spec, link_seed
 from sagecc.common.errors import SageccError
 from sagecc.schemas import wire
-from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, Policer, RateStep, Trace, dumbbell
 from tests.helpers.networks import network
 from tests.helpers.strategies import chain, environments
 
@@ -53,6 +53,8 @@ class Layout:
     opportunities: npt.NDArray[np.void]
     routes: npt.NDArray[np.void]
     flows: npt.NDArray[np.void]
+    extras: npt.NDArray[np.void]
+    transfers: npt.NDArray[np.void]
     losses: npt.NDArray[np.void]
 
     @classmethod
@@ -63,9 +65,15 @@ class Layout:
             count = 2 * int(head["cables"]) if name == "links" else int(head[name])
             arrays[name] = np.frombuffer(spec.wire, dtype, count, at)
             at += arrays[name].nbytes
+        extras, transfers = np.zeros(0, wire.EXTRA), np.zeros(0, wire.TRANSFER)
+        if head["extended"]:
+            counts = np.frombuffer(spec.wire, wire.EXTENSION, 1, at)[0]
+            extras = np.frombuffer(spec.wire, wire.EXTRA, counts["extras"], at + counts.nbytes)
+            transfers = np.frombuffer(spec.wire, wire.TRANSFER, counts["transfers"], at + counts.nbytes + extras.nbytes)
+            at += counts.nbytes + extras.nbytes + transfers.nbytes
         losses = np.frombuffer(spec.wire, wire.LOSS, offset=at)
         assert at + losses.nbytes == len(spec.wire) == head["bytes"]
-        return cls(head, **arrays, losses=losses)
+        return cls(head, **arrays, extras=extras, transfers=transfers, losses=losses)
 
     def walk(self, source: int, destination: int) -> list[int]:
         """Follow the routes; return the cables crossed."""
@@ -107,6 +115,25 @@ def test_bytes_of_a_dumbbell() -> None:
     assert spec.memory_mb == 192 + 3  # eight times 480,000 bytes
     assert spec.name == f"{network().id}.cubic.0"
     assert spec.lockstep == ()
+
+
+def test_what_few_networks_need_stands_in_an_extension() -> None:
+    """A policed link, FQ-CoDel on the way back, and two of three flows with an end; nothing else moves."""
+    link = Link((RateStep(0, 12),), 5, policer=Policer(6, 3000), mark_packets=7)
+    back = Link((RateStep(0, 12),), 5, discipline="fq-codel", ecn=True, quantum_bytes=300)
+    cross = (CrossFlow("cubic", Flow(ecn=True)), CrossFlow("bbr", Flow(size_bytes=10**12)))
+    plain = replace(network(cross=("cubic", "bbr")), links=(Link((RateStep(0, 12),), 5),))
+    special = replace(plain, links=(link,), return_links=(back,), cross=cross, flow=Flow(size_bytes=9))
+    got = layout(special)
+    none = wire.NO_LIMIT
+    assert rows(got.extras, *(wire.EXTRA.names or ())) == [
+        (0, 0, 7, 6_000_000, 3000, 1500),
+        (1, 1, none, 0, 0, 300),
+    ]
+    assert rows(got.transfers, "flow", "bytes") == [(0, 9), (2, 10**12)]
+    assert rows(got.flows, "sampled", "ecn") == [(1, 0), (1, 1), (1, 0)]
+    assert got.head["extended"] == 1
+    assert layout(plain).head["extended"] == 0
 
 
 def test_a_policy_runs_as_pure_in_lockstep() -> None:

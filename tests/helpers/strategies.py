@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from sagecc.schemas.environment import (
     INTERVAL_MS,
+    MARKING,
     MAX_LINKS,
     TARGET_MS,
     CrossFlow,
     DelayStep,
+    Discipline,
     Environment,
     Flow,
     Link,
     LossStep,
+    Policer,
     RateStep,
     Trace,
 )
@@ -57,7 +60,7 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
     times_s = (0, *draw(increasing(moments_s(duration_s))))
     some = st.lists(st.just(0) | rates_mbps, min_size=len(times_s), max_size=len(times_s)).filter(any)
     schedule = tuple(RateStep(*step) for step in zip(times_s, draw(some), strict=True))
-    fields: dict[str, Any] = {"discipline": draw(st.sampled_from(("tail-drop", "head-drop", "codel", "pie", "bode")))}
+    fields: dict[str, Any] = {"discipline": draw(st.sampled_from(get_args(Discipline)))}
     if fields["discipline"] in TARGET_MS:
         fields["target_ms"] = draw(st.none() | st.floats(0.001, 100))
     if fields["discipline"] in INTERVAL_MS:
@@ -66,7 +69,17 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
     jitter_reorders = draw(st.booleans()) and jitter_ms > 0
     delays = tuple(DelayStep(t, draw(delays_ms)) for t in draw(increasing(moments_s(duration_s))))
     losses = st.sampled_from((0.0, 0.001, 1e-9, 0.999999999999))
+    grain_ms = draw(st.sampled_from((0, 1, 0.25)))
+    if fields["discipline"] == "fq-codel":
+        grain_ms = 0
+        fields["quantum_bytes"] = draw(st.none() | st.integers(100, 5000))
+    if fields["discipline"] in MARKING:
+        fields["ecn"] = draw(st.booleans())
+    if limited:
+        fields["mark_packets"] = draw(st.none() | st.integers(1, 1000))
+    policers = st.builds(Policer, st.floats(0.001, max_mbps), st.integers(1500, 10**6))
     return Link(
+        policer=draw(st.none() | policers),
         rates=schedule if kind == "rates" else (),
         trace=draw(traces()) if kind == "trace" else None,
         delay_ms=draw(delays_ms),
@@ -78,7 +91,7 @@ def links(draw: st.DrawFn, limited: bool, duration_s: float, max_mbps: float) ->
         jitter_ms=jitter_ms,
         jitter_reorders=jitter_reorders,
         delay_reorders=draw(st.booleans()) and bool(delays) and (jitter_reorders or not jitter_ms),
-        grain_ms=draw(st.sampled_from((0, 1, 0.25))),
+        grain_ms=grain_ms,
         **fields,
     )
 
@@ -91,7 +104,8 @@ def flows(draw: st.DrawFn, limited: tuple[bool, ...], duration_s: float) -> Flow
     path = draw(st.none() | st.tuples(st.integers(0, through), st.integers(through, count - 1)))
     start_s = draw(st.one_of(st.just(0), st.floats(0, duration_s / 2)))
     stop_s = draw(st.none() | st.floats(duration_s * 0.75, duration_s))
-    return Flow(start_s, stop_s, draw(st.sampled_from((0, 0, 10, 33.3))), path)
+    size_bytes = draw(st.none() | st.integers(1, 10**7))
+    return Flow(start_s, stop_s, draw(st.sampled_from((0, 0, 10, 33.3))), path, size_bytes, draw(st.booleans()))
 
 
 @st.composite

@@ -152,7 +152,7 @@ def test_a_file() -> None:
         ("--cross cubic:-1", "--cross cubic:-1: …scheme"),
         ("--cross cubic:", "--cross cubic:: …scheme"),
         ("--cross cubic:many", "--cross cubic:many: …cubic:10"),
-        ("--cross cubic:64", "64 flows…65"),
+        ("--cross cubic:1024", "1024 flows…1025"),
         ("--jitter-reorders", "jitter_reorders…jitter_ms"),
         ("--loss 1", "loss…0…1"),
         ("--queue-bdp 1e300", "queue…1500 bytes…2^40"),

@@ -156,7 +156,7 @@ def test_a_link_that_cannot_be(fields: dict[str, Any], message: str) -> None:
         ({"duration_s": 0}, "0 < duration"),
         ({"links": (FLAT,) * 9, "return_links": (FLAT,) * 9}, "1 to 8 links…return"),
         ({"return_links": ()}, "return link"),
-        ({"cross": (CrossFlow("cubic"),) * 64}, "64 flows…65"),
+        ({"cross": (CrossFlow("cubic"),) * 1024}, "1024 flows…1025"),
         ({"flow": Flow(30)}, "flow…start…stop…episode"),
         ({"flow": Flow(5, 4)}, "flow…start…stop…episode"),
         ({"cross": (CrossFlow("cubic", Flow(0, 31)),)}, "cross flow…start…stop…episode"),

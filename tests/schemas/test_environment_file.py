@@ -162,7 +162,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
         (DUMBBELL + "flow: 3", "flow: …mapping…3"),
         (DUMBBELL + "cross: [cubic]", "cross[0]: …mapping…'cubic'"),
         (DUMBBELL + "cross: [{scheme: cubic, count: 0}]", "cross[0].count: …1…0"),
-        (DUMBBELL + "cross: [{scheme: cubic, count: 64}]", "cross: …64…65"),
+        (DUMBBELL + "cross: [{scheme: cubic, count: 1024}]", "cross: …1024…1025"),
         (DUMBBELL + "cross: [{count: 2}]", "cross[0]: …scheme…missing"),
         (DUMBBELL + "cross: [{scheme: bbr}, {scheme: bbr, start_s: 31}]", "cross[1]: …start…stop"),
         (DUMBBELL + "cross: [{scheme: bbr, start_s: 1, flow: {}}]", "cross[0]: …start_s…flow"),
@@ -206,6 +206,26 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
             for name, shown in (("\\e[2J", r"\x1b[2J': …128 printable"), ("a\\0", r"a\x00': …128"), ("a" * 129, "aaa"))
         ),
         (DUMBBELL.replace("queue_bdp: 1", "queue_bdp: 0.001"), "links[0]: …queue…packet"),
+        *(
+            (DUMBBELL.replace("queue_bdp: 1", fields), message)
+            for fields, message in (
+                ("policer: {rate_mbps: 1}", "links[0].policer: burst_bytes is missing"),
+                ("policer: {rate_mbps: 1, burst: 1}", "links[0].policer.burst: …burst_bytes?"),
+                ("policer: {rate_mbps: 0, burst_bytes: 1500}", "links[0]: a policer's rate…0.001"),
+                ("policer: {rate_mbps: 1, burst_bytes: 1499}", "links[0]: a policer's burst…1500…1499"),
+                ("policer: 5", "links[0].policer: …mapping…5"),
+                ("ecn: true", "links[0]: ecn belongs to codel, fq-codel, not to tail-drop"),
+                ("ecn: 1", "links[0].ecn: …true or false"),
+                ("mark_packets: 0", "links[0]: mark_packets…at least 1"),
+                ("mark_packets: 1.5", "links[0].mark_packets: …whole number"),
+                ("quantum_bytes: 300", "links[0]: quantum_bytes belongs to fq-codel"),
+                ("discipline: fq-codel, quantum_bytes: 99", "links[0]: quantum_bytes…100"),
+                ("discipline: fq-codel, grain_ms: 1", "links[0]: fq-codel and grain_ms"),
+            )
+        ),
+        (DUMBBELL + "flow: {size_bytes: 0}", "the flow: size_bytes…at least 1"),
+        (DUMBBELL + "flow: {size_bytes: many}", "flow.size_bytes: …whole number"),
+        (DUMBBELL + "flow: {ecn: maybe}", "flow.ecn: …true or false"),
         (DUMBBELL.replace("40", "-40"), "links[0]: …delay…0…10000 ms"),
         ("links: [{rate_mbps: 1}, {rate_mbps: 1}]\nrtt_ms: 9\nduration_s: 1", "rtt_ms: …one link…2"),
     ],

@@ -23,9 +23,10 @@
 #define OUT_BYTES (256 << 10)
 #define FLUSH_BYTES (64 << 10)
 #define MAX_PACKETS (64 << 10) /* a tick: 6.5 M packets a second at 10 ms */
-#define MAX_LATE 8192 /* each of LAB_MAX_FLOWS answered a second late, and more */
+#define LATE_OF_FLOW 128 /* answers a second late, and more */
 
 struct lab_flow {
+	u64 last_ns; /* of its samples, once all it had to send is acknowledged; 0: not yet */
 	struct socket *sender;
 	struct socket *receiver;
 	u64 *entered_ns; /* of a flow over several links: by IP identification */
@@ -47,7 +48,7 @@ static struct wire_packet *packets;
 static u32 packet_count;
 static u64 next_tick_ns; /* since the episode began */
 static struct wire_end totals;
-static struct late late[MAX_LATE];
+static struct late *late;
 static u32 late_count;
 static u32 next_kick;
 u64 lab_epoch_ns;
@@ -193,6 +194,7 @@ static void sample(u32 id, u64 t_ns, u32 kick)
 		.delivered_pkts = info.tcpi_delivered,
 		.data_segs_out = info.tcpi_data_segs_out,
 		.rto_total = info.tcpi_total_rto,
+		.link_marks = link.marks,
 		.bytes_acked = info.tcpi_bytes_acked,
 		.bytes_sent = info.tcpi_bytes_sent,
 		.delivery_rate_bytes_s = info.tcpi_delivery_rate,
@@ -211,7 +213,8 @@ static void sample(u32 id, u64 t_ns, u32 kick)
 
 static bool sampled(u32 id, u64 t_ns)
 {
-	return episode.flows[id].sampled && flows[id].sender && t_ns <= episode.flows[id].stop_ns;
+	return episode.flows[id].sampled && flows[id].sender && t_ns <= episode.flows[id].stop_ns &&
+	       (!flows[id].last_ns || t_ns <= flows[id].last_ns);
 }
 
 /* Give a scheme other than `pure` a window to go on from. */
@@ -303,7 +306,7 @@ static void take_actions(u64 t_ns)
 		host_read(&action, sizeof(action));
 		if (!action.delay_us)
 			obey(id, &action);
-		else if (late_count < MAX_LATE)
+		else if (late_count < episode.head->flows * LATE_OF_FLOW)
 			late[late_count++] = (struct late){ t_ns + action.delay_us * NSEC_PER_USEC, id, action };
 		else
 			refuse("%u answers of the host wait: its latency is too long", late_count);
@@ -376,6 +379,18 @@ static long lab_socket(struct lab_socket __user *from)
 	return 0;
 }
 
+/* The first sample from now on is the flow's last. */
+static long lab_complete(u32 flow)
+{
+	struct wire_completion completion = { .t_ns = ktime_get_ns() - lab_epoch_ns, .flow = flow };
+
+	if (flow >= episode.head->flows)
+		return -EINVAL;
+	flows[flow].last_ns = next_tick_ns;
+	put(WIRE_KIND_COMPLETION, &completion, sizeof(completion));
+	return 0;
+}
+
 static long lab_fail(const char __user *from)
 {
 	char text[256];
@@ -393,6 +408,8 @@ static long lab_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return lab_start((void __user *)arg);
 	case LAB_SOCKET:
 		return lab_socket((void __user *)arg);
+	case LAB_COMPLETE:
+		return lab_complete(arg);
 	case LAB_FAIL:
 		return lab_fail((void __user *)arg);
 	default:
@@ -423,6 +440,9 @@ static void load(void)
 		if (episode.kicks[i].flow >= head.flows)
 			refuse("a kick of flow %u, of %u", episode.kicks[i].flow, head.flows);
 	}
+	late = vcalloc(head.flows * LATE_OF_FLOW, sizeof(*late));
+	if (!late)
+		refuse("no memory for the answers of %u flows", head.flows);
 	for (u32 id = 0; id < head.flows; id++) {
 		if (episode.flows[id].first_cable == episode.flows[id].last_cable)
 			continue;

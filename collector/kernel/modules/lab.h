@@ -6,8 +6,8 @@
 #include <linux/types.h>
 #include "lab_ioctl.h"
 
-#define LAB_MAX_FLOWS 64
-#define LAB_MAX_LINKS 256
+#define LAB_MAX_FLOWS 1024
+#define LAB_MAX_LINKS (2 * (LAB_MAX_FLOWS + 8)) /* an access cable a flow, and the chain */
 
 struct sock;
 struct tcp_congestion_ops;
@@ -21,6 +21,7 @@ struct link_counters {
 	u64 packets;
 	u64 bytes;
 	u64 drops;
+	u64 marks; /* Congestion Experienced */
 	u64 delay_ns; /* from entering the first link to the far end of the last */
 	u64 queue_bytes; /* of all flows, now */
 	u64 capacity_bytes; /* what the bottleneck could have sent since the episode began */

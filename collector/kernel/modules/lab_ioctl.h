@@ -18,6 +18,7 @@ struct lab_socket {
 #define LAB_START _IOR('s', 1, __u64) /* returns the virtual time (ns) at which the episode began */
 #define LAB_SOCKET _IOW('s', 2, struct lab_socket)
 #define LAB_FAIL _IOW('s', 3, char[256])
+#define LAB_COMPLETE _IO('s', 4) /* all that the flow of this number had to send is acknowledged */
 
 /* Where the parts of a specification are. */
 struct lab_layout {
@@ -30,6 +31,9 @@ struct lab_layout {
 	const struct wire_route *routes;
 	const struct wire_flow *flows;
 	const struct wire_kick *kicks;
+	const struct wire_extension *extension; /* NULL: none */
+	const struct wire_extra *extras;
+	const struct wire_transfer *transfers;
 	const struct wire_loss *losses;
 	__u32 loss_count;
 	const void *end; /* as the counts have it */
@@ -49,6 +53,12 @@ static inline struct lab_layout lab_layout(const void *specification)
 	l.flows = (const void *)(l.routes + head->routes);
 	l.kicks = (const void *)(l.flows + head->flows);
 	l.losses = (const void *)(l.kicks + head->kicks);
+	if (head->extended) {
+		l.extension = (const void *)l.losses;
+		l.extras = (const void *)(l.extension + 1);
+		l.transfers = (const void *)(l.extras + l.extension->extras);
+		l.losses = (const void *)(l.transfers + l.extension->transfers);
+	}
 	if (head->bytes > (__u64)((const char *)l.losses - (const char *)head))
 		l.loss_count = (head->bytes - ((const char *)l.losses - (const char *)head)) / sizeof(*l.losses);
 	l.end = l.losses + l.loss_count;

@@ -2,9 +2,9 @@
 /*
  * sagelink: one direction of a network link as a queueing discipline.
  *
- * Random loss, a queue (link_queue.c), a transmitter that follows a schedule of rates or the delivery
- * opportunities of a trace, then a propagation delay with jitter. Every moment is computed in
- * nanoseconds from the arrival times and the schedule alone: the transmitter is brought up to date
+ * Random loss, a policer (policer.h), a queue (link_queue.c), a transmitter that follows a schedule of rates or the
+ * delivery opportunities of a trace, then a propagation delay with jitter. Every moment is computed in nanoseconds from
+ * the arrival times and the schedule alone: the transmitter is brought up to date
  * ("served") whenever somebody looks, so a packet costs one timer event (its arrival at the far end)
  * and no tick distorts it.
  *
@@ -17,6 +17,7 @@
 #include <linux/tcp.h>
 
 #include "link_queue.h"
+#include "policer.h"
 
 struct flow_counters {
 	u64 packets;
@@ -46,8 +47,9 @@ struct link_sched {
 	struct rnd_state loss_random;
 	struct rnd_state jitter;
 	struct qdisc_watchdog watchdog;
+	struct policer policer;
 	struct link_queue queue;
-	struct flow_counters flows[LAB_MAX_FLOWS];
+	struct flow_counters *flows; /* of the episode */
 };
 
 static struct Qdisc *links[LAB_MAX_LINKS];
@@ -57,12 +59,21 @@ static void classify(struct sk_buff *skb, struct link_packet *p)
 {
 	const struct iphdr *ip = (struct iphdr *)(skb->data + skb_network_offset(skb));
 	const struct tcphdr *tcp = (struct tcphdr *)((u8 *)ip + ip->ihl * 4);
-	u32 flow = ntohs(tcp->dest) - WIRE_FIRST_PORT;
+	u32 flow = ntohs(tcp->dest) - WIRE_FIRST_PORT, flows = lab_episode()->head->flows;
 
 	p->bytes = ntohs(ip->tot_len);
-	if (ip->protocol != IPPROTO_TCP || flow >= lab_episode()->head->flows)
-		flow = LAB_MAX_FLOWS;
+	if (ip->protocol != IPPROTO_TCP) {
+		flow = flows;
+	} else if (flow >= flows) {
+		flow = ntohs(tcp->source) - WIRE_FIRST_PORT;
+		flow = flow < flows ? flows + 1 + flow : flows;
+	}
 	p->flow = flow;
+}
+
+static bool is_data(const struct link_packet *p)
+{
+	return p->flow < lab_episode()->head->flows;
 }
 
 /* Where the flow's packet entered its first link: a place by its IP identification, which the sender counts up. */
@@ -175,7 +186,7 @@ static void leave(struct link_sched *q, struct sk_buff *skb, u64 sent)
 	if (!q->link->reorder)
 		q->exit_ns = p->exit_ns = max(p->exit_ns, q->exit_ns);
 	put_on_line(q, skb);
-	if (p->flow < LAB_MAX_FLOWS) {
+	if (is_data(p)) {
 		const struct wire_flow *flow = lab_flow(p->flow);
 		struct flow_counters *f = &q->flows[p->flow];
 		u64 entered = flow->first_cable == flow->last_cable ? p->arrival_ns : *entered_ns(skb);
@@ -192,7 +203,7 @@ static void serve_rate(struct link_sched *q, u64 now)
 {
 	for (;;) {
 		if (!q->sending) {
-			struct sk_buff *next = skb_peek(&q->queue.waiting);
+			struct sk_buff *next = link_queue_peek(&q->queue);
 			u64 from;
 
 			if (!next)
@@ -219,7 +230,7 @@ static void serve_trace(struct link_sched *q, u64 now)
 	for (u64 at; (at = opportunity_ns(q)) <= now; pass_opportunity(q)) {
 		for (u32 budget = WIRE_OPPORTUNITY_BYTES, part; budget; budget -= part) {
 			if (!q->sending) {
-				struct sk_buff *next = skb_peek(&q->queue.waiting);
+				struct sk_buff *next = link_queue_peek(&q->queue);
 
 				if (!next || link_packet(next)->arrival_ns > at)
 					break; /* none, or it came between the opportunity and the wake */
@@ -258,7 +269,7 @@ static u64 next_sent_ns(const struct link_sched *q)
 		return opportunity_ns(q);
 	if (q->sending)
 		return link_packet(q->sending)->exit_ns;
-	return link_packet(skb_peek(&q->queue.waiting))->arrival_ns; /* it waits for a wake */
+	return link_packet(link_queue_peek(&q->queue))->arrival_ns; /* it waits for a wake */
 }
 
 /* Wake up when the next packet reaches the far end: not later, perhaps in vain a little earlier. */
@@ -286,12 +297,12 @@ static int link_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 
 	serve(q, now);
 	classify(skb, p);
-	if (lost(q, now)) {
-		q->queue.drops[p->flow]++;
+	if (lost(q, now) || !policer_passes(&q->policer, p->bytes, now)) {
+		q->queue.counts[p->flow].drops++;
 		__qdisc_drop(skb, to_free);
 	} else if (link_queue_add(&q->queue, skb, now, to_free)) {
 		skb_orphan(skb);
-		if (p->flow < LAB_MAX_FLOWS && lab_entered(p->flow) && q->id == 2 * lab_flow(p->flow)->first_cable)
+		if (is_data(p) && lab_entered(p->flow) && q->id == 2 * lab_flow(p->flow)->first_cable)
 			*entered_ns(skb) = now;
 		serve(q, now);
 	}
@@ -333,14 +344,24 @@ static void find_losses(struct link_sched *q, const struct lab_layout *episode)
 		;
 }
 
+static const struct wire_extra *find_extra(u32 link, const struct lab_layout *episode)
+{
+	for (u32 i = 0; episode->extension && i < episode->extension->extras; i++) {
+		if (episode->extras[i].link == link)
+			return &episode->extras[i];
+	}
+	return NULL;
+}
+
 static int link_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct link_sched *q = qdisc_priv(sch);
 	const struct lab_layout *episode = lab_episode();
+	const struct wire_extra *extra;
 
 	__skb_queue_head_init(&q->line);
 	qdisc_watchdog_init(&q->watchdog, sch);
-	__skb_queue_head_init(&q->queue.waiting);
+	__skb_queue_head_init(&q->queue.lane.waiting);
 	if (!opt || nla_len(opt) != sizeof(q->id) || !episode)
 		return -EINVAL;
 	q->id = nla_get_u32(opt);
@@ -354,7 +375,11 @@ static int link_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_a
 	find_losses(q, episode);
 	prandom_seed_state(&q->loss_random, q->link->seed);
 	prandom_seed_state(&q->jitter, q->link->seed + 1);
-	link_queue_init(&q->queue, q->link);
+	extra = find_extra(q->id, episode);
+	q->policer = policer_of(extra);
+	q->flows = kvcalloc(episode->head->flows, sizeof(*q->flows), GFP_KERNEL);
+	if (!q->flows || link_queue_init(&q->queue, q->link, extra, episode->head->flows))
+		return -ENOMEM;
 	links[q->id] = sch;
 	return 0;
 }
@@ -363,11 +388,10 @@ static void link_reset(struct Qdisc *sch)
 {
 	struct link_sched *q = qdisc_priv(sch);
 
-	__skb_queue_purge(&q->queue.waiting);
+	link_queue_purge(&q->queue);
 	__skb_queue_purge(&q->line);
 	kfree_skb(q->sending);
 	q->sending = NULL;
-	q->queue.bytes = q->queue.packets = 0;
 	qdisc_watchdog_cancel(&q->watchdog);
 }
 
@@ -378,6 +402,8 @@ static void link_destroy(struct Qdisc *sch)
 	if (links[q->id] == sch)
 		links[q->id] = NULL;
 	qdisc_watchdog_cancel(&q->watchdog);
+	link_queue_free(&q->queue);
+	kvfree(q->flows);
 }
 
 /* What the link could have sent since the episode began; 0 where it has no limit. */
@@ -406,7 +432,8 @@ static void read_cable(u32 cable, u32 flow, struct link_counters *sum)
 	sum->packets = q->flows[flow].packets;
 	sum->bytes = q->flows[flow].bytes;
 	sum->delay_ns = q->flows[flow].delay_ns;
-	sum->drops += q->queue.drops[flow];
+	sum->drops += q->queue.counts[flow].drops;
+	sum->marks += q->queue.counts[flow].marks;
 	sum->queue_bytes += q->queue.bytes;
 	if (cable == lab_flow(flow)->bottleneck)
 		sum->capacity_bytes = capacity_bytes(q, now);
