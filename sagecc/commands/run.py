@@ -134,6 +134,9 @@ def _result(episode: Episode, wall_s: float) -> dict[str, Any]:
             "delay_p95_ms": _known(flow.delay_p95_ms),
             "loss_rate": _known(flow.loss_rate),
             "cwnd_mean": _known(flow.cwnd_mean),
+            "marked_packets": flow.marked_packets,
+            "size_bytes": plan.size_bytes,
+            "completion_s": flow.completion_s,
             "limits": asdict(flow.limits) if flow.limits else None,
             "notice": flow.notice,
             "start_s": plan.start_s,
@@ -175,6 +178,10 @@ def _text(result: dict[str, Any]) -> str:
         f"wall time  {result['wall_s']:.2f} s for {result['virtual_s']:g} virtual s",
         f"sha256     {result['sha256']}",
     ]
+    lines += [_transfer(flow) for flow in result["flows"] if flow["size_bytes"] is not None]
+    if marked := [flow for flow in result["flows"] if flow["marked_packets"]]:
+        counts = ", ".join(f"{flow['scheme']} {flow['marked_packets']:,}" for flow in marked)
+        lines.append(f"marked     {counts} packets")
     for flow in result["flows"][1:]:
         rate, delay = f"{flow['goodput_mbps']:.2f} Mbps", f"delay {_shown(flow['delay_mean_ms'], '{:.2f} ms')}"
         lines.append(f"beside it  {flow['scheme']}: {rate}, {delay}, loss {_shown(flow['loss_rate'], '{:.4%}')}")
@@ -182,3 +189,8 @@ def _text(result: dict[str, Any]) -> str:
         lines.append(f"fairness   Jain's index {result['jain_index']:.3f}, of the flows on this path while all run")
     lines += [f"notice     {flow['scheme']} was {flow['notice']}" for flow in result["flows"] if flow["notice"]]
     return "\n".join(lines)
+
+
+def _transfer(flow: dict[str, Any]) -> str:
+    took = "did not end" if flow["completion_s"] is None else f"took {flow['completion_s'] * 1000:.2f} ms"
+    return f"transfer   {flow['scheme']}: {flow['size_bytes']:,} bytes from {flow['start_s']:g} s on {took}"

@@ -5,13 +5,25 @@ import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagecc.common.errors import SageccError
-from sagecc.schemas.environment import CrossFlow, DelayStep, Environment, Flow, Link, RateStep, Trace, dumbbell
+from sagecc.schemas.environment import (
+    CrossFlow,
+    DelayStep,
+    Discipline,
+    Environment,
+    Flow,
+    Link,
+    Policer,
+    RateStep,
+    Trace,
+    dumbbell,
+)
 from sagecc.schemas.environment_file import EnvironmentPart, json_schema, load_environment
 from tests.conftest import ROOT
 from tests.helpers.messages import facts
@@ -126,7 +138,17 @@ def test_what_the_examples_say() -> None:
     assert [parking.path(cross.flow) for cross in parking.cross] == [range(1), range(1, 2), range(2, 3)]
     assert load_environment(EXAMPLES / "fifty-flows.yaml").flow_count == 50
     disciplines = {load_environment(path).bottleneck.discipline for path in FILES}
-    assert disciplines == {"tail-drop", "head-drop", "codel", "pie", "bode"}
+    assert disciplines == set(get_args(Discipline))
+    ecn = load_environment(EXAMPLES / "ecn.yaml")
+    assert [flow.ecn for flow in ecn.all_flows] == [True, False]
+    assert load_environment(EXAMPLES / "dctcp.yaml").bottleneck.mark_packets == 20
+    assert load_environment(EXAMPLES / "policer.yaml").bottleneck.policer == Policer(10, 60_000)
+    transfers = load_environment(EXAMPLES / "transfers.yaml")
+    assert [flow.size_bytes for flow in transfers.all_flows] == [None, *[100_000] * 5]
+    assert load_environment(EXAMPLES / "thousand-flows.yaml").flow_count == 1000
+    satellite = load_environment(EXAMPLES / "satellite.yaml").bottleneck
+    changes_s = [[step.t_s for step in steps] for steps in (satellite.rates[1:], satellite.delays)]
+    assert changes_s == [[15, 30], [15, 30]]
     assert load_environment(EXAMPLES / "cellular.yaml").bottleneck.trace is not None
 
 
@@ -210,7 +232,7 @@ def test_the_documentation_has_every_field_and_no_other() -> None:
             (DUMBBELL.replace("queue_bdp: 1", fields), message)
             for fields, message in (
                 ("policer: {rate_mbps: 1}", "links[0].policer: burst_bytes is missing"),
-                ("policer: {rate_mbps: 1, burst: 1}", "links[0].policer.burst: …burst_bytes?"),
+                ("policer: {rate_mbps: 1, burst_bytes: 1500, burst: 1}", "links[0].policer.burst: …burst_bytes?"),
                 ("policer: {rate_mbps: 0, burst_bytes: 1500}", "links[0]: a policer's rate…0.001"),
                 ("policer: {rate_mbps: 1, burst_bytes: 1499}", "links[0]: a policer's burst…1500…1499"),
                 ("policer: 5", "links[0].policer: …mapping…5"),
