@@ -338,7 +338,7 @@ def _link(part: LinkPart, rtt_ms: float, place: str, folder: Path) -> Link:
             trace=_trace(part.trace, folder),
             delays=tuple(DelayStep(step.t_s, step.delay_ms) for step in part.delays),
             losses=tuple(LossStep(step.t_s, step.loss) for step in part.losses),
-            policer=part.policer and Policer(part.policer.rate_mbps, part.policer.burst_bytes),
+            policer=Policer(part.policer.rate_mbps, part.policer.burst_bytes) if part.policer else None,
             **{name: getattr(part, name) for name in _SHARED_FIELDS},
         )
         if part.queue_bdp is None:
