@@ -81,8 +81,9 @@ test-fast: setup ## Run the tests that need neither the lab's kernel nor TensorF
 	pytest -n $(TEST_PROCESSES) -m "not kernel and not tensorflow and not heavy and not slow"
 
 .PHONY: test-full
-test-full: kernel build/stores-venv/.locked ## Run every test
-	pytest -n $(TEST_PROCESSES)
+# For the tests of Slurm: apt-get install --no-install-recommends slurmctld slurmd slurm-client munge
+test-full: kernel build/stores-venv/.locked ## Run every test, and name the seconds of the slow ones
+	pytest -n $(TEST_PROCESSES) --durations=60 --durations-min=10
 
 .PHONY: lint
 lint: setup ## Check style and types of Python and C

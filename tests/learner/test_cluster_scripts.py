@@ -37,6 +37,7 @@ def run(script: str, folder: Path, status: int, **variables: str) -> tuple[int, 
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "SLURM_SUBMIT_DIR": str(folder),
             "SLURM_JOB_ID": "77",
+            "SLURM_ARRAY_JOB_ID": "76",
             **variables,
         },
         capture_output=True,
@@ -51,7 +52,8 @@ def run(script: str, folder: Path, status: int, **variables: str) -> tuple[int, 
 def test_a_stopped_run_goes_back_to_the_queue(script: str, tmp_path: Path, status: int, requeued: bool) -> None:
     found, said = run(script, tmp_path, status, SLURM_ARRAY_TASK_ID="0")
     assert found == status
-    assert ("scontrol requeue 77" in said) == requeued
+    own = "76_0" if script == ABLATIONS else "77"  # 76 would be the whole array
+    assert (f"scontrol requeue {own}\n" in said) == requeued
     assert re.search(r"^#SBATCH --signal=TERM@\d+$", script, re.MULTILINE)
     assert "#SBATCH --requeue\n" in script
 
