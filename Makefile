@@ -148,6 +148,12 @@ bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this m
 	python -m evidence.speed.attach
 	$(PAGES)
 
+.PHONY: bench-attach-soak
+SOAK ?= --minutes 60 --kills 100
+bench-attach-soak: setup ## Measure `sagecc attach` for long, and kill its agent again and again (root; an hour and more, in parts: SOAK=...)
+	python -m evidence.speed.attach_soak $(SOAK)
+	$(PAGES)
+
 .PHONY: bench-gpu
 bench-gpu: ## Measure training on this machine's first GPU (a pool in datasets/pool; 7 minutes)
 	python -m evidence.speed.gpu

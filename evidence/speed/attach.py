@@ -93,6 +93,18 @@ while True:
 def traffic(schemes: Sequence[str]) -> Iterator[Program]:
     """Yield a sender that, once told, sends through a flow of each scheme, the last from RAMP_S later on."""
     with ExitStack() as stack:
+        pids = stack.enter_context(namespaces())
+        for role, pid in (("receive", pids[2]), ("send", pids[0])):
+            command = ["nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, "-c", ENDS, role]
+            end = stack.enter_context(Program("benchmark", role, [*command, json.dumps(schemes), str(RAMP_S)]))
+            end.wait_ready()
+        yield end
+
+
+@contextmanager
+def namespaces() -> Iterator[list[int]]:
+    """Yield the process ids of three network namespaces: sender, router with the link, receiver."""
+    with ExitStack() as stack:
         holder = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
         nodes = [stack.enter_context(Program("benchmark", "namespace", holder)) for _ in range(3)]
         for node in nodes:
@@ -101,11 +113,7 @@ def traffic(schemes: Sequence[str]) -> Iterator[Program]:
         for pid, script in zip(pids, _scripts(pids), strict=True):
             command = ["nsenter", f"--net=/proc/{pid}/ns/net", "sh", "-ec", f"{script}; echo ready; exec cat"]
             stack.enter_context(Program("benchmark", "network", command)).wait_ready()
-        for role, pid in (("receive", pids[2]), ("send", pids[0])):
-            command = ["nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, "-c", ENDS, role]
-            end = stack.enter_context(Program("benchmark", role, [*command, json.dumps(schemes), str(RAMP_S)]))
-            end.wait_ready()
-        yield end
+        yield pids
 
 
 def _scripts(pids: Sequence[int]) -> tuple[str, str, str]:

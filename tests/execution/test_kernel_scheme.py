@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from sagecc.collector.realtime.host import run_on_host
 from sagecc.collector.realtime.host import why_not as why_no_host
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.agent.bound import LEAST_PKTS, MAX_RATE, SPARE_PKTS, bound_of
+from sagecc.execution.flow.outage import FRESH_PKTS, TCP_CA_LOSS
 from sagecc.execution.stock import kernel_scheme, libbpf, shared, trial
 from sagecc.execution.stock.kernel_scheme import FORMS, OBJECTS, Scheme, why_not
 from sagecc.execution.stock.shared import MODES, SILENT_NS, STALL_NS, Shared
@@ -33,8 +34,11 @@ from tests.helpers.networks import network as lab_network
 from tests.helpers.stock import (
     ENVIRONMENT,
     NAME,
+    Transfer,
+    VethNetwork,
     bpf_filesystem,
     connection,
+    in_namespaces,
     on_stock_kernel,
     scheme_in_use,
     tcp_info,
@@ -141,7 +145,7 @@ def test_both_sides_lay_out_the_shared_memory_alike(file: str) -> None:
     header = (OBJECTS / "shared.h").read_text()
     assert f"#define STALL_NS {STALL_NS}ULL" in header
     assert f"#define SILENT_NS {SILENT_NS}ULL" in header
-    for name, value in (("SPARE_PKTS", SPARE_PKTS), ("LEAST_PKTS", LEAST_PKTS)):
+    for name, value in (("SPARE_PKTS", SPARE_PKTS), ("LEAST_PKTS", LEAST_PKTS), ("FRESH_PKTS", FRESH_PKTS)):
         assert re.search(rf"^#define {name} {value}$", header, re.MULTILINE)
     enums = {"MODE": MODES, "COUNT": shared.COUNTS.names or (), "TRIAL": trial.STATES, "GROUP": trial.GROUPS}
     for enum, names in enums.items():
@@ -296,6 +300,32 @@ def test_without_an_agent_it_is_the_kernels_reno(scheme: Scheme) -> None:
         assert 130 <= max(cwnd) <= 190  # slow start doubles once more before it hears that 80 packets are too many
         later = cwnd[run.rows["t_s"].to_numpy() > 2]
         assert 25 <= min(later) <= 50 and 70 <= max(later) <= 90  # 81 is one too many; half of that
+
+
+@in_namespaces
+def test_after_an_outage_a_flow_without_an_agent_goes_on_at_once(scheme: Scheme) -> None:
+    """The link holds all packets back for 6 s; the sRTT of seconds that they leave does not set the pace."""
+    with ExitStack() as stack:
+        network = VethNetwork(stack, 12, 60_000)
+        transfer = stack.enter_context(Transfer(network, scheme.name))
+        time.sleep(2)
+        network.do(1, "tc qdisc change dev far root tbf rate 8bit burst 3028 limit 60000")
+        time.sleep(6)
+        over = time.monotonic()
+        network.do(1, "tc qdisc change dev far root tbf rate 12mbit burst 3028 limit 60000")
+        time.sleep(1)
+        before, began = _sent_bytes(network), time.monotonic()
+        time.sleep(2)
+        rate = 8 * (_sent_bytes(network) - before) / (time.monotonic() - began)
+        windows = transfer.finish()["windows"]
+    assert TCP_CA_LOSS in {state for t_s, _, state in windows if t_s < over}
+    assert rate > 0.25 * 12e6  # as the kernel's Reno: three quarters and more; by that sRTT a sixteenth
+
+
+def _sent_bytes(network: VethNetwork) -> int:
+    """Return what the router has sent to the receiver."""
+    lines = subprocess.run(network.inside(1, ["cat", "/proc/net/dev"]), capture_output=True, text=True, check=True)
+    return int(next(line.split()[9] for line in lines.stdout.splitlines() if line.split()[0] == "far:"))
 
 
 @on_stock_kernel

@@ -76,7 +76,7 @@ windows, over = [], threading.Event()
 def sample():
     while not over.wait(0.02):
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 280)
-        windows.append((time.monotonic(), int.from_bytes(info[80:84], "little"), info[0]))
+        windows.append((time.monotonic(), int.from_bytes(info[80:84], "little"), info[1]))
 def listen():
     sys.stdin.read()
     over.set()

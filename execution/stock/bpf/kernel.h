@@ -84,6 +84,7 @@ struct rate_sample {
 
 struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sk);
+	void (*set_state)(struct sock *sk, __u8 new_state);
 	__u32 (*undo_cwnd)(struct sock *sk);
 #ifdef CONG_CONTROL_WITH_ACK
 	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);

@@ -32,6 +32,8 @@ struct flow {
 	__u32 slot;
 	__u32 applied; /* the window written last; another one in the kernel is another hand's */
 	__u32 mode;
+	__u32 srtt_us; /* before the last timeout, in eighths as the kernel's */
+	__u32 fresh_pkts; /* still to be delivered until sRTT has forgotten that timeout */
 };
 
 struct {
@@ -237,15 +239,22 @@ static void fall_back(struct tcp_sock *tp, struct flow *flow)
 	flow->mode = MODE_RENO;
 }
 
-/* As the kernel does for schemes without cong_control: twice the window an RTT in slow start, else 1.2 times. */
-static void pace_window(struct sock *sk)
+/*
+ * As the kernel does for schemes without cong_control: twice the window an RTT in slow start, else 1.2 times. What an
+ * outage held back is acknowledged seconds late, and a rate by that sRTT would never bring it down: until it is
+ * forgotten, the RTT is at most that of before, as in execution/flow/outage.py.
+ */
+static void pace_window(struct sock *sk, const struct flow *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u64 bytes_s = (__u64)tp->mss_cache * tp->snd_cwnd * 8 * 1000000;
+	__u32 srtt_us = tp->srtt_us;
 
-	if (!tp->srtt_us)
+	if (flow && flow->fresh_pkts && flow->srtt_us)
+		srtt_us = min(srtt_us, flow->srtt_us);
+	if (!srtt_us)
 		return;
-	bytes_s /= tp->srtt_us;
+	bytes_s /= srtt_us;
 	pace(sk, tp->snd_cwnd < tp->snd_ssthresh / 2 ? bytes_s * 2 : bytes_s * 6 / 5);
 }
 
@@ -282,7 +291,7 @@ static void reno(struct sock *sk, struct flow *flow, __u32 acked)
 		}
 		set_window(tp, flow, cwnd);
 	}
-	pace_window(sk);
+	pace_window(sk, flow);
 }
 
 /* Draw a new connection by lot; tell whether it is driven. Without an agent none is, and none is counted. */
@@ -329,6 +338,7 @@ static void control(struct sock *sk, const struct rate_sample *rs)
 			return;
 	}
 	if (flow) {
+		flow->fresh_pkts -= min(flow->fresh_pkts, rs->acked_sacked);
 		order = order_of(flow, now_ns);
 		if (order) {
 			obey(sk, flow, order, now_ns);
@@ -395,6 +405,19 @@ __u32 BPF_PROG(pure_ssthresh, struct sock *sk)
 	return max(tp->snd_cwnd / 2, 2);
 }
 
+SEC("struct_ops/set_state")
+void BPF_PROG(pure_set_state, struct sock *sk, __u8 state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct flow *flow = flow_of(sk);
+
+	if (!flow || state != TCP_CA_Loss)
+		return;
+	if (!flow->fresh_pkts)
+		flow->srtt_us = tp->srtt_us;
+	flow->fresh_pkts = tp->packets_out + FRESH_PKTS;
+}
+
 SEC("struct_ops/undo_cwnd")
 __u32 BPF_PROG(pure_undo_cwnd, struct sock *sk)
 {
@@ -426,6 +449,7 @@ struct tcp_congestion_ops sagecc_pure = {
 	.init = (void *)pure_init,
 	.release = (void *)pure_release,
 	.ssthresh = (void *)pure_ssthresh,
+	.set_state = (void *)pure_set_state,
 	.undo_cwnd = (void *)pure_undo_cwnd,
 	.cong_control = (void *)pure_cong_control,
 	.name = SCHEME_NAME,

@@ -10,6 +10,7 @@
 #define SILENT_NS 30000000ULL
 #define SPARE_PKTS 3
 #define LEAST_PKTS 10
+#define FRESH_PKTS 64
 
 enum mode {
 	MODE_NEW, /* no order yet */
