@@ -336,6 +336,7 @@ def main() -> None:
     options = parser.parse_args()
     if reason := kernel_scheme.why_not() or host.why_not():
         sys.exit(f"this machine cannot drive its own sockets: {reason}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left behind
     path = RESULTS / f"{NAME}.json"
     earlier = [] if options.fresh or not path.exists() else read_json(path)["result"]["parts"]
 
