@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from sagecc.leagues.intervals import Interval, interval
-from sagecc.schemas.measured import MeasuredHost, MeasuredNumbers, MeasuredPath
+from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath
 
 RUN_MEASURES = ("goodput_mbps", "delay_mean_ms", "delay_p95_ms", "loss_rate")
 PLANE_MEASURES = ("relative_delay", "relative_goodput")
@@ -36,7 +36,7 @@ class PathResult:
     """The schemes on a path, or over all."""
 
     name: str
-    """Host and direction, or ALL_PATHS."""
+    """Host, or ALL_PATHS, and direction."""
 
     path: MeasuredPath | None
     """What is known of it; None over all."""
@@ -49,20 +49,24 @@ class PathResult:
 
 
 def path_results(measurements: Iterable[MeasuredHost], schemes: Sequence[str] = ()) -> list[PathResult]:
-    """Return the results of each path, and over all where there are several.
+    """Return the results of each path, and over all of a direction where there are several.
 
     Args:
         measurements: the hosts' paths.
         schemes: those to show and to compare with; by default all.
     """
-    results = []
+    results: list[PathResult] = []
     for measurement in measurements:
         for path in measurement.paths:
             runs = [run for run in measurement.runs if run.direction == path.direction]
             runs = [run for run in runs if not schemes or run.scheme in schemes]
             if runs:
                 results.append(_path_result(f"{measurement.host} {path.direction}", path, runs))
-    return [*results, _over_all(results)] if len(results) > 1 else results
+    for direction in (UP, DOWN):  # apart, for a policy sends in one alone
+        own = [each for each in results if each.path and each.path.direction == direction]
+        if len(own) > 1:
+            results.append(_over_all(f"{ALL_PATHS} {direction}", own))
+    return results
 
 
 def _path_result(name: str, path: MeasuredPath, runs: Sequence[MeasuredNumbers]) -> PathResult:
@@ -83,7 +87,7 @@ def _path_result(name: str, path: MeasuredPath, runs: Sequence[MeasuredNumbers])
     return PathResult(name, path, max(run.clock_error_ms for run in runs), tuple(found))
 
 
-def _over_all(results: Sequence[PathResult]) -> PathResult:
+def _over_all(name: str, results: Sequence[PathResult]) -> PathResult:
     """Return what the schemes that every path has come to over all of them."""
     by_path = [{each.scheme: each.measures for each in result.schemes} for result in results]
     common = sorted(set.intersection(*(set(each) for each in by_path)))
@@ -93,4 +97,4 @@ def _over_all(results: Sequence[PathResult]) -> PathResult:
         measures = {of: interval(np.array([mean for mean in each if mean is not None])) for of, each in means.items()}
         found.append(MeasuredScheme(scheme, MappingProxyType(measures)))
     error_ms = max(result.clock_error_ms for result in results)
-    return PathResult(ALL_PATHS, None, error_ms, tuple(found))
+    return PathResult(name, None, error_ms, tuple(found))

@@ -84,7 +84,8 @@ def label(scheme: str) -> str:
     """Return a scheme's short name: a policy's is the last part of its path, in quotes, a class's its own."""
     if scheme.startswith(PYTHON_PREFIX):
         return scheme.rpartition(":")[2]
-    return f"“{scheme.rstrip('/').split('/')[-1]}”" if scheme.startswith(POLICY_PREFIX) else scheme
+    name = scheme.removeprefix(POLICY_PREFIX).rstrip("/").split("/")[-1]
+    return f"“{name}”" if scheme.startswith(POLICY_PREFIX) else scheme
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -70,7 +70,7 @@ def _text(results: Sequence[PathResult], found: Sequence[MeasuredHost]) -> list[
 def path_line(result: PathResult) -> str:
     """Return what a path is, in a line."""
     if result.path is None:
-        return "All paths: means over them"
+        return f"{result.name.capitalize()}: means over them"
     path = result.path
     return (
         f"Path: {result.name}, at most {path.most_mbps:.4g} Mbps in a second, RTT from {path.least_rtt_ms:.4g} ms,"

@@ -156,7 +156,7 @@ class MeasureServer:
     def _serve(self, channel: ControlChannel, peer: str) -> None:
         channel.set_timeout(IDLE_S)
         if not self._sessions.acquire(blocking=False):
-            channel.send({"error": f"busy: {self._allowed.sessions} others measure; try again later"})
+            channel.send({"error": f"busy: it lets {self._allowed.sessions} measure at once; try again later"})
             return
         LOG.info("%s: measures", peer)
         try:

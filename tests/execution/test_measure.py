@@ -259,7 +259,7 @@ def test_a_server_keeps_its_limits(tmp_path: Path) -> None:
         with pytest.raises(SageccError, match=r"127.0.0.1 allows runs of 5 s at most, not 6"):
             measure(campaign(port, duration_s=6), KEY, tmp_path, silent, silent)
         with Session("127.0.0.1", port, KEY, 5) as session:
-            with pytest.raises(SageccError, match="busy: 1 others measure"):
+            with pytest.raises(SageccError, match="busy: it lets 1 measure at once"):
                 Session("127.0.0.1", port, KEY, 5)
             with pytest.raises(SageccError, match="says: a run lasts 5 s at most"):
                 session.run(UP, "reno", "reno", 600)
@@ -282,6 +282,26 @@ def test_data_without_a_token_are_dropped() -> None:
             sock.sendall(bytes(32))
             sock.settimeout(10)
             assert sock.recv(1) == b""
+
+
+def test_the_two_commands(tmp_path: Path) -> None:
+    """The first makes the key, and what the second prints 'sagecc compare' shows again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    given = ["--port", str(port), "--key", str(tmp_path / "key")]
+    command = [*SAGECC, "measure", "serve", "--address", "127.0.0.1", "--max-rate", "50mbps", *given]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        try:
+            told = [serving.stderr.readline() for _ in range(2)]
+            done = sagecc("measure", "127.0.0.1", "--schemes", "reno", "--runs", "1", "--duration", "0.3", *given,
+                          "--out", str(tmp_path / "out"))  # fmt: skip
+        finally:
+            serving.terminate()
+    assert "made a key: copy " in told[0] and f"serving at ports {port} and {port + 1}" in told[1]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Path: 127.0.0.1 up, at most ") and "\nreno " in done.stdout
+    assert sagecc("compare", "--measured", str(tmp_path / "out")).stdout == done.stdout
 
 
 # ---- who is at the other end ----
@@ -424,7 +444,7 @@ def test_folders_of_paths_are_compared(tmp_path: Path) -> None:
     picture = tmp_path / "plane.svg"
     done = sagecc("compare", "--measured", str(tmp_path), "--plot", str(picture))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Path: ") == 2 and "All paths: means over them" in done.stdout
+    assert done.stdout.count("Path: ") == 2 and "All paths up: means over them" in done.stdout
     assert "one-way delays within 5 ms by the clocks" in done.stdout
     assert picture.read_text().count("goodput / best") == 3
     done = sagecc("compare", "bbr", "--measured", str(tmp_path), "--json")
