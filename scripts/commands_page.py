@@ -16,16 +16,19 @@ from sagecc.cli import cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-Each command's purpose, examples, and options by the first sentence of their text, written by `make pages`.
-`sagecc COMMAND --help` has the rest: how the command works, defaults, ranges. Bad input ends with one line and exit
+Each command's purpose, first example, and options by the first sentence of their text, written by `make pages`.
+`sagecc COMMAND --help` has the rest: how it works, values, defaults, ranges. Bad input ends with one line and exit
 status 2.
 """
 Record = tuple[str, str]
 """An option's names, and its text."""
+EXAMPLES = 1
+"""Of a command, at most; its help has more."""
 SHARED = 2
 """Commands that have an option, from which on its text stands once, at the page's end."""
 LONG = re.compile(r"--[\w-]+")
-NUMBER = re.compile(r"INTEGER RANGE|INTEGER")
+TYPE = re.compile(r" (?:INTEGER|FLOAT)(?: RANGE)?$| (?:TEXT|PATH|FILE|FOLDER|DIRECTORY|BOOLEAN|N|S|MS)$")
+"""Of an option's value, where a plain name says no more than the option's."""
 EXTRA = re.compile(r" *\[(?:default:|required|[^]]*[<>])[^]]*\]| *\((?:default: [^)]*|docs/[^)]*)\)")
 """In an option's text, its default, the bounds of its number, and the page that says more."""
 REST = re.compile(r"[.;](?= |$).*", re.DOTALL)
@@ -55,7 +58,7 @@ def shared(every: Iterable[tuple[click.Command, click.Context]]) -> list[Record]
 def options(command: click.Command, context: click.Context) -> list[Record]:
     """Return a command's options as help shows them: names and text."""
     records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
-    return [(NUMBER.sub("N", names), _first_sentence(text)) for names, text in filter(None, records)]
+    return [(TYPE.sub("", names), _first_sentence(text)) for names, text in filter(None, records)]
 
 
 def _first_sentence(text: str) -> str:
@@ -69,7 +72,8 @@ def section(command: click.Command, context: click.Context, common: Collection[R
     parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
     purpose, *others = inspect.cleandoc(command.help or "").split("\n\n")
     parts.append(f"{' '.join(purpose.split())}\n")
-    parts += [f"```sh\n{text.removeprefix(VERBATIM)}\n```\n" for text in others if text.startswith(VERBATIM)]
+    examples = [text.removeprefix(VERBATIM).split("\n")[:EXAMPLES] for text in others if text.startswith(VERBATIM)]
+    parts += ["\n".join(["```sh", *lines, "```\n"]) for lines in examples]
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
     if also := [f"`{LONG.findall(names)[0]}`" for names, text in records if (names, text) in common]:

@@ -2,7 +2,7 @@
 """Holds the documents to plain English: `python -m scripts.prose [FILE ...]` prints each fault with its line.
 
 A sentence has at most WORDS words, begins with none of OPENINGS and has none of BANNED. Code, tables, targets of links
-and generated parts are not read. CONTRIBUTING.md has the rules.
+and generated parts are not read. All pages together have at most BUDGET words. CONTRIBUTING.md has the rules.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ BANNED = (
     "what it is worth",
     "who is",
 )
-NOT_YET: tuple[str, ...] = ("CHANGELOG.md",)
-"""Pages that are not rewritten; this list only shrinks."""
+BUDGET = 35_000
+"""Words that all documents have at most, tables and examples included; records, which only grow, do not count."""
+RECORDS = ("CHANGELOG.md", "evidence/NOTES.md")
 
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _HIDDEN = (
     re.compile(r"```.*?```", re.DOTALL),
     re.compile(r"<!-- = [\w-]+ -->.*?<!-- / -->", re.DOTALL),
-    re.compile(r"<!--.*?-->", re.DOTALL),
+    _COMMENT,
     re.compile(r"!\[[^\]]*\]\([^)]*\)"),
     re.compile(r"<(?:picture|source|img)\b[^>]*>"),
 )
+_WORD = re.compile(r"[A-Za-z][\w'-]*")
 _CODE = re.compile(r"`[^`]*`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _BLOCK = re.compile(
@@ -62,8 +65,21 @@ class BrokenRule:
 
 def pages() -> list[Path]:
     """Return the pages that are held to the rules."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("models/**/*.md"), ROOT / "evidence/NOTES.md"]
-    return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in NOT_YET)
+    folders = [ROOT.glob(f"{folder}**/*.md") for folder in ("docs/", "models/")]
+    return sorted([*ROOT.glob("*.md"), *(path for found in folders for path in found), ROOT / "evidence/NOTES.md"])
+
+
+def words(markdown: str) -> int:
+    """Return how many words a page shows: what begins with a letter, in text, tables, code and targets of links."""
+    return len(_WORD.findall(_COMMENT.sub(" ", markdown)))
+
+
+def words_by_page() -> dict[str, int]:
+    """Return the words of every document but RECORDS, most first."""
+    counted = {
+        path.relative_to(ROOT).as_posix(): words(path.read_text()) for path in [*pages(), ROOT / "datasets/README.md"]
+    }
+    return {name: counted[name] for name in sorted(counted, key=lambda name: -counted[name]) if name not in RECORDS}
 
 
 def faults(markdown: str) -> Iterator[BrokenRule]:
@@ -103,6 +119,9 @@ def main() -> int:
         for fault in faults(path.read_text()):
             print(f"{path.relative_to(ROOT)}:{fault.line}: {fault.rule}: {fault.text}")
             found += 1
+    if not sys.argv[1:] and (count := sum(words_by_page().values())) > BUDGET:
+        print(f"all pages: {count:,} words, more than {BUDGET:,}")
+        found += 1
     return int(found > 0)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import re
 import resource
 import shutil
 import subprocess
@@ -35,7 +34,7 @@ from sagecc.pool.views import open_pool
 
 RAW = Path("datasets/full/raw")
 LEAGUE = Path("leagues/results")
-QUERIES = Path("docs/guide/query.md")
+QUERIES = Path("docs/examples/questions.sql")
 CORES = 2
 PARTITIONS = (2, 8, 26)
 LOOK_UPS = 20
@@ -171,15 +170,13 @@ def look_up(pool: Path) -> Figures:
 
 
 def queries(pool: Path) -> Figures:
-    """Ask the questions of docs/guide/query.md on the whole pool, warm; raw and league as they lie here."""
+    """Ask the questions of docs/examples/questions.sql on the whole pool, warm; raw and league as they lie here."""
     league = LEAGUE.resolve() if (LEAGUE / "scores.parquet").exists() else None
-    questions = QUERIES.read_text().partition("\n## Questions\n")[2].partition("\n## ")[0]
-    sections = [section.partition("\n") for section in questions.split("\n### ")[1:]]
+    _, *questions = QUERIES.read_text().split("\n\n-- ")
     times = {}
     with tempfile.TemporaryDirectory() as scratch, open_pool(pool.resolve(), RAW.resolve(), league) as connection:
         os.chdir(scratch)  # for what a question writes
-        for title, _, body in sections:
-            (query,) = re.findall(r"```sql\n(.*?)```", body, re.DOTALL)
+        for title, _, query in (question.partition("\n") for question in questions):
             if league is None and "league" in query:
                 continue
             begun = time.perf_counter()

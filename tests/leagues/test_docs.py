@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from sagecc.collector.run.grid import SET_I_WINDOWS_S, SET_II_WINDOWS_S
 from sagecc.commands.distance import SAMPLE
-from sagecc.leagues.distance import DISTANCE_SCHEMA
-from sagecc.leagues.hidden import MAP_SCHEMA, NEIGHBOURS
+from sagecc.leagues.hidden import NEIGHBOURS
 from sagecc.leagues.league import LEAGUE_VERSION, Rules
 from sagecc.leagues.neighbours import CANDIDATES, DIMENSIONS
 from sagecc.leagues.presets import PRESETS
-from sagecc.leagues.scores import SCORE_SCHEMA
-from sagecc.leagues.similarity import SIMILARITY_SCHEMA
-from sagecc.leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CLASSES, CONFIDENCE, MARGINS, STANDINGS_COLUMNS
+from sagecc.leagues.standings import ALPHAS, BOOTSTRAP_DRAWS, CONFIDENCE, MARGINS
 from sagecc.leagues.transitions import LIMIT, SIZE, STATE
 from tests.conftest import ROOT
 
@@ -24,28 +19,11 @@ PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("method/leagues
 TEXT = " ".join(PAGE.split())
 
 
-def described(file: str) -> list[str]:
-    """Return what the page has in backticks about a file."""
-    line = next(part for part in re.split(r"\n(?=[-|] ?`)|\n\n", PAGE) if re.match(rf"[-|] ?`{file}`[,| ]+an? ", part))
-    return re.findall(r"`([a-z_]+)`", line.split("`", 2)[2])
-
-
-@pytest.mark.parametrize(
-    ("file", "columns"),
-    [
-        ("scores.parquet", [*SCORE_SCHEMA, "best", "win"]),
-        ("robustness.parquet", ["alpha", "margin", *STANDINGS_COLUMNS, "overall"]),
-        ("distance/distance.parquet", list(DISTANCE_SCHEMA)),
-        ("similarity/similarity.parquet", list(SIMILARITY_SCHEMA)),
-        ("tsne/tsne.parquet", list(MAP_SCHEMA)),
-    ],
-)
-def test_columns(file: str, columns: list[str]) -> None:
-    assert [name for name in described(file) if name in columns] == columns
-
-
-def test_classes() -> None:
-    assert set(CLASSES) <= set(described("breakdown.parquet"))
+def test_every_table_is_named() -> None:
+    for name in ("scores", "breakdown", "tags", "repeats", "robustness"):
+        assert f"`{name}.parquet`: " in TEXT
+    for name in ("distance", "similarity", "tsne"):
+        assert f"`{name}/{name}.parquet`" in TEXT
 
 
 def test_rules() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Slurm scripts of docs/guide/cluster.md, run with stand-ins for Slurm's commands and for sagecc."""
+"""The Slurm scripts of docs/examples, run with stand-ins for Slurm's commands and for sagecc."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import pytest
 from sagecc.learner.specification import load
 from tests.conftest import ROOT
 
-_COLLECT, ABLATIONS, WORKERS = re.findall(
-    r"```sh\n(#!/bin/bash\n.*?)```", (ROOT / "docs/guide/cluster.md").read_text(), re.DOTALL
-)
+ABLATIONS, WORKERS = ((ROOT / "docs" / "examples" / f"{name}.sbatch").read_text() for name in ("ablations", "workers"))
 
 
 def run(script: str, folder: Path, status: int, **variables: str) -> tuple[int, str]:

@@ -41,7 +41,6 @@ pytestmark = pytest.mark.tensorflow
 
 POLICY = "policy:models/mine"
 FORMS = ("minari", "rlds", "huggingface", "samples")
-QUERY = ROOT / "docs" / "guide" / "query.md"
 
 # Nothing is to be fetched.
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -133,9 +132,8 @@ def test_minari_reads_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def d3rlpy_code() -> str:
-    """Return what the guide shows for d3rlpy."""
-    [code] = [code for code in re.findall(r"```python\n(.*?)```", QUERY.read_text(), re.DOTALL) if "d3rlpy" in code]
-    return str(code)
+    """Return the example for d3rlpy."""
+    return (ROOT / "docs" / "examples" / "train_with_d3rlpy.py").read_text()
 
 
 def d3rlpy_stand_in() -> tuple[ModuleType, dict[str, Any]]:

@@ -204,13 +204,17 @@ def test_least_propagation_of_a_chain_is_of_the_links_that_the_flow_crosses(pool
 
 
 def queries_of_the_docs() -> dict[str, str]:
-    """The questions of docs/guide/query.md by their titles."""
-    text = (ROOT / "docs/guide/query.md").read_text()
-    text = text.partition("\n## Questions\n")[2].partition("\n## ")[0]
-    sections = [section.partition("\n") for section in text.split("\n### ")[1:]]
-    found = {title: re.findall(r"```sql\n(.*?)```", body, re.DOTALL) for title, _, body in sections}
-    assert all(len(queries) == 1 for queries in found.values())
-    return {title: queries[0] for title, queries in found.items()}
+    """The questions of docs/examples/questions.sql by their titles."""
+    _, *questions = (ROOT / "docs/examples/questions.sql").read_text().split("\n\n-- ")
+    pairs = (question.partition("\n")[::2] for question in questions)
+    return {title: re.sub(r"^--.*\n", "", query).rstrip(";\n") for title, query in pairs}
+
+
+def test_the_guide_shows_questions_of_the_file() -> None:
+    section = (ROOT / "docs/guide/query.md").read_text().partition("\n## Questions\n")[2].partition("\n## ")[0]
+    shown = dict(re.findall(r"^### (.+?)\n.*?```sql\n(.*?)\n```", section, re.DOTALL | re.MULTILINE))
+    assert len(shown) >= 3
+    assert shown.items() <= queries_of_the_docs().items()
 
 
 @pytest.fixture(scope="module")
