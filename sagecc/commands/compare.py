@@ -8,7 +8,7 @@ import math
 import sys
 import textwrap
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tqdm import tqdm
 from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.machine_code import telling_of_compilation
+from sagecc.execution.agent.compilation import ended, started
 from sagecc.leagues.comparison import Played, Summary, compare, propagation_ms, summaries
 from sagecc.measured import show_measured
 from sagecc.naming import short_names
@@ -25,7 +26,7 @@ from sagecc.network import environment_from, exclude, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.repeats import repeat
-from sagecc.schemas.schemes import TrustedCode
+from sagecc.schemas.schemes import POLICY_PREFIX, TrustedCode
 from sagecc.tables import Column, table
 
 COLUMNS: tuple[Column, ...] = (
@@ -105,8 +106,10 @@ def command(
         raise click.UsageError("name a SCHEME to play, or a FOLDER by --measured")
     environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
     networks = [repeat(environment, number) for number in range(repeats)]
+    policies = [name.removeprefix(POLICY_PREFIX) for name in names if name.startswith(POLICY_PREFIX)]
     with (
-        telling_of_compilation(lambda: tqdm.write("compiling once, for some seconds", file=sys.stderr)),
+        ExitStack() as helpers,
+        telling_of_compilation(lambda: _compile(policies[:1] if jobs > 1 else [], helpers)),
         closing(compare(kernel, networks, names, seed, jobs)) as played,
     ):
         bar = tqdm(played, total=len(names) * repeats, unit="run", leave=False, disable=quiet or None)
@@ -116,6 +119,13 @@ def command(
         _draw(found, environment, line, plot)
     lines = [json.dumps(_result(found, environment), indent=1)] if as_json else [*_wrapped(line), "", *_table(found)]
     click.echo("\n".join(lines))
+
+
+def _compile(policies: Sequence[str], helpers: ExitStack) -> None:
+    """Say that something is compiled, and let a process for each of these policies help until `helpers` ends."""
+    tqdm.write("compiling once, for some seconds", file=sys.stderr)
+    for policy in policies:
+        helpers.callback(ended, started(policy))
 
 
 def network_line(environment: Environment, runs: Sequence[Played]) -> str:
