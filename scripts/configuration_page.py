@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from sagecc.learner.architectures import KINDS
-from sagecc.learner.reader import own_values
 from sagecc.learner.selection import Selection
 from sagecc.learner.specification import (
     ControlSettings,
@@ -21,14 +20,13 @@ from sagecc.learner.specification import (
     RunSpecification,
     algorithm_of,
     algorithms,
-    shipped,
 )
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configuration.md"
 HEAD = """# Configuration
 
 Every field of a configuration, written by `make pages` from `learner/`. The shipped ones are short files to
-read and copy: `learner/configs/` and `execution/schemes/*/`.
+read and copy, `learner/configs/*.yaml` and `execution/schemes/*/*.yaml`; `sagecc train --help` lists them.
 
 `sagecc train --config NAME` takes a shipped one, `--config FILE.yaml` yours. `base: NAME` gives the fields that a file
 does not set, section by section. A section of another `algorithm.name`, `network.kind` or `task.control.like` takes
@@ -113,12 +111,4 @@ def page() -> str:
     }
     told: Told = {}
     parts = [line for title, kind in sections.items() for line in (f"## {title}\n", *table(kind, told))]
-    bases = {name: own_values(name).get("base") for name in shipped()}
-    whole = [name for name, base in bases.items() if not base]
-    variants = {of: [name for name, base in bases.items() if base == of] for of in bases}
-    lines = [f"Whole: {_listed(whole)}."] + [f"Of `{of}`: {_listed(names)}." for of, names in variants.items() if names]
-    return "\n".join([HEAD, *parts, "## Shipped configurations\n", *lines, ""])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    return "\n".join([HEAD, *parts])

@@ -17,8 +17,8 @@ from tests.helpers.modules import code_behind, imported
 PAGE = (ROOT / "docs/guide/gymnasium.md").read_text()
 OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 OWN, ITS_TEST = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/your-own-scheme.md").read_text(), re.DOTALL)
-ROLLOUTS = (ROOT / "docs" / "examples" / "rollouts.py").read_text()
-SNIPPETS = [code for code in (*OTHERS, ROLLOUTS) if "import" in code and "stable" not in code]
+EXAMPLES = ((ROOT / "docs" / "examples" / f"{name}.py").read_text() for name in ("rollouts", "supersuit_batch"))
+SNIPPETS = [code for code in (*OTHERS, *EXAMPLES) if "import" in code and "stable" not in code]
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -27,7 +27,7 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "task", "pettingzoo", "supersuit", "rollouts"])
+@pytest.mark.parametrize("code", SNIPPETS, ids=["gymnasium", "task", "pettingzoo", "rollouts", "supersuit"])
 def test_what_the_page_shows_runs(kernel: Path, tmp_path: Path, code: str) -> None:
     """From any folder."""
     if "import supersuit" in code:
