@@ -16,14 +16,12 @@ from sagecc.cli import cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-Each command's purpose, first example, and options by the first sentence of their text, written by `make pages`.
-`sagecc COMMAND --help` has the rest: how it works, values, defaults, ranges. Bad input ends with one line and exit
+Each command's purpose, and options by the first sentence of their text, written by `make pages`.
+`sagecc COMMAND --help` has the rest: examples, values, defaults, ranges. Bad input ends with one line and exit
 status 2.
 """
 Record = tuple[str, str]
 """An option's names, and its text."""
-EXAMPLES = 1
-"""Of a command, at most; its help has more."""
 SHARED = 2
 """Commands that have an option, from which on its text stands once, at the page's end."""
 LONG = re.compile(r"--[\w-]+")
@@ -33,8 +31,6 @@ EXTRA = re.compile(r" *\[(?:default:|required|[^]]*[<>])[^]]*\]| *\((?:default: 
 """In an option's text, its default, the bounds of its number, and the page that says more."""
 REST = re.compile(r"[.;](?= |$).*", re.DOTALL)
 """What follows a text's first sentence."""
-VERBATIM = "\b\n"
-"""How click marks a paragraph that keeps its lines."""
 
 
 def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -70,10 +66,8 @@ def section(command: click.Command, context: click.Context, common: Collection[R
     """Return a command's part of the page; of the `common` options it has the names alone."""
     arguments = " ".join(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")
     parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
-    purpose, *others = inspect.cleandoc(command.help or "").split("\n\n")
+    purpose, *_ = inspect.cleandoc(command.help or "").split("\n\n")
     parts.append(f"{' '.join(purpose.split())}\n")
-    examples = [text.removeprefix(VERBATIM).split("\n")[:EXAMPLES] for text in others if text.startswith(VERBATIM)]
-    parts += ["\n".join(["```sh", *lines, "```\n"]) for lines in examples]
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
     if also := [f"`{LONG.findall(names)[0]}`" for names, text in records if (names, text) in common]:
