@@ -31,7 +31,7 @@ BANNED = (
     "what it is worth",
     "who is",
 )
-BUDGET = 36_000
+BUDGET = 36_500
 """Words that all documents have at most, tables and examples included; 35,000 is the aim. Records do not count."""
 RECORDS = ("CHANGELOG.md", "evidence/NOTES.md")
 
