@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m evidence.training.run`: train, export and judge what runs.yaml beside it lists and is not done yet.
+"""`python -m evidence.training.run`: train, export and judge what a plan such as runs.yaml lists and is not done yet.
 
 Every part goes on where a killed one stopped: collecting and playing by episode, training by checkpoint. A run is done
-when its line of evidence/runs.jsonl has its present fingerprint. Several of these commands may work side by
+when its line of the plan's results has its present fingerprint. Several of these commands may work side by
 side: each takes the runs that no other is at.
 """
 
@@ -231,8 +231,8 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
     return folders
 
 
-def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list[str]:
-    """Do the chosen runs that are not done; return the names of those whose training failed.
+def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int, results: Path = RESULTS) -> list[str]:
+    """Do the chosen runs that `results` has not as done; return the names of those whose training failed.
 
     Where none is chosen, all are but those with a pool of their own that is not there.
     """
@@ -253,12 +253,12 @@ def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int) -> list
             except BlockingIOError:
                 say(f"{run.name}: another process is at it")
                 continue
-            if is_done(read_results(RESULTS).get(run.name), fingerprint):
+            if is_done(read_results(results).get(run.name), fingerprint):
                 say(f"{run.name}: done")
                 continue
             _take_up(run, folder)
             result = carry_out(run, plan, fingerprint, source, kernel, jobs, folder)
-            keep_result(RESULTS, result)
+            keep_result(results, result)
             if "failure" in result:
                 failed.append(run.name)
                 say(f"{run.name}: {result['failure']}")
@@ -277,12 +277,19 @@ def say(text: str) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--only", "names", multiple=True, metavar="NAME", help="Only this run (repeatable).")
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    default=RUNS,
+    show_default=True,
+    help="The runs; NAME.yaml has its results in evidence/NAME.jsonl.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count(), help="Episodes at a time.  [default: CPUs]")
 @kernel_option()
-def command(names: tuple[str, ...], jobs: int, kernel: Path) -> None:
-    """Train and judge every run of evidence/training/runs.yaml that is not done; results go to evidence/runs.jsonl."""
+def command(names: tuple[str, ...], plan: Path, jobs: int, kernel: Path) -> None:
+    """Train and judge every run of a plan that is not done."""
     try:
-        failed = run_all(read_plan(RUNS), names, kernel, jobs)
+        failed = run_all(read_plan(plan), names, kernel, jobs, RESULTS.with_name(f"{plan.stem}.jsonl"))
     except SageccError as error:
         click.echo(f"training: {error}", err=True)
         sys.exit(2)
