@@ -24,6 +24,8 @@ class Batch(NamedTuple):
     labels: Any
     """1 where the action is the recorder's own, 0 where the lab disturbed it [T, B]: such an action is not to be
     imitated, and what follows it is not its recorder's doing, so that sums of rewards end before it."""
+    examples: Any
+    """The labels, 0 too where the recorder explores: values learn from such an action, no policy imitates it [T, B]."""
 
     @property
     def inputs(self) -> Any:

@@ -21,6 +21,7 @@ from sagecc.common.limits import usable_cores
 from sagecc.learner.compiled import CompiledPool
 from sagecc.learner.core import Batch
 from sagecc.learner.rows import RowFile
+from sagecc.learner.selection import exploring
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.pool import ACTION_LOG2_LIMIT, FEATURE_NAMES
 
@@ -57,9 +58,10 @@ class WindowSampler:
         period: rows from one decision to the next.
         start_share: share of windows that begin with their episode.
         action_base: what an action of 1 multiplies the window by; None for actions that are log2 of the ratio.
+        explorers: schemes whose actions are no examples (Batch.examples).
 
     Raises:
-        SageccError: No episode is as long as a window.
+        SageccError: No episode is as long as a window, or the pool lacks an explorer.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class WindowSampler:
         period: int = 1,
         start_share: float = 0.0,
         action_base: float | None = None,
+        explorers: tuple[str, ...] = (),
     ) -> None:
         rows = window * period
         possible = np.maximum(pool.lengths - rows + 1, 0)
@@ -86,6 +89,7 @@ class WindowSampler:
         self._shares, self._possible, self._starts = shares / shares[-1], possible, pool.starts
         self._schemes, self._rewards = pool.trajectories.schemes, pool.rewards
         self._kicks, self._recorded = pool.kicks, pool.recorded
+        self._explores = exploring(explorers, pool.trajectories)
         self._action_unit = math.log2(action_base) if action_base else 1.0
         self._action_limit = 1.0 if action_base else ACTION_LOG2_LIMIT
         self._scaling, self._seed = scaling, seed
@@ -152,7 +156,9 @@ class WindowSampler:
 
         for _ in self._threads.map(fill, range(0, len(first), self._chunk)):
             pass
-        return Batch(observation, action, reward, self._states(episode, first), self._labels(first))
+        labels = self._labels(first)
+        examples = labels * ~self._explores[episode]
+        return Batch(observation, action, reward, self._states(episode, first), labels, examples)
 
     def _states(self, episode: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> Floats:
         """Return what critics see at each decision of windows of these episodes and first rows [T, B, G]."""

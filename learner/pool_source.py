@@ -108,6 +108,7 @@ class PoolExperience(Experience):
             period=data.period_ticks,
             start_share=data.start_share,
             action_base=data.action_base,
+            explorers=data.explorers,
         )
         return PoolWindows(sampler, data, part, range(begin, specification.steps))
 

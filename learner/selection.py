@@ -103,6 +103,12 @@ def sources(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.
     return result
 
 
+def exploring(explorers: Sequence[str], trajectories: Trajectories) -> npt.NDArray[np.bool_]:
+    """Return which trajectories are of schemes that explore; SageccError where the pool lacks one [E]."""
+    _refuse_unknown("scheme", explorers, trajectories.schemes)
+    return np.isin(trajectories.schemes, explorers)
+
+
 def weights(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.float64]:
     """Return the weight of each trajectory's windows beside its source's others, 0 for those left out.
 

@@ -143,6 +143,8 @@ class Data:
     """Added to what critics see, never to what the policy sees: `none`, whether other `flows` share the link, or the
     `network` and the place in the episode (learner.privileged).
     """
+    explorers: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Schemes whose actions are random, such as `wander`: values learn from them, the policy does not imitate them."""
     start_share: float = 0.0
     """Share of windows that begin with their episode, where a flow's memory is empty. The others begin anywhere."""
     reward: str = "pool"

@@ -59,6 +59,7 @@ USER_SPACE: Mapping[str, str] = MappingProxyType(
         "vivace": "PCC Vivace: tries rates a little above and below, and climbs a utility of rate, delay and loss",
         "sprout": "Sprout: forecasts what a cellular link will surely deliver, so that packets wait 100 ms at most",
         "sprout-ewma": "Sprout-EWMA: Sprout with a moving average in place of its forecast",
+        "wander": "for pools: windows hold, drift and move fast at random, whatever the network says",
     }
 )
 """Schemes in user space (execution.schemes): the host sets their windows and pacing rates, as it does policies'."""

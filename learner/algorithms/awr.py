@@ -178,7 +178,7 @@ class Awr:
         discount = tf.gather([config.discount, config.discount if shared is None else shared], groups)
         rewards = earned(now.rewards, config.reward_scale, config.reward_limit) * (1 - discount)
         advantage = advantages(rewards, values, now.labels, discount, config.trace)
-        weight = self.weights.of(advantage, groups, now.labels, share)
+        weight = self.weights.of(advantage, groups, now.examples, share)
         v = answers(self.value.unroll, inputs[:-1], memory, skipped)
         said = answers(self.policy.unroll, batch.observations[:-1], memory, skipped)
         error = tf.stop_gradient(advantage + values[:-1]) - v

@@ -94,7 +94,7 @@ class Bc:
         setting, now = self.setting, batch.rows(slice(None, -1))
         said = answers(self.policy.unroll, now.observations, setting.network.memory, setting.burn_in)
         found = misfit(said, now.actions[setting.burn_in :])
-        return BcLoss(tf.reduce_mean(now.labels[setting.burn_in :] * found), said)
+        return BcLoss(tf.reduce_mean(now.examples[setting.burn_in :] * found), said)
 
     def state(self) -> dict[str, Any]:
         """Return every variable that a continued run needs, by name."""

@@ -237,7 +237,7 @@ class Crr:
         policy_loss = -weight * mixture.log_prob(now.actions)
         return CrrLosses(
             critic=tf.reduce_mean(summed * critic_loss),
-            policy=tf.reduce_mean(now.labels * policy_loss),
+            policy=tf.reduce_mean(now.examples * policy_loss),
             q=q,
             advantage=advantage,
             weight=weight,

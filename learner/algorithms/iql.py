@@ -188,7 +188,7 @@ class Iql:
                 [tf.reduce_mean(labels * tf.square(goal - self._judged(critic, now))) for critic in self.critics]
             ),
             value=tf.reduce_mean(labels * expectile * tf.square(advantage)),
-            policy=tf.reduce_mean(-weight * labels * mixture.log_prob(actions)),
+            policy=tf.reduce_mean(-weight * now.examples[skipped:] * mixture.log_prob(actions)),
             q=q,
             v=v,
             weight=weight,

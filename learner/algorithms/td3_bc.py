@@ -121,7 +121,7 @@ class Td3Bc:
         """Return the critics' losses; see Judges.losses."""
 
         def price(actions: Any, rows: Any) -> Any:
-            own = at_rows(batch.labels, rows)  # no other action is one to be near to
+            own = at_rows(batch.examples, rows)  # no other action is one to be near to
             return self.config.critic_cloning * own * tf.square(actions - at_rows(batch.actions, rows))
 
         return self.judges.losses(batch, noise, price if self.config.critic_cloning else None)
@@ -167,12 +167,13 @@ class Td3Bc:
 
     def _judged(self, batch: Batch, noise: Any, share: Share) -> tuple[Any, tuple[dict[str, Any], Any]]:
         """Return the sum of the losses of critics and value, metrics of them, and the actions' weights."""
-        found, labels = self.critic_losses(batch, noise), batch.labels[self.judges.rows]
+        rows = self.judges.rows
+        found, labels, examples = self.critic_losses(batch, noise), batch.labels[rows], batch.examples[rows]
         if not self.weights:
-            return tf.add_n(found.losses), (found.metrics, labels)
+            return tf.add_n(found.losses), (found.metrics, examples)
         advantages = self.advantages(batch)
         value_loss = tf.reduce_mean(labels * tf.square(advantages))
-        weights = self.weights.of(advantages, groups_of(batch)[self.judges.rows], labels, share)
+        weights = self.weights.of(advantages, groups_of(batch)[rows], examples, share)
         metrics = {
             "value_loss": value_loss,
             "advantage_std": tf.math.reduce_std(advantages),

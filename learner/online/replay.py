@@ -53,7 +53,7 @@ def batch_of(records: Floats, layout: Layout) -> Batch:
     x = np.moveaxis(shaped, -2, -3)
     d, g = layout.observations, layout.states
     actions = x[..., d + g]
-    return Batch(x[..., :d], actions, x[..., d + g + 1], x[..., d : d + g], np.ones_like(actions))
+    return Batch(x[..., :d], actions, x[..., d + g + 1], x[..., d : d + g], *(np.ones_like(actions),) * 2)
 
 
 class Ring:

@@ -94,4 +94,4 @@ def learner(specification: RunSpecification, observations: int, **of: Any) -> An
 def pool_batch(observations: Any, actions: Any, rewards: Any) -> Batch:
     from sagecc.common.tensorflow_runtime import tf
 
-    return Batch(observations, actions, rewards, tf.zeros([*actions.shape, 0]), tf.ones(actions.shape))
+    return Batch(observations, actions, rewards, tf.zeros([*actions.shape, 0]), *(tf.ones(actions.shape),) * 2)

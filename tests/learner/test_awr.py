@@ -56,7 +56,11 @@ def batch() -> Any:
     labels = np.ones(shape)
     labels[1, 2] = labels[3, 0] = 0
     found = pool_batch(*(tf.constant(x, tf.float32) for x in arrays))
-    return found._replace(states=tf.constant(states, tf.float32), labels=tf.constant(labels, tf.float32))
+    return found._replace(
+        states=tf.constant(states, tf.float32),
+        labels=tf.constant(labels, tf.float32),
+        examples=tf.constant(labels, tf.float32),
+    )
 
 
 def learner(of: Any) -> Any:

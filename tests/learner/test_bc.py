@@ -49,7 +49,7 @@ def batch() -> Any:
     )
     labels = np.ones(shape, np.float32)
     labels[1, 2] = labels[-2, 0] = 0
-    return found._replace(labels=tf.constant(labels))
+    return found._replace(labels=tf.constant(labels), examples=tf.constant(labels))
 
 
 def learner(of: Any) -> Any:

@@ -46,7 +46,7 @@ def batch(config: RunSpecification, seed: int, count: int = 1) -> Batch:
     recent = seen[..., 0] + np.concatenate([np.zeros_like(seen[:, :1, :, 0]), seen[:, :-1, :, 0]], axis=1)
     expert = np.array(ACTIONS, np.float32)[np.digitize(recent, [-0.8, -0.25, 0.25, 0.8])]
     rows = np.zeros(seen.shape[:-1], np.float32)
-    return Batch(*(tf.constant(x) for x in (seen, rows, rows, expert[..., None], rows + 1)))
+    return Batch(*(tf.constant(x) for x in (seen, rows, rows, expert[..., None], rows + 1, rows + 1)))
 
 
 def single(batches: Batch) -> Batch:

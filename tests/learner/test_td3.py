@@ -42,7 +42,7 @@ def batches(config: RunSpecification, count: int = 1, seed: int = 0) -> Batch:
     shape = (count, config.window, config.batch)
     seen, states = (tf.constant(random.normal(size=(*shape, size)), tf.float32) for size in (SEEN, STATES))
     actions = tf.constant(random.uniform(-1, 1, size=shape), tf.float32)
-    return Batch(seen, actions, tf.constant(random.normal(size=shape), tf.float32), states, tf.ones(shape))
+    return Batch(seen, actions, tf.constant(random.normal(size=shape), tf.float32), states, *(tf.ones(shape),) * 2)
 
 
 def test_rewards_are_scaled_and_then_clipped() -> None:

@@ -45,7 +45,7 @@ def batch_of(config: RunSpecification, seed: int = 0) -> Batch:
     shape = (config.window, config.batch)
     seen, states = (tf.constant(random.normal(size=(*shape, size)), tf.float32) for size in (SEEN, STATES))
     actions = tf.constant(random.uniform(-1, 1, size=shape), tf.float32)
-    return Batch(seen, actions, tf.constant(random.normal(size=shape), tf.float32), states, tf.ones(shape))
+    return Batch(seen, actions, tf.constant(random.normal(size=shape), tf.float32), states, *(tf.ones(shape),) * 2)
 
 
 def learner(config: RunSpecification, seed: int = 3) -> Any:
@@ -64,7 +64,7 @@ def kicked(data: Batch, *rows: int) -> Batch:
     """Say that some rows' actions are the lab's."""
     labels = np.ones(data.labels.shape, np.float32)
     labels[list(rows)] = 0
-    return data._replace(labels=tf.constant(labels))
+    return data._replace(labels=tf.constant(labels), examples=tf.constant(labels))
 
 
 def acted(made: Any, data: Batch) -> Any:
