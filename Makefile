@@ -212,6 +212,17 @@ small-pool: kernel ## Collect the profile `small` with kicks, and its pool, whic
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
 
+.PHONY: wander-pool
+wander-pool: kernel ## Collect the profile `spread` with kicks and of `wander`, and the pool of `offline-wander` (15 minutes)
+	sagecc collect --profile spread --schemes wander --repeats 4 --out .cache/training/wander/raw
+	sagecc collect --profile spread --kicks --out .cache/training/wander/raw
+	sagecc pool --raw .cache/training/wander/raw --out .cache/training/wander/pool
+
+.PHONY: bench-confusion
+bench-confusion: setup ## Ask critics and policies that learned from a pool in their own states (after `make policies`)
+	python -m evidence.training.confusion
+	$(PAGES)
+
 .PHONY: policies
 policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train and judge what evidence/training/runs.yaml lists and is not done (ONLY=NAME: one run)
 	python -m evidence.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \

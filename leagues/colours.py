@@ -24,7 +24,7 @@ _FAMILIES = (
     ("reno", "veno", "highspeed", "hybla"),
     ("copa", "ledbat", "ledbatpp", "lp"),
     ("htcp", "illinois", "dctcp", "vivace"),
-    ("sprout", "sprout-ewma"),
+    ("sprout", "sprout-ewma", "wander"),
 )
 """By hue, in PALETTE's order: schemes of a family, and the project's policies by their folders' names."""
 
