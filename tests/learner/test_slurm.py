@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The array of docs/guide/cluster.md under a real Slurm of one node, without a GPU."""
+"""The Slurm scripts of docs/guide/cluster.md under a real Slurm of one node, without a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.helpers import slurm
 from tests.helpers.slurm import Slurm, wait_until
 from tests.learner.conftest import write_pool
-from tests.learner.test_cluster_scripts import ABLATIONS
+from tests.learner.test_cluster_scripts import ABLATIONS, WORKERS
 
 pytestmark = pytest.mark.tensorflow
 
@@ -24,6 +24,11 @@ ARRAY = (
     (r"variants=\(.*?\)", "variants=(a b)"),
     (r"--array=0-9", "--array=0-1"),
     (r'--config "\$config"', '--seed "$SLURM_ARRAY_TASK_ID"'),
+)
+PAIR = (
+    (r"--nodes=2", "--nodes=1"),
+    (r"--ntasks-per-node=1", "--ntasks-per-node=2"),
+    (r"--config paper", "--out models/a"),
 )
 
 
@@ -52,18 +57,31 @@ def edited(script: str, pool: Path, changes: tuple[tuple[str, str], ...]) -> str
 @pytest.mark.skipif(
     bool(slurm.MISSING), reason=f"no {', '.join(slurm.MISSING)}: the Makefile's test-full says how to install them"
 )
-def test_a_stopped_task_is_requeued_and_resumes(cluster: Slurm, tmp_path: Path) -> None:
-    """The last task of an array is stopped, whose id is the array's too: the other runs on."""
+@pytest.mark.parametrize(
+    ("script", "changes", "runs", "stopped"),
+    [(ABLATIONS, ARRAY, ("a", "b"), "_1"), (WORKERS, PAIR, ("a",), "")],
+    ids=["ablations", "workers"],
+)
+def test_a_stopped_training_is_requeued_and_resumes(
+    cluster: Slurm,
+    tmp_path: Path,
+    script: str,
+    changes: tuple[tuple[str, str], ...],
+    runs: tuple[str, ...],
+    stopped: str,
+) -> None:
+    """Of an array the last task is stopped, whose id is the array's too: the others run on."""
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").write_text(f". {ROOT}/.venv/bin/activate\n")
-    (tmp_path / "job.sh").write_text(edited(ABLATIONS, write_pool(tmp_path), ARRAY))
+    (tmp_path / "job.sh").write_text(edited(script, write_pool(tmp_path), changes))
     job = cluster.ask("sbatch", "--parsable", "job.sh", folder=tmp_path).strip()
-    wait_until((tmp_path / "logs/b/checkpoint.safetensors").exists, "no checkpoint")
-    cluster.ask("scancel", "--signal=TERM", f"{job}_1")
+    wait_until((tmp_path / "logs" / runs[-1] / "checkpoint.safetensors").exists, "no checkpoint")
+    cluster.ask("scancel", "--signal=TERM", f"{job}{stopped}")
     wait_until(lambda: all(each["JobState"] == "COMPLETED" for each in cluster.jobs(job)), "not done")
-    assert {each["ArrayTaskId"]: each["Restarts"] for each in cluster.jobs(job)} == {"0": "0", "1": "1"}
-    (told,) = (path.read_text() for path in tmp_path.glob("slurm-*-1.log"))
+    restarts = {each.get("ArrayTaskId", ""): each["Restarts"] for each in cluster.jobs(job)}
+    assert restarts == {"": "1"} or restarts == {"0": "0", "1": "1"}
+    (told,) = (path.read_text() for path in tmp_path.glob("slurm-paper.log" if not stopped else "slurm-*-1.log"))
     (steps,) = re.findall(r"^(\d+) steps in", told, re.MULTILINE)
     assert 0 < int(steps) < STEPS
-    for run in ("a", "b"):
+    for run in runs:
         assert (tmp_path / "models" / run / "card.json").is_file()
