@@ -8,16 +8,16 @@ ones have no memory, so that any row stands alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sagecc.learner.core import WHOLE, Setting, Share
 from sagecc.learner.imitation import answers
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, checkpoint, copy, differentiated, move, rate_share
+from sagecc.learner.optimisers import Trained, assign, checkpoint, copy, differentiated, move, rate_share
 from sagecc.learner.reader import bounds, require
 from sagecc.learner.returns import at_rows
-from sagecc.learner.specification import Algorithm
+from sagecc.learner.specification import LATER, Algorithm, RunSpecification
 
 if TYPE_CHECKING:
     from sagecc.learner.deterministic import Critic
@@ -51,6 +51,8 @@ class ActorCriticConfig(Algorithm):
     """Decay per update of the moving average of the policy's weights that is exported; 0 exports the last weights."""
     policy_delay: int = 2
     """Updates of the critics per update of the actor and of its target."""
+    policy_after: int = field(default=0, metadata=LATER)
+    """Updates of the critics alone before the actor's first: a policy to go on from waits until they judge it."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target policy's actions; actions reach from -1 to 1."""
     target_noise_clip: float = 0.5
@@ -65,12 +67,25 @@ class ActorCriticConfig(Algorithm):
             *bounds(
                 self,
                 above_0=("policy_rate", "critic_rate", "tau", "reward_scale"),
-                at_least_0=("target_noise", "target_noise_clip", "huber", "gradient_clip", "reward_limit"),
+                at_least_0=(
+                    "target_noise",
+                    "target_noise_clip",
+                    "huber",
+                    "gradient_clip",
+                    "reward_limit",
+                    "policy_after",
+                ),
                 at_least_1=("policy_delay",),
                 at_most_1=("tau",),
                 up_to_1=("final_rate",),
                 below_1=("discount", "average"),
             )
+        )
+
+    def check(self, whole: RunSpecification) -> None:
+        """Raise SageccError where the rest of a specification does not fit it."""
+        require(
+            (self.policy_after < whole.steps, f"algorithm.policy_after must be below the {whole.steps:,} steps of all")
         )
 
     def critic(self, network: Any, inputs: int) -> Any:
@@ -126,6 +141,7 @@ class ActorCritic:
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
         self._names = of_actor
         self._of_actor = tf.Variable(tf.zeros([len(of_actor)]), trainable=False, name="actor_metrics")
+        assign(self.actor, setting.weights)
         for source, target in self.pairs():
             copy(source, target)
         if config.average:
@@ -239,12 +255,15 @@ class ActorCritic:
 
     def _update_actor(self, act: Callable[[], tuple[list[Any], dict[str, Any]]], share: Share) -> dict[str, Any]:
         """Update the actor, its target and average where that is due; return the metrics of its last update."""
+        delay, after = self.config.policy_delay, self.config.policy_after
+        due = self.steps % delay == 0
+        due = tf.logical_and(due, self.steps >= after) if after else due
         # Replicas cannot meet where some update may be skipped, so that several compute in each.
         whole = share.mean(act()) if share.count > 1 else None
 
         def take() -> None:
             gradients, metrics = whole or act()
-            updates = self.steps // self.config.policy_delay + 1
+            updates = (self.steps - after) // delay + 1
             norm = self._actor.apply(gradients, updates, self.rate_share())
             move(self.actor, self.target_actor, self.config.tau)
             if self.config.average:
@@ -254,7 +273,7 @@ class ActorCritic:
             found = {**metrics, "policy_gradient_norm": norm}
             self._of_actor.assign(tf.stack([found[name] for name in self._names]))
 
-        tf.cond(self.steps % self.config.policy_delay == 0, take, lambda: None)
+        tf.cond(due, take, lambda: None)
         return dict(zip(self._names, tf.unstack(self._of_actor), strict=True))
 
     def _update_critics(self, gradients: list[list[Any]]) -> Any:

@@ -9,6 +9,7 @@ from its pool: networks that have learned with one scaling would see another wor
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,10 +82,7 @@ class Continuation:
     @property
     def scaling(self) -> Scaling:
         """The scaling of all of the pool's features; those that the policy does not see are left as they are."""
-        scaling, columns = self.policy.scaling, [FEATURE_NAMES.index(name) for name in self.policy.observations]
-        shift, scale = np.zeros(len(FEATURE_NAMES), np.float32), np.ones(len(FEATURE_NAMES), np.float32)
-        shift[columns], scale[columns] = scaling.shift, scaling.scale
-        return Scaling(scaling.transform, shift, scale, scaling.limit)
+        return of_all_features(self.policy.scaling, self.policy.observations)
 
     def check(self, specification: RunSpecification) -> None:
         """Raise SageccError where a run has other networks or inputs, or no steps beyond those taken."""
@@ -98,6 +96,14 @@ class Continuation:
             raise SageccError(
                 f"{policy.path} has been trained for {self.steps} steps: {specification.steps} are no more"
             )
+
+
+def of_all_features(scaling: Scaling, observations: Sequence[str]) -> Scaling:
+    """Return a scaling of some of the pool's features as one of all, which leaves the others as they are."""
+    columns = [FEATURE_NAMES.index(name) for name in observations]
+    shift, scale = np.zeros(len(FEATURE_NAMES), np.float32), np.ones(len(FEATURE_NAMES), np.float32)
+    shift[columns], scale[columns] = scaling.shift, scaling.scale
+    return Scaling(scaling.transform, shift, scale, scaling.limit)
 
 
 CHECKPOINT_BYTES = 12 * NETWORK_BYTES

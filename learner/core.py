@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -107,6 +107,8 @@ class Setting:
     """Every random number is a function of it and the update."""
     value_range: tuple[float, float] | None = None
     """Lowest and highest return that a categorical critic can represent (Algorithm.return_range)."""
+    weights: Mapping[str, Any] | None = None
+    """The policy's weights to begin with, by name; None for new ones."""
 
 
 class Learner(Protocol):

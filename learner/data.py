@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sagecc.common.arrays import Floats
+from sagecc.common.arrays import Floats, Ints
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.learner.compiled import CompiledPool
@@ -124,7 +124,11 @@ class WindowSampler:
         """Return the scheme of each window of the batch of `step` [B]."""
         return self._schemes[self.windows(step)[0]]
 
-    def batch(self, step: int, part: slice = ALL) -> Batch:
+    def undisturbed(self, step: int) -> Ints:
+        """Return which windows of the batch of `step` hold no action of the lab's, but perhaps their last [N]."""
+        return np.flatnonzero(self._labels(self.windows(step)[1])[:-1].all(axis=0))
+
+    def batch(self, step: int, part: slice | Ints = ALL) -> Batch:
         """Return the batch of a step, of arrays; observations are all 69.
 
         A period of several rows has the first one's observation and state, the sum of log2 actions (clipped as one

@@ -96,6 +96,8 @@ class Experience:
     """See Setting."""
     start: Continuation | None = None
     """Where another run ended, to go on from there; None for new networks."""
+    weights: Mapping[str, Floats] | None = None
+    """The policy's weights to begin with, by name; None for new ones."""
     own: tuple[Path, ...] = ()
     """Folders that the run writes beside its own."""
 

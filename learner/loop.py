@@ -97,6 +97,7 @@ class Training:
             steps=specification.steps,
             seed=self.seed,
             value_range=experience.value_range,
+            weights=experience.weights,
         )
         return self.strategy.build(lambda: specification.algorithm.learner(setting))
 

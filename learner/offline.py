@@ -55,6 +55,7 @@ class OfflineConfig(ActorCriticConfig):
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
+        super().check(whole)
         require(
             (
                 self.n_step <= whole.transitions - whole.burn_in,

@@ -123,6 +123,13 @@ def rate_share(step: Any, steps: int, final: float) -> Any:
     return final + (1 - final) * 0.5 * (1 + tf.cos(math.pi * progress))
 
 
+def assign(network: Weighted, weights: Mapping[str, Any] | None) -> None:
+    """Give a network weights by name, all that it has; leave it as it is where there are none."""
+    if weights is not None:
+        for name, variable in network.weights().items():
+            variable.assign(weights[name])
+
+
 def copy(source: Weighted, target: Weighted) -> None:
     """Copy a network's weights to its target's."""
     for variable, other in zip(source.weights().values(), target.weights().values(), strict=True):

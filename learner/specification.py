@@ -23,7 +23,17 @@ from sagecc.policy.bounds import MAX_BASE, MAX_PERIOD_MS
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
 
-__all__ = ["Algorithm", "ControlSettings", "Data", "LabSettings", "RunSpecification", "from_dict", "load", "shipped"]
+__all__ = [
+    "Algorithm",
+    "ControlSettings",
+    "Data",
+    "LabSettings",
+    "PoolShare",
+    "RunSpecification",
+    "from_dict",
+    "load",
+    "shipped",
+]
 
 TICK_MS = round(TICK_S * 1000)
 """Time between the pool's rows (ms)."""
@@ -207,7 +217,9 @@ class LabSettings:
     replay: int
     """Records that the replay holds; the oldest make room."""
     warm_up: int
-    """Decisions before the first update, all uniform over the actions; with `dagger` all the expert's."""
+    """Decisions before the first update, all uniform over the actions; with `dagger` all the expert's. A run from a
+    policy plays that one there, and explores as at its first decision.
+    """
     round_steps: int
     """Updates of a round."""
     round_decisions: int
@@ -226,6 +238,30 @@ class LabSettings:
             (0 <= self.give_up_share < 1, "labs.give_up_share must be from 0 to below 1"),
             (self.give_up_time_s > 0, "labs.give_up_time_s must be above 0"),
         )
+
+
+@dataclass(frozen=True)
+class PoolShare:
+    """A pool's windows among those of the replay, for a run in labs."""
+
+    share: float
+    """Share of a batch's windows that are the pool's, at the first update. None of them holds a kick."""
+    share_steps: int
+    """Updates over which that share falls linearly."""
+    last_share: float = 0.0
+    """The share from then on."""
+
+    def __post_init__(self) -> None:
+        require(
+            (0 < self.share <= 1, "pool.share must be above 0 and at most 1"),
+            (0 <= self.last_share <= self.share, "pool.last_share must be from 0 to pool.share"),
+            (self.share_steps >= 1, "pool.share_steps must be at least 1"),
+        )
+
+    def windows(self, step: int, batch: int) -> int:
+        """Return how many windows of a batch are the pool's at an update, from 0."""
+        passed = min(step / self.share_steps, 1.0)
+        return round(batch * (self.share + (self.last_share - self.share) * passed))
 
 
 @dataclass(frozen=True)
@@ -293,6 +329,8 @@ class RunSpecification:
     """
     labs: LabSettings | None = None
     """Playing in labs."""
+    pool: PoolShare | None = None
+    """A pool's windows in the replay (`--pool`); `null`: none. Critics learn from its reward of the task's name."""
     control: ControlSettings = ControlSettings()
     """Rules around the exported policy."""
 
@@ -302,6 +340,7 @@ class RunSpecification:
             *((getattr(self, count) >= 1, f"{count} must be at least 1") for count in ("steps", "batch")),
             ((self.data is None) != (self.task is None), "give either data, of a pool, or a task, for labs"),
             ((self.task is None) == (self.labs is None), "a task needs labs, and labs a task"),
+            (self.pool is None or self.labs is not None, "pool is for a run in labs; data says what is learned of one"),
             (source in self.algorithm.sources, f"{name} learns from {' or '.join(self.algorithm.sources)} alone"),
             (
                 self.network.kind in self.algorithm.networks,

@@ -17,6 +17,7 @@ from sagecc.learner.specification import (
     ControlSettings,
     Data,
     LabSettings,
+    PoolShare,
     RunSpecification,
     algorithm_of,
     algorithms,
@@ -107,6 +108,7 @@ def page() -> str:
         **{f"Fields of `network`, kind `{name}`": kind for name, kind in KINDS.items()},
         **{f"Fields of `algorithm`, `{name}`": algorithm_of(name) for name in algorithms()},
         "Fields of `labs`": LabSettings,
+        "Fields of `pool`": PoolShare,
         "Fields of `control`": ControlSettings,
     }
     told: Told = {}

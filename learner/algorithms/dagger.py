@@ -15,7 +15,7 @@ from sagecc.common import versions
 from sagecc.learner.core import Batch, Setting, Update
 from sagecc.learner.exploration import ExpertFirst
 from sagecc.learner.lazy import tf
-from sagecc.learner.optimisers import Trained, rate_share
+from sagecc.learner.optimisers import Trained, assign, rate_share
 from sagecc.learner.reader import bounds, require
 from sagecc.learner.specification import Algorithm, RunSpecification
 
@@ -40,7 +40,10 @@ class DaggerConfig(Algorithm):
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
-        require(((whole.task or {}).get("expert"), "dagger learns from an expert in the task"))
+        require(
+            ((whole.task or {}).get("expert"), "dagger learns from an expert in the task"),
+            (whole.pool is None, "dagger learns from an expert, whose actions no pool has: leave pool out"),
+        )
 
     def exploring(self, warm_up: int) -> ExpertFirst:
         """Return how actors explore; see Algorithm."""
@@ -61,6 +64,7 @@ class Dagger:
     def __init__(self, config: DaggerConfig, setting: Setting) -> None:
         self.config, self.setting = config, setting
         self.chooser = setting.network.policy(setting.observations)
+        assign(self.chooser, setting.weights)
         self._trained = Trained("actor", self.chooser, config.policy_rate, config.gradient_clip)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
 

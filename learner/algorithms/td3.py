@@ -82,6 +82,7 @@ class Td3Config(ActorCriticConfig):
 
     def check(self, whole: RunSpecification) -> None:
         """Raise SageccError where the rest of a specification does not fit it."""
+        super().check(whole)
         require(
             (not (whole.task or {}).get("expert"), "an expert in the task goes with dagger"),
             (

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning in labs: rounds in which actors play and the learner takes updates on the replay of what they played.
 
+A run may go on from a policy (learner.online.beginning), and its batches have a pool's windows (.pool_part).
+
 With one actor process a round's decisions and its updates happen at the same time, each from what the round before
 left: the actor has the weights after that round, the learner the records. So the bytes are the same each time. With
 several, actors play on and on; the learner takes what there is and publishes its weights after each round. It never
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,10 +30,13 @@ from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.core import Batch
 from sagecc.learner.experience import Experience, Source
 from sagecc.learner.online.actors import Actors, ActorSpec
+from sagecc.learner.online.beginning import check_policy, policy_identity
 from sagecc.learner.online.labs import OnlineTask
+from sagecc.learner.online.pool_part import PoolPart, PoolWindowsBeside
 from sagecc.learner.online.replay import SPARE_SHARE, Layout, Replay
 from sagecc.learner.signals import HeldSignals
 from sagecc.learner.specification import LabSettings, RunSpecification
+from sagecc.policy.artefact import PolicyArtefact
 from sagecc.policy.scaling import Scaling
 
 REPLAY = "replay"
@@ -65,9 +71,11 @@ class LabExperience(Experience):
         seed: the run's.
         actors: number of actor processes, each with its share of the labs.
         replay: folder of the replay, by default in the run's; one in a memory file system keeps it in memory.
+        policy: what to go on from: its weights and its scaling of the inputs. None: new ones.
+        pool: the pool of a specification with a section `pool`, and the folder where it is compiled to.
 
     Raises:
-        SageccError: The numbers do not fit together.
+        SageccError: The numbers, the policy or the pool do not fit.
     """
 
     metrics = (REWARD_METRIC,)
@@ -79,6 +87,8 @@ class LabExperience(Experience):
         seed: int,
         actors: int = 1,
         replay: Path | None = None,
+        policy: PolicyArtefact | None = None,
+        pool: tuple[Path, Path] | None = None,
     ) -> None:
         labs = specification.labs
         if labs is None:
@@ -100,12 +110,25 @@ class LabExperience(Experience):
         self.observations, self.states, self.source = task.observations, task.states, task.source
         network, zeros = specification.network, np.zeros(len(task.observations), np.float32)
         self.scaling = Scaling(network.input_transform, zeros, np.ones_like(zeros), network.input_limit)
+        self._policy, self._pool = policy, None
+        if policy:
+            check_policy(policy, specification, task)
+            self.scaling, self.weights = policy.scaling, policy.weights
+        if specification.pool:
+            if pool is None:
+                raise SageccError("training configuration: it has a pool's windows in its replay: give the pool")
+            self._pool = PoolPart(specification, task, self.scaling, *pool, seed)
         self.control = task.control
         self.own = (replay,) if replay else ()
 
     def identity(self) -> list[Any]:
         """Return what decides the data."""
-        return [self._task.identity, self._actors]
+        policy, pool = self._policy, self._pool
+        return [
+            *(self._task.identity, self._actors),
+            *([{"policy": policy_identity(policy)}] if policy else []),
+            *([{"pool": pool.identity}] if pool else []),
+        ]
 
     def about(self) -> dict[str, Any]:
         """Return what the run's file says of it."""
@@ -113,7 +136,9 @@ class LabExperience(Experience):
 
     def provenance(self) -> dict[str, Any]:
         """Return what the policy's card says of it."""
-        return {"actors": self._actors}
+        policy, pool = self._policy, self._pool
+        found = {"actors": self._actors, **({"pool": pool.provenance()} if pool else {})}
+        return found | ({"started_from": {"identity": policy_identity(policy)}} if policy else {})
 
     def check(self, run_id: str) -> None:
         """Raise SageccError where the replay's folder holds anything but this run's replay."""
@@ -138,7 +163,8 @@ class LabExperience(Experience):
             raise SageccError(
                 f"{gone[0]}, the replay of the run in {logs}, is gone: remove that folder and train again"
             )
-        return LabSource(specs, self._labs, self._specification.batch, self._seed, logs)
+        beside = self._pool.open() if self._pool else None
+        return LabSource(specs, self._labs, self._specification.batch, self._seed, logs, begin, beside)
 
     def close(self, logs: Path) -> None:
         """Remove the replay."""
@@ -157,7 +183,7 @@ class LabExperience(Experience):
                 make_labs=task.make_labs,
                 network=specification.network.sizes(len(task.observations)),
                 scaling=self.scaling,
-                exploration=specification.algorithm.exploring(labs.warm_up),
+                exploration=specification.algorithm.exploring(0 if self._policy else labs.warm_up),
                 layout=Layout(specification.window, len(task.observations), task.states),
                 folder=folder,
                 index=i,
@@ -194,17 +220,31 @@ class LabSource(Source):
         batch: records per update.
         seed: seed of the sampling.
         logs: the run's folder.
+        begin: updates taken so far.
+        beside: a pool's windows in each batch; None for none.
 
     Raises:
         SageccError: From most methods: an actor failed, or was killed.
     """
 
-    def __init__(self, specs: Sequence[ActorSpec], labs: LabSettings, batch: int, seed: int, logs: Path) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ActorSpec],
+        labs: LabSettings,
+        batch: int,
+        seed: int,
+        logs: Path,
+        begin: int = 0,
+        beside: PoolWindowsBeside | None = None,
+    ) -> None:
         self._specs, self._labs, self._batch, self._seed, self._logs = specs, labs, batch, seed, logs
+        self._begin, self._beside, self._opened = begin, beside, ExitStack()
         self._rewards: tuple[float, int] = (0.0, 0)
         """Sum and number of all rewards up to the last round."""
 
     def __enter__(self) -> LabSource:
+        if self._beside:
+            self._opened.enter_context(self._beside)
         self._actors = Actors(self._specs)
         self._replay = Replay(self._actors.rings, self._specs[0].layout, self._seed)
         return self
@@ -212,7 +252,8 @@ class LabSource(Source):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._actors.close()
+        with self._opened:
+            self._actors.close()
 
     @property
     def _alone(self) -> bool:
@@ -272,7 +313,11 @@ class LabSource(Source):
         self._actors.weights.write(acting())
         if self._alone:
             self._actors.start(self._labs.round_decisions)
-        return Batch(*map(np.ascontiguousarray, self._replay.sample(self._labs.round_steps, self._batch)))
+        batches = Batch(*map(np.ascontiguousarray, self._replay.sample(self._labs.round_steps, self._batch)))
+        if self._beside:
+            self._beside.mix(batches, self._begin)
+        self._begin += self._labs.round_steps
+        return batches
 
     def after(self, step: int) -> Sequence[float]:
         """Wait for what the actors play in this round; return its mean reward."""
@@ -301,7 +346,8 @@ class LabSource(Source):
     def latest(self) -> Mapping[str, float]:
         """Return how much has been played."""
         counters = self._actors.counters
-        return {name: int(counters[name].sum()) for name in ("decisions", "episodes", "given_up")}
+        played = {name: int(counters[name].sum()) for name in ("decisions", "episodes", "given_up")}
+        return played | ({"pool_share": self._beside.share} if self._beside else {})
 
     def pressing(self) -> bool:
         """Tell whether actors soon have no room without a checkpoint."""

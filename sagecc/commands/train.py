@@ -40,13 +40,18 @@ LEAGUES = Path(".cache/league")
 @click.option(
     "--config",
     "name",
-    default="small",
-    show_default=True,
+    show_default="small; with --from onward",
     help="A shipped configuration, or a YAML file. Shipped: 'tiny' (seconds), 'small' (minutes), 'paper' (a GPU's"
     f" work), {', '.join(n for n in shipped() if n not in ('tiny', 'small', 'paper'))}."
     " 'paper+no-gru' is a variant of paper.",
 )
 @click.option("--pool", "place", type=PLACE, default="datasets/pool", show_default=True)
+@click.option(
+    "--from",
+    "start",
+    metavar="POLICY",
+    help="In labs: go on from a policy, a folder or a name, in place of new weights. Critics are new.",
+)
 @click.option(
     "-o",
     "--out",
@@ -134,8 +139,9 @@ LEAGUES = Path(".cache/league")
 )
 @click.option("--count-parameters", is_flag=True, help="Print the policy's number of parameters and stop.")
 def command(
-    name: str,
+    name: str | None,
     place: Place,
+    start: str | None,
     out: Path | None,
     steps: int | None,
     seed: int,
@@ -166,16 +172,20 @@ def command(
     sagecc train --config tiny
     sagecc train --config offline --pool datasets/kicked/pool --out models/mine
     sagecc train --config sagecc-10 --actors 2
+    sagecc train --from models/mine --pool datasets/kicked/pool
 
     A configuration says how. From the pool alone, no packet is sent. A run that was stopped continues from its last
     checkpoint, bit for bit; a run that is done is not repeated. Ctrl-C, SIGTERM and a closed terminal write a
     checkpoint first (exit code 130, 143 and 129). Watch it with 'tensorboard --logdir logs'.
     """
+    name = name or ("onward" if start else "small")
     network = {"precision": precision, "xla": xla or None}
     changes = {"steps": steps, "network": {field: value for field, value in network.items() if value is not None}}
     specification = load(name, **{field: value for field, value in changes.items() if value})
     if specification.task is not None and strategy != "one":
         raise SageccError(f"{name} learns in labs, in one process: leave out --strategy")
+    if specification.task is None and start:
+        raise SageccError(f"{name} learns from a pool, --from goes on in labs: choose one such as onward")
     if count_parameters:
         from sagecc.online import observed
 
@@ -206,8 +216,8 @@ def command(
             logs=logs,
             jobs=jobs,
         )
-    pool = pool_copy(place, cache) if specification.data else Path()
-    experience = _experience(specification, pool, cache, seed, actors, replay, kernel, trusted)
+    pool = pool_copy(place, cache) if specification.data or specification.pool else Path()
+    experience = _experience(specification, pool, cache, start, seed, actors, replay, kernel, trusted)
     from sagecc.learner.judging.judge import evaluation_of
     from sagecc.learner.train import train  # it takes time to load: not for --help
 
@@ -246,6 +256,7 @@ def _experience(
     specification: RunSpecification,
     pool: Path,
     cache: Path,
+    start: str | None,
     seed: int,
     actors: int,
     replay: Path | None,
@@ -259,8 +270,11 @@ def _experience(
         return PoolExperience(specification, pool, cache, seed)
     from sagecc.learner.online.lab_source import LabExperience
     from sagecc.online import online_task
+    from sagecc.policy.artefact import PolicyArtefact
 
-    return LabExperience(specification, online_task(specification, kernel, trusted), seed, actors, replay)
+    policy = PolicyArtefact.load(start) if start else None
+    task = online_task(specification, kernel, trusted)
+    return LabExperience(specification, task, seed, actors, replay, policy, (pool, cache))
 
 
 def _league(

@@ -73,6 +73,7 @@ def setting(
     states: int = 0,
     seed: int = 0,
     value_range: tuple[float, float] | None = None,
+    weights: Mapping[str, Any] | None = None,
 ) -> Setting:
     return Setting(
         specification.network,
@@ -83,6 +84,7 @@ def setting(
         specification.steps,
         seed,
         value_range,
+        weights,
     )
 
 

@@ -22,6 +22,7 @@ from sagecc.learner.specification import (
     ControlSettings,
     Data,
     LabSettings,
+    PoolShare,
     RunSpecification,
     algorithm_of,
     algorithms,
@@ -52,7 +53,7 @@ def test_paper_has_the_published_constants() -> None:
     assert (network["mixture"], network["min_scale"], network["input_transform"]) == (5, 1e-4, "none")
 
 
-SECTIONS: list[Any] = [RunSpecification, Data, Selection, LabSettings, ControlSettings, *KINDS.values()]
+SECTIONS: list[Any] = [RunSpecification, Data, Selection, LabSettings, PoolShare, ControlSettings, *KINDS.values()]
 SECTIONS += map(algorithm_of, algorithms())
 
 
