@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from evidence.training.run import RUNS
-from evidence.training.runs import Plan, read_plan
+from evidence.training.runs import Plan, learned_from, read_plan
 from evidence.training.table import RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
@@ -39,7 +39,9 @@ def fingerprints(plan: Plan, results: Mapping[str, Mapping[str, Any]], kernel: P
             continue
         if run.in_labs:
             task = json.dumps(run.config.task)
-            learned = tasks[task] = tasks.get(task) or online_task(run.config, kernel).identity
+            tasks[task] = tasks.get(task) or online_task(run.config, kernel).identity
+            start, pool = (result.get(part) or {} for part in ("from", "pool"))
+            learned = learned_from(tasks[task], start.get("identity"), pool.get("identity"))
         else:
             learned = result["pool"]["identity"]
         found[name] = result["fingerprint"], run.fingerprint(learned, identity, plan)

@@ -26,7 +26,7 @@ from evidence.training.carry import take_up
 from evidence.training.growing import grown_policy, train_grown
 from evidence.training.judging import Judge, read_points
 from evidence.training.meter import Meter
-from evidence.training.runs import Plan, Run, networks_of, read_plan
+from evidence.training.runs import Plan, Run, learned_from, networks_of, read_plan
 from evidence.training.table import RESULT_VERSION, RESULTS, keep_result, read_results
 from sagecc.collector.kernel.identity import kernel_identity
 from sagecc.common.errors import SageccError
@@ -41,6 +41,7 @@ from sagecc.learner.compiled import CompiledPool, compile_pool
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.experience import Experience
 from sagecc.learner.judging.judge import evaluation_of
+from sagecc.learner.online.beginning import policy_identity
 from sagecc.learner.online.lab_source import LabExperience
 from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.pool_source import PoolExperience
@@ -49,6 +50,7 @@ from sagecc.learner.train import Outcome, train
 from sagecc.learner.validation import training_part
 from sagecc.online import online_task
 from sagecc.options import kernel_option
+from sagecc.policy.artefact import PolicyArtefact
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
@@ -78,15 +80,18 @@ def carry_out(
         "changes": dict(run.changes),
         "seed": run.seed,
         "steps": run.config.steps,
-        "pool": None
-        if isinstance(source, OnlineTask)
-        else {
-            "path": str(run.pool),
-            "identity": source.identity,
-            "rows": source.rows,
-            "episodes": len(source.starts),
-        },
+        "pool": None,
     }
+    pool = pool_in_replay(run) if isinstance(source, OnlineTask) else source
+    if pool:
+        result["pool"] = {
+            "path": str(run.pool),
+            "identity": pool.identity,
+            "rows": pool.rows,
+            "episodes": len(pool.starts),
+        }
+    if start := start_of(run):
+        result["from"] = {"run": run.start, "identity": policy_identity(start)}
     policy, evaluation = policy_folder(run, folder), None
     if run.in_labs:
         result["actors"] = run.actors
@@ -140,7 +145,8 @@ def trained(
         return train_grown(run, folder / ROUNDS, POOL_CACHE, kernel, jobs)
     experience: Experience
     if isinstance(source, OnlineTask):
-        experience = LabExperience(run.config, source, run.seed, run.actors)
+        beside = (run.pool, POOL_CACHE) if run.pool else None
+        experience = LabExperience(run.config, source, run.seed, run.actors, policy=start_of(run), pool=beside)
     else:
         assert run.pool is not None
         experience = PoolExperience(run.config, run.pool, POOL_CACHE, run.seed)
@@ -153,6 +159,27 @@ def trained(
 def policy_folder(run: Run, folder: Path) -> Path:
     """Return where a run that has its files in `folder` keeps its policy."""
     return grown_policy(run, folder / ROUNDS) if run.grow else folder / "policy"
+
+
+def start_of(run: Run) -> PolicyArtefact | None:
+    """Return the policy that a run goes on from in labs, which another run has trained; None for none."""
+    return PolicyArtefact.load(start_folder(run)) if run.start else None
+
+
+def start_folder(run: Run) -> Path:
+    """Return the folder of the policy that a run goes on from."""
+    return ARTEFACTS / run.start / "policy"
+
+
+def pool_in_replay(run: Run) -> CompiledPool | None:
+    """Return the pool that is in the replay of a run in labs; None for none."""
+    return compile_pool(run.pool, POOL_CACHE) if run.in_labs and run.pool else None
+
+
+def learned(run: Run, source: CompiledPool | OnlineTask) -> str:
+    """Return the identity of all that a run learns from; `source` is `source_of`'s."""
+    start, pool = start_of(run), pool_in_replay(run)
+    return learned_from(source.identity, policy_identity(start) if start else None, pool.identity if pool else None)
 
 
 def source_of(run: Run, kernel: Path, pools: dict[Path, CompiledPool]) -> CompiledPool | OnlineTask:
@@ -225,7 +252,7 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
             except BlockingIOError:
                 raise SageccError(f"{run.name}: another process is at it; try again when it has ended") from None
             _take_up(run, folder)
-            holding.enter_context(Meter(folder / METER, run.fingerprint(source.identity, identity, plan)))
+            holding.enter_context(Meter(folder / METER, run.fingerprint(learned(run, source), identity, plan)))
             trained(run, source, folder, None, kernel, jobs=1)
         folders[run.name] = policy_folder(run, folder)
     return folders
@@ -234,17 +261,19 @@ def policies_of(plan: Plan, names: Sequence[str], kernel: Path) -> dict[str, Pat
 def run_all(plan: Plan, names: tuple[str, ...], kernel: Path, jobs: int, results: Path = RESULTS) -> list[str]:
     """Do the chosen runs that `results` has not as done; return the names of those whose training failed.
 
-    Where none is chosen, all are but those with a pool of their own that is not there.
+    Where none is chosen, all are but those whose own pool, or the policy that they go on from, is not there.
     """
     identity = kernel_identity(kernel, (*SCHEMES, POLICY_PREFIX))
     pools: dict[Path, CompiledPool] = {}
     failed = []
     for run in plan.chosen(names):
-        if not names and run.pool not in (None, plan.pool) and not run.pool.exists():
-            say(f"{run.name}: there is no {run.pool}; left out")
+        needed = [run.pool] if run.pool not in (None, plan.pool) else []
+        needed += [start_folder(run)] if run.start else []
+        if not names and (lacking := [path for path in needed if path and not path.exists()]):
+            say(f"{run.name}: there is no {lacking[0]}; left out")
             continue
         source = source_of(run, kernel, pools)
-        fingerprint = run.fingerprint(source.identity, identity, plan)
+        fingerprint = run.fingerprint(learned(run, source), identity, plan)
         folder = ARTEFACTS / run.name
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as holding:

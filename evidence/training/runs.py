@@ -25,7 +25,7 @@ RECIPES = Path(__file__).parent / "recipes"
 """Configurations that have left the package."""
 
 LARGEST_SEED = 2**31 - 1
-_SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int}
+_SOURCES: Mapping[str, type] = {"pool": str, "grow": dict, "actors": int, "from": str}
 """Fields of what learns from a pool, or in labs."""
 
 
@@ -66,19 +66,21 @@ class Run:
     config: RunSpecification
     seed: int
     pool: Path | None
-    """None where it learns in labs."""
+    """None where it learns in labs alone."""
     keep_best: KeepBest | None = None
     """None keeps the last one."""
     actors: int = 1
     """Processes that play, where it learns in labs."""
     grow: Grow | None = None
     """None where the pool stays as it is."""
+    start: str = ""
+    """The run whose policy it goes on from in labs; none if empty."""
 
     def fingerprint(self, learned: str, kernel_identity: str, plan: Plan) -> str:
         """Return what two runs share where the later one need not be done: policy, versions, kernel, where it plays.
 
         Args:
-            learned: identity of the pool, or of the task in the labs.
+            learned: identity of the pool, or of the task in the labs (`learned_from`).
             kernel_identity: of the kernel that the leagues are played on.
             plan: where it plays.
         """
@@ -173,11 +175,24 @@ def read_plan(path: Path) -> Plan:
             if name in runs:
                 raise SageccError(f"{where}: there are two runs '{name}'")
             runs[name] = run = _run(where, name, fields, values["base"], values["pool"])
+            if run.start and (run.start == name or run.start not in runs or runs[run.start].grow):
+                raise SageccError(f"{where}: from: '{run.start}' is no run above it whose pool stays as it is")
             for league in (run.keep_best.league, run.keep_best.curve) if run.keep_best else ():
                 if league and league not in values["leagues"]:
                     raise SageccError(f"{where}: keep_best: '{league}' is none of the leagues")
     leagues, harm = ({name: Path(raw) for name, raw in of.items()} for of in (values["leagues"], harm))
     return Plan(runs, leagues, harm, Path(values["pool"]))
+
+
+def learned_from(identity: str, policy: str | None, pool: str | None) -> str:
+    """Return the identity of all that a run learns from.
+
+    Args:
+        identity: that of its pool, or of its task in labs.
+        policy: that of the policy that it goes on from in labs; None for none.
+        pool: that of the pool in its replay; None for none.
+    """
+    return " ".join(each for each in (identity, policy, pool) if each is not None)
 
 
 def seed_name(recipe: str, seed: int) -> str:
@@ -220,7 +235,8 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
         differs = _differing(config.record(), common.record())
     except SageccError as error:
         raise SageccError(f"{where}: {error}") from error
-    if odd := [field for field in _SOURCES if field in values and (field == "actors") != online]:
+    fitting = {"actors", "from", *(["pool"] if config.pool else [])} if online else {"pool", "grow"}
+    if odd := [field for field in _SOURCES if field in values and field not in fitting]:
         raise SageccError(
             f"{where}: '{odd[0]}' is for what learns {'from a pool' if online else 'in labs'}: leave it out"
         )
@@ -231,8 +247,9 @@ def _run(where: str, name: str, of: object, base: str, pool: str) -> Run:
     grow = _grow(f"{where}: grow", values["grow"]) if "grow" in values else None
     if grow and keep_best:
         raise SageccError(f"{where}: 'grow' and 'keep_best': leave one out")
-    place, actors = None if online else Path(values.get("pool", pool)), values.get("actors", 1)
-    return Run(name, base, differs, config, seed, place, keep_best, actors, grow)
+    place = Path(values.get("pool", pool)) if not online or config.pool else None
+    start = seed_name(values["from"], seed) if "from" in values else ""
+    return Run(name, base, differs, config, seed, place, keep_best, values.get("actors", 1), grow, start)
 
 
 def _keep_best(where: str, of: object) -> KeepBest:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evidence.training.run import RUNS
-from evidence.training.runs import Grow, KeepBest, Plan, Run, read_plan
+from evidence.training.runs import Grow, KeepBest, Plan, Run, learned_from, read_plan
 from sagecc.common.errors import SageccError
 from sagecc.learner.specification import load
 from tests.conftest import ROOT
@@ -55,6 +55,23 @@ def test_a_run_that_learns_in_labs_has_no_pool(tmp_path: Path) -> None:
     assert run == Run("labs", "orca", {"steps": 40}, config, 1, None, actors=2)
     others = [replace(run, actors=1), replace(run, seed=2), replace(run, config=load("orca", steps=60))]
     assert len({fingerprint(other) for other in (run, *others)} | {fingerprint(run, pool="another task")}) == 5
+
+
+def test_a_run_goes_on_from_the_policy_of_another_with_its_seed(tmp_path: Path) -> None:
+    text = PLAN + "  first: {seeds: [0, 2]}\n  on: {config: onward, from: first, pool: other, seeds: [0, 2]}\n"
+    run = plan(tmp_path, text).runs["on-2"]
+    assert run == Run("on-2", "onward", {}, load("onward"), 2, Path("other"), start="first-2")
+    assert learned_from("task", None, None) == "task"
+    some = [learned_from("task", *of) for of in ((None, None), ("policy", None), (None, "pool"), ("policy", "pool"))]
+    assert len(set(some)) == 4
+    for old, new, told in (
+        ("from: first", "from: second", "from: 'second' is no run above it"),
+        ("from: first", "from: on", "from: 'on' is no run above it"),
+        ("config: onward, from", "config: tiny, from", "'from' is for what learns in labs"),
+        ("config: onward", "config: sagecc-10", "'pool' is for what learns from a pool"),
+    ):
+        with pytest.raises(SageccError, match=told):
+            plan(tmp_path, text.replace(old, new))
 
 
 def test_a_run_with_a_growing_pool(tmp_path: Path) -> None:
