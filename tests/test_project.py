@@ -19,7 +19,7 @@ import yaml
 
 from sagecc.cli import cli
 from sagecc.learner.selection import Selection
-from sagecc.learner.specification import Data, LabSettings, RunSpecification, algorithm_of, algorithms
+from sagecc.learner.specification import Data, LabSettings, PoolShare, RunSpecification, algorithm_of, algorithms
 from sagecc.schemas.schemes import OTHERS, SCHEMES
 from scripts import configuration_page, pages, site_hooks
 from tests.conftest import ROOT
@@ -388,7 +388,7 @@ def test_every_text_of_a_template_is_shown() -> None:
 
 def test_every_field_of_the_learner_is_documented() -> None:
     text = configuration_page.page()
-    for kind in (RunSpecification, Data, Selection, LabSettings, *map(algorithm_of, algorithms())):
+    for kind in (RunSpecification, Data, Selection, LabSettings, PoolShare, *map(algorithm_of, algorithms())):
         assert all(f"| `{field.name}` |" in text for field in fields(kind))
 
 

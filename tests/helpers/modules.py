@@ -23,7 +23,7 @@ _ROOMS = {
     "policy": "common schemas",
     "learner": "common schemas pool policy",
     "learner/algorithms": "common policy learner",
-    "learner/online": "common policy learner",
+    "learner/online": "common schemas policy learner",
     "learner/judging": "common schemas pool policy learner",
     "execution/flow": "common schemas",
     "execution/schemes": "common schemas pool policy execution/flow",
