@@ -97,4 +97,6 @@ def _as_json(results: Sequence[PathResult]) -> list[dict[str, object]]:
 
 
 def _interval(value: Interval | None) -> dict[str, float | int | None] | None:
-    return value and {"mean": value.mean, "low": value.low, "high": value.high, "runs": value.count}
+    if value is None:
+        return None
+    return {"mean": value.mean, "low": value.low, "high": value.high, "runs": value.count}

@@ -88,6 +88,7 @@ def asked(run: Run, pool: Path, ended: Continuation) -> Asked:
     with training.source(0) as source:
         for step in range(1, BATCHES + 1):
             batch = source.example(step)
+            assert batch
             actions = judges.actions(batch)
             with tf.GradientTape() as tape:
                 tape.watch(actions)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -441,7 +442,7 @@ def agree(library: ctypes.CDLL, setting: Setting, load: Load) -> None:
 @pytest.mark.parametrize("discipline", ["tail-drop", "head-drop"])
 @settings(max_examples=40)
 @given(load=loads, limit=limits)
-def test_limits(library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int]) -> None:
+def test_limits(library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, Any]) -> None:
     agree(library, Setting(discipline, **limit), load)
 
 
@@ -449,7 +450,7 @@ def test_limits(library: ctypes.CDLL, discipline: str, load: Load, limit: dict[s
 @settings(max_examples=40)
 @given(load=loads, limit=limits, target_interval=times)
 def test_drops_at_dequeue(
-    library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int], target_interval: tuple[int, int]
+    library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, Any], target_interval: tuple[int, int]
 ) -> None:
     agree(library, Setting(discipline, *target_interval, **limit), load)
 
@@ -461,7 +462,7 @@ def test_codel_of_several_flows_with_and_without_ecn(
     library: ctypes.CDLL,
     discipline: str,
     load: Load,
-    limit: dict[str, int],
+    limit: dict[str, Any],
     target_interval: tuple[int, int],
     ecn: bool,
     quantum: int,
@@ -473,14 +474,14 @@ def test_codel_of_several_flows_with_and_without_ecn(
 @settings(max_examples=20)
 @given(load=loads, limit=limits, mark_packets=st.integers(1, 60))
 def test_marks_above_a_threshold(
-    library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, int], mark_packets: int
+    library: ctypes.CDLL, discipline: str, load: Load, limit: dict[str, Any], mark_packets: int
 ) -> None:
     agree(library, Setting(discipline, 5 * MS, 100 * MS, mark_packets=mark_packets, **limit), load)
 
 
 @settings(max_examples=40)
 @given(load=loads, limit=limits, seed=st.integers(0, 2**64 - 3), target=st.sampled_from((15 * MS, 2 * MS, 60 * MS)))
-def test_pie(library: ctypes.CDLL, load: Load, limit: dict[str, int], seed: int, target: int) -> None:
+def test_pie(library: ctypes.CDLL, load: Load, limit: dict[str, Any], seed: int, target: int) -> None:
     agree(library, Setting("pie", target, 15 * MS, seed=seed, **limit), load)
 
 

@@ -79,8 +79,9 @@ def test_the_table_has_a_line_for_each_group() -> None:
     rows["acked_bytes"], rows["alive_ns"] = (125_000, 250_000, 500_000), S
     rows["srtt_sum_us"], rows["srtt_count"], rows["min_rtt_us"] = (20_000, 80_000, 30_000), 1, (10_000, 30_000, 9_000)
     canary = figures(rows, "canary", 10)
-    assert (canary.connections, canary.goodput_mbps, canary.each_mbps) == (2, pytest.approx(0.3), pytest.approx(1.5))
-    assert (canary.retransmitted, canary.srtt_ms, canary.min_rtt_ms) == (0.2, pytest.approx(40), 20)
+    assert canary.connections == 2
+    assert (canary.goodput_mbps, canary.each_mbps) == pytest.approx((0.3, 1.5))
+    assert (canary.retransmitted, canary.srtt_ms, canary.min_rtt_ms) == pytest.approx((0.2, 40, 20))
     assert canary.srtt_p95_ms == pytest.approx(77)
     first, second = lines(7, rows, 10)
     assert first.split() == ["7", "canary", "2", "0.30", "1.500", "20.00%", "40.00", "77.00", "20.00"]

@@ -108,7 +108,7 @@ def test_what_is_no_example_moves_the_policy_no_more(name: str) -> None:
     tf = pytest.importorskip("tensorflow")
     learner, plain, _ = given(name)
     unlike = plain._replace(examples=tf.zeros_like(plain.examples))
-    assert losses(learner, unlike) == (pytest.approx(losses(learner, plain)[0]), 0)
+    assert losses(learner, unlike) == pytest.approx((losses(learner, plain)[0], 0))
 
 
 @pytest.mark.parametrize("name", ["crr", "iql"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
+from sagecc.common.arrays import Ints
 from sagecc.common.tensorflow_runtime import snt, tf
 from sagecc.learner import mixture as mixtures
 from sagecc.learner.architectures import SageNetwork
@@ -118,7 +119,7 @@ class _Sampler(WindowSampler):
     def __init__(self) -> None:
         """It needs no pool."""
 
-    def batch(self, step: int, part: slice = ALL) -> Batch:
+    def batch(self, step: int, part: slice | Ints = ALL) -> Batch:
         """Every feature holds its row of Table 1."""
         return Batch(
             observations=np.broadcast_to(np.arange(1, 70, dtype=np.float32), (6, 3, 69)),
