@@ -65,7 +65,7 @@ class BrokenRule:
 
 def pages() -> list[Path]:
     """Return the pages that are held to the rules."""
-    folders = [ROOT.glob(f"{folder}**/*.md") for folder in ("docs/", "models/")]
+    folders = [(ROOT / folder).rglob("*.md") for folder in ("docs", "models")]
     return sorted([*ROOT.glob("*.md"), *(path for found in folders for path in found), ROOT / "evidence/NOTES.md"])
 
 

@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Opinions:
     """What was asked at N states next to others."""
 
     share: Floats
@@ -64,7 +64,7 @@ class Asked:
         return found
 
 
-def asked(run: Run, pool: Path, ended: Continuation) -> Asked:
+def asked(run: Run, pool: Path, ended: Continuation) -> Opinions:
     """Ask a run's critics and its policy at states of a pool.
 
     Args:
@@ -99,7 +99,7 @@ def asked(run: Run, pool: Path, ended: Continuation) -> Asked:
             flows, base_mbps = 4 ** states[..., NAMES.index(FLOWS)], 32 * 32 ** states[..., NAMES.index("rate")]
             of = (rate_mbps * flows / base_mbps, np.asarray(tape.gradient(values, actions)), np.asarray(actions))
             parts.append([x[flows > 1] for x in of])
-    return Asked(*map(np.concatenate, zip(*parts, strict=True)))
+    return Opinions(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def main() -> None:
