@@ -32,6 +32,7 @@ from sagecc.learner import runs as learner_runs
 from sagecc.learner.continuation import CHECKPOINT
 from sagecc.learner.evaluation import Evaluation
 from sagecc.learner.experience import Experience
+from sagecc.learner.online.beginning import policy_identity
 from sagecc.learner.online.labs import OnlineTask
 from sagecc.learner.specification import RunSpecification, load
 from sagecc.policy.artefact import Control
@@ -40,6 +41,7 @@ from sagecc.schemas.partitions import partition
 from tests.helpers.judging import without_a_lab
 from tests.helpers.league_episodes import rows, set_one, set_two, smoke, write
 from tests.helpers.messages import facts
+from tests.helpers.policies import save_policy
 
 pytestmark = pytest.mark.heavy
 
@@ -180,6 +182,39 @@ def test_a_run_in_labs_is_trained_by_its_task_and_judged_alike(
     assert found["pool"] is None
     assert found["actors"] == 2
     assert found["leagues"]["smoke"]["I"]["policy"]["rank"] == 1
+
+
+def test_a_run_goes_on_from_the_policy_of_another_and_is_left_out_without_it(
+    machinery: Machinery, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = OnlineTask("labs", (), 0, ("pool", "1.0"), Control(limits=(-1.0, 1.0)), no_labs)
+    given = []
+
+    def experience(*of: Any, **more: Any) -> None:
+        given.append(more)
+
+    monkeypatch.setattr(harness, "online_task", lambda config, kernel: task)
+    monkeypatch.setattr(harness, "LabExperience", experience)
+    run = Run("on", "onward", {}, load("onward"), 0, Path("pool"), start="first")
+    of = Plan({"on": run}, {"smoke": Path("raw")}, pool=Path("pool"))
+    run_all(of)
+    policy = ARTEFACTS / "first" / "policy"
+    assert f"on: there is no {policy}; left out" in capsys.readouterr().err
+    assert not given
+    with pytest.raises(SageccError, match=f"no policy at {policy}"):
+        run_all(of, "on")
+    save_policy(policy)
+    run_all(of, "on")
+    assert given[0]["policy"].path == policy
+    assert given[0]["pool"] == (Path("pool"), harness.POOL_CACHE)
+    found = result("on")
+    assert found["from"] == {"run": "first", "identity": policy_identity(given[0]["policy"])}
+    assert found["pool"]["identity"] == "pool"
+    run_all(of, "on")
+    assert len(given) == 1  # done
+    save_policy(policy, seed=1)
+    run_all(of, "on")
+    assert len(given) == 2  # from another policy
 
 
 def test_harm_is_by_cubics_measure(machinery: Machinery) -> None:

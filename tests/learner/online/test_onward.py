@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from sagecc.commands.train import command
 from sagecc.common.errors import SageccError
 from sagecc.learner.architectures import MlpNetwork
 from sagecc.learner.core import Batch
@@ -253,6 +255,13 @@ def test_onward_goes_on_as_the_offline_policy_plays_and_learns() -> None:
     assert (onward.task or {}) == load("sagecc-10").task
     assert offline.data is not None
     assert reward_of((onward.task or {})["reward"]) is reward_of(offline.data.reward)
+
+
+def test_the_command_trains_onward_from_a_policy_and_from_a_pool_not(kernel: Path) -> None:
+    done = CliRunner().invoke(command, ["--from", "sagecc-10", "--pool", "/none", "--kernel", str(kernel)])
+    assert str(done.exception).startswith("no pool at /none")
+    done = CliRunner().invoke(command, ["--from", "sagecc-10", "--config", "small"])
+    assert str(done.exception) == "small learns from a pool, --from goes on in labs: choose one such as onward"
 
 
 CALL = """
