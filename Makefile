@@ -228,6 +228,10 @@ policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train
 	python -m evidence.training.run $(if $(ONLY),--only $(ONLY)) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
+.PHONY: parts
+parts: kernel ## Train and judge what evidence/training/parts.yaml lists and is not done (after `make wander-pool`)
+	python -m evidence.training.run --plan evidence/training/parts.yaml
+
 .PHONY: carry
 carry: setup ## Keep a training that has not ended in evidence/training/checkpoints, to be committed (ONLY=NAME)
 	python -m evidence.training.carry $(ONLY)

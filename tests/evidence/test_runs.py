@@ -196,3 +196,10 @@ def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
     found = read_plan(ROOT / RUNS)
     assert found.of_configuration("sagecc-11") == ["sagecc-11", *(f"sagecc-11-{seed}" for seed in range(1, 5))]
     assert found.of_configuration("none") == []
+
+
+def test_each_part_of_the_recipe_is_tried_with_three_seeds() -> None:
+    runs = read_plan(ROOT / RUNS.with_name("parts.yaml")).runs
+    assert {run.seed for run in runs.values()} == {0, 1, 2}
+    base = load("offline-wander")
+    assert all(run.base == "offline-wander" and run.config != base for run in runs.values())
