@@ -171,7 +171,7 @@ def _queue_bytes(link: Link, rtt_ms: float, queue_bdp: float) -> int:
 
 def _competitors(text: str) -> tuple[CrossFlow, ...]:
     """Return the flows of `cubic`, `cubic:10`, `policy:PATH`, `policy:PATH:10` or `python:PATH.py:CLASS:10`."""
-    counted = re.fullmatch("((?:policy|python):.+|[^:]+):([1-9][0-9]{0,2})", text)
+    counted = re.fullmatch("((?:policy|python):.+|[^:]+):([1-9][0-9]{0,3})", text)
     scheme, count = (counted[1], int(counted[2])) if counted else (text, 1)
     if not counted and ":" in text and not text.startswith((POLICY_PREFIX, PYTHON_PREFIX)):
         raise SageccError(f"--cross {text}: takes a scheme and how many flows of it, such as cubic:10")

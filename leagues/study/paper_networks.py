@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
 
 from sagecc.common.errors import SageccError
 from sagecc.leagues.study.networks import SET, Cell, known
@@ -26,7 +25,7 @@ from sagecc.schemas.environment import (
 )
 from sagecc.schemas.repeats import delayed
 
-DISCIPLINES: tuple[Discipline, ...] = get_args(Discipline)
+DISCIPLINES: tuple[Discipline, ...] = ("tail-drop", "head-drop", "codel", "pie", "bode")
 
 
 @dataclass(frozen=True)

@@ -130,4 +130,4 @@ def test_the_page(lab: Lab) -> None:
     assert "\n| Fig. 1, `fairness`: " in page["evaluation_figures"]
     assert page["evaluation_statements"].startswith("| the study says | where |")
     assert "hold" in page["evaluation_counts"]
-    assert "1 of Cubic's: fairness, net, repeat 0: the flow never got through" in page["evaluation_failed"]
+    assert page["evaluation_failed"] == "1"

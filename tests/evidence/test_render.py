@@ -67,12 +67,13 @@ def filled(folder: Path) -> dict[str, Any]:
 def test_seeds_of_a_recipe_are_one_row(folder: Path) -> None:
     """Rates of 20, 30 and 40 %: 30 % and 4.303 times 10 % over the root of 3."""
     some = [result(f"run-{seed}", rate, seed=seed) for seed, rate in enumerate((0.2, 0.4, 0.3))]
-    text = found(folder, *some, result("other", 0.5, changes={}))["offline_recipes"]
-    assert text.splitlines()[2:] == [
-        "| `small`, gru 128, steps 20,000, data.schemes vegas cubic, data.set_weights II 2 | 1.50 "
-        "| 30.0 [5.2, 54.8] | 30.0 [5.2, 54.8] | - | - |"
-    ]
-    assert "offline_recipes" not in found(folder, some[0], result("other", 0.5, changes={}))
+    write_runs(folder / "runs.jsonl", some[0], result("other", 0.5, changes={}))
+    assert filled(folder)["recipes"] == []
+    write_runs(folder / "runs.jsonl", *some)
+    (recipe,) = filled(folder)["recipes"]
+    assert recipe["seeds"] == [0, 1, 2]
+    rate = recipe["leagues"]["heldout"]["I"]
+    assert (rate["winning_rate"], rate["low"], rate["high"]) == pytest.approx((0.3, 0.0516, 0.5484), abs=1e-4)
 
 
 def test_what_was_spent_is_summed_over_every_run_that_trained(folder: Path) -> None:

@@ -139,7 +139,7 @@ def test_help_names_each_rule(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         entry.main(["import", "sage", "--help"])
     text = "".join(capsys.readouterr().out.split())  # lines may break within a name
-    assert f"(repeatable):{','.join(rules())}." in text
+    assert f"{','.join(rules())}." in text
 
 
 def refused(checkpoint: Path, out: Path, message: str) -> None:

@@ -93,7 +93,7 @@ def beside(pool: Path, cache: Path, values: dict[str, Any] = VALUES) -> PoolWind
 def replayed(updates: int, window: int = 4, size: int = 16) -> Batch:
     """Return batches of a replay, all of them 9."""
     shape = (updates, window, size)
-    return Batch(*(np.full((*shape, *more), 9, np.float32) for more in ((3,), (), (), (0,), ())))
+    return Batch(*(np.full((*shape, *more), 9, np.float32) for more in ((3,), (), (), (0,), (), ())))
 
 
 def kicked(pool: Path, every: int) -> None:
@@ -171,7 +171,9 @@ def test_the_actor_is_the_policy_until_its_first_update(tmp_path: Path) -> None:
     for step in range(5):
         assert same(learns.acting()) == same(learns.exported()) == (step <= 4)
         assert same(networks.target_actor.weights()) == (step <= 4)
-        batch = Batch(*(tf.constant(random.normal(size=(4, 16, *of)), tf.float32) for of in ((3,), (), (), (0,), ())))
+        batch = Batch(
+            *(tf.constant(random.normal(size=(4, 16, *of)), tf.float32) for of in ((3,), (), (), (0,), (), ()))
+        )
         learns.update(batch)
     assert not same(learns.acting())
     assert not same(learns.exported())
