@@ -426,11 +426,6 @@ class Environment:
         """Lifetime and path of every flow, the one under test first."""
         return (self.flow, *(cross.flow for cross in self.cross))
 
-    @property
-    def speaks_ecn(self) -> bool:
-        """Whether a flow negotiates ECN."""
-        return any(flow.ecn for flow in self.all_flows)
-
     def path(self, flow: Flow) -> range:
         """Return the indices of the links that `flow` crosses."""
         first, last = flow.links or (0, len(self.links) - 1)

@@ -106,10 +106,10 @@ def command(
         raise click.UsageError("name a SCHEME to play, or a FOLDER by --measured")
     environment = environment_from(TrustedCode.named_by(names, allow_python), **network)
     networks = [repeat(environment, number) for number in range(repeats)]
-    policies = [name.removeprefix(POLICY_PREFIX) for name in names if name.startswith(POLICY_PREFIX)]
+    policy = next((name.removeprefix(POLICY_PREFIX) for name in names if name.startswith(POLICY_PREFIX)), None)
     with (
         ExitStack() as helpers,
-        telling_of_compilation(lambda: _compile(policies[:1] if jobs > 1 else [], helpers)),
+        telling_of_compilation(lambda: _compile(policy if jobs > 1 else None, helpers)),
         closing(compare(kernel, networks, names, seed, jobs)) as played,
     ):
         bar = tqdm(played, total=len(names) * repeats, unit="run", leave=False, disable=quiet or None)
@@ -121,10 +121,10 @@ def command(
     click.echo("\n".join(lines))
 
 
-def _compile(policies: Sequence[str], helpers: ExitStack) -> None:
-    """Say that something is compiled, and let a process for each of these policies help until `helpers` ends."""
+def _compile(policy: str | None, helpers: ExitStack) -> None:
+    """Say that something is compiled, and let a process that does so for a policy help until `helpers` ends."""
     tqdm.write("compiling once, for some seconds", file=sys.stderr)
-    for policy in policies:
+    if policy:
         helpers.callback(ended, started(policy))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from evidence.speed.attach_soak import RECEIVER
 from sagecc.collector.realtime.process import Program
 from sagecc.execution.stock.kernel_scheme import SCHEME
 from tests.helpers.policies import save_still_policy
@@ -54,26 +55,6 @@ while True:
             print(json.dumps({"sent": sent, "schemes": [name.split(b"\\0")[0].decode() for name in used]}), flush=True)
         else:
             sent[by_number[number]] += socks[by_number[number]].send(b"x" * 4096)
-"""
-
-RECEIVER = """
-import select, socket, sys
-listener = socket.create_server(("", 5000), backlog=1024)
-poller, ends = select.epoll(), {}
-poller.register(listener, select.EPOLLIN)
-poller.register(sys.stdin, select.EPOLLIN)
-print("ready", flush=True)
-while True:
-    for number, _ in poller.poll(1):
-        if number == sys.stdin.fileno():
-            sys.exit()
-        if number == listener.fileno():
-            sock, _ = listener.accept()
-            ends[sock.fileno()] = sock
-            poller.register(sock, select.EPOLLIN)
-        elif not ends[number].recv(1 << 16):
-            poller.unregister(number)
-            ends.pop(number).close()
 """
 
 

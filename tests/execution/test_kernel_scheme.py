@@ -40,6 +40,7 @@ from tests.helpers.stock import (
     connection,
     in_namespaces,
     on_stock_kernel,
+    registered_scheme,
     scheme_in_use,
     tcp_info,
     with_libbpf,
@@ -59,13 +60,8 @@ LAYOUTS = {
 
 @pytest.fixture
 def scheme() -> Iterator[Scheme]:
-    """The scheme, registered under a name of the test's own, for four sockets."""
-    with closing(Scheme(4, NAME)) as loaded:
-        loaded.register()
-        try:
-            yield loaded
-        finally:
-            loaded.unregister()
+    with registered_scheme(4) as loaded:
+        yield loaded
 
 
 @pytest.fixture

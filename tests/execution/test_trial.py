@@ -16,7 +16,7 @@ from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.kernel_scheme import Scheme
 from sagecc.execution.stock.shared import Shared
 from sagecc.execution.stock.trial import GROUPS, TrialMemory
-from tests.helpers.stock import NAME, connection, on_stock_kernel
+from tests.helpers.stock import NAME, connection, on_stock_kernel, registered_scheme
 
 pytestmark = [pytest.mark.kernel, on_stock_kernel]
 
@@ -27,12 +27,8 @@ Ends = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def scheme() -> Iterator[Scheme]:
-    with closing(Scheme(256, NAME, trials=True)) as loaded:
-        loaded.register()
-        try:
-            yield loaded
-        finally:
-            loaded.unregister()
+    with registered_scheme(256, trials=True) as loaded:
+        yield loaded
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sagecc.collector.realtime.process import Program
 from sagecc.collector.realtime.record import SAMPLES
 from sagecc.common.errors import SageccError
 from sagecc.execution.stock import libbpf
-from sagecc.execution.stock.kernel_scheme import SCHEME, why_not
+from sagecc.execution.stock.kernel_scheme import SCHEME, Scheme, why_not
 from tests.conftest import ROOT
 
 HERE = why_not("CAP_NET_ADMIN")
@@ -120,6 +120,17 @@ def scheme_in_use(name: str = SCHEME) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def registered_scheme(flows: int, trials: bool = False) -> Iterator[Scheme]:
+    """Yield the scheme for so many sockets, registered under a name of the tests' own."""
+    with closing(Scheme(flows, NAME, trials=trials)) as loaded:
+        loaded.register()
+        try:
+            yield loaded
+        finally:
+            loaded.unregister()
 
 
 @contextmanager
