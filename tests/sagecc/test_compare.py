@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from numba import config
 
 from sagecc.commands.compare import command as compare
 from sagecc.commands.run import command as run
@@ -101,7 +102,9 @@ def test_names_are_as_short_as_tells_them_apart() -> None:
     assert list(names.values()) == ["cubic", "models/a", "old/a", "b", "Mine"]
 
 
-def test_that_something_compiles_is_told_once() -> None:
+def test_that_something_compiles_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))  # the checkout's may have it from an earlier run
+
     @compiled
     def twice(x: float) -> float:
         return 2.0 * x
