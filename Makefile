@@ -35,7 +35,7 @@ full: setup ## Collect the paper's grid, 14,287 episodes, and its pool into data
 	@python -m scripts.repro --full
 
 .PHONY: kicked
-kicked: setup ## Collect kicked schemes alone, and their pool, into datasets/kicked (docs/guide/collect.md; 12 minutes)
+kicked: setup ## Collect kicked schemes and `wander`, and their pool, into datasets/kicked (docs/guide/collect.md; 15 minutes)
 	@python -m scripts.repro --kicked $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: labs
@@ -207,16 +207,12 @@ bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_O
 effective-pool: setup ## Derive the pool that the runs `effective` learn from, after `make repro`
 	sagecc pool --effective-windows true --out .cache/training/effective
 
-.PHONY: small-pool
-small-pool: kernel ## Collect the profile `small` with kicks, and its pool, which the runs `offline-small` learn from (8 minutes)
+.PHONY: kicked-pools
+kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, for the runs `offline-kicks` and `offline-small` (20 minutes)
+	sagecc collect --profile spread --kicks --out .cache/training/kicked-spread/raw
+	sagecc pool --raw .cache/training/kicked-spread/raw --out .cache/training/kicked-spread/pool
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
-
-.PHONY: wander-pool
-wander-pool: kernel ## Collect the profile `spread` with kicks and of `wander`, and the pool of `offline-wander` (15 minutes)
-	sagecc collect --profile spread --schemes wander --repeats 4 --out .cache/training/wander/raw
-	sagecc collect --profile spread --kicks --out .cache/training/wander/raw
-	sagecc pool --raw .cache/training/wander/raw --out .cache/training/wander/pool
 
 .PHONY: bench-confusion
 bench-confusion: setup ## Ask critics and policies that learned from a pool in their own states (after `make policies`)
@@ -229,7 +225,7 @@ policies: kernel $(if $(filter-out effective%,$(ONLY)),,effective-pool) ## Train
 	$(PAGES); exit $$status
 
 .PHONY: parts
-parts: kernel ## Train and judge what evidence/training/parts.yaml lists and is not done (after `make wander-pool`)
+parts: kernel ## Train and judge what evidence/training/parts.yaml lists and is not done (after `make kicked`)
 	python -m evidence.training.run --plan evidence/training/parts.yaml
 
 .PHONY: carry

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sagecc.common.errors import SageccError
 from sagecc.common.parquet import read_parquet
 from sagecc.common.tables import UNREADABLE, first_line
+from sagecc.schemas.schemes import EXPLORERS
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def sources(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.
 
 
 def exploring(explorers: Sequence[str], trajectories: Trajectories) -> npt.NDArray[np.bool_]:
-    """Return which trajectories are of schemes that explore; SageccError where the pool lacks one [E]."""
-    _refuse_unknown("scheme", explorers, trajectories.schemes)
+    """Return which trajectories are of schemes that explore; SageccError where the pool lacks one of one's own [E]."""
+    _refuse_unknown("scheme", [name for name in explorers if name not in EXPLORERS], trajectories.schemes)
     return np.isin(trajectories.schemes, explorers)
 
 

@@ -22,6 +22,7 @@ from sagecc.policy.artefact import MAX_WINDOW_BOUND
 from sagecc.policy.bounds import MAX_BASE, MAX_PERIOD_MS
 from sagecc.schemas.pool import FEATURE_NAMES, FEATURES, WINDOWS_TICKS, Column
 from sagecc.schemas.raw import TICK_S
+from sagecc.schemas.schemes import EXPLORERS
 
 __all__ = [
     "Algorithm",
@@ -153,8 +154,8 @@ class Data:
     """Added to what critics see, never to what the policy sees: `none`, whether other `flows` share the link, or the
     `network` and the place in the episode (learner.privileged).
     """
-    explorers: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Schemes whose actions are random, such as `wander`: values learn from them, the policy does not imitate them."""
+    explorers: tuple[str, ...] = field(default=EXPLORERS, metadata=LATER)
+    """Schemes whose actions are random: values learn from them, no policy imitates them. `wander` may be missing."""
     start_share: float = 0.0
     """Share of windows that begin with their episode, where a flow's memory is empty. The others begin anywhere."""
     reward: str = "pool"

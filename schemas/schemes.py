@@ -64,6 +64,9 @@ USER_SPACE: Mapping[str, str] = MappingProxyType(
 )
 """Schemes in user space (execution.schemes): the host sets their windows and pacing rates, as it does policies'."""
 
+EXPLORERS = ("wander",)
+"""Schemes whose actions are random: values learn from them, and no policy should imitate them."""
+
 
 def grown_scheme(name: str, number: int) -> str:
     """Return the scheme of the episodes that a policy in training played in a round (growth)."""

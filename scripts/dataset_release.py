@@ -38,7 +38,7 @@ POOLS = {"small": "datasets/pool", "full": "datasets/full/pool", "kicked": "data
 ABOUT = {
     "small": "a coarse grid of networks, what `make repro` collects.",
     "full": "the paper's whole grid of networks.",
-    "kicked": "the schemes with their windows multiplied now and then, to recover from it.",
+    "kicked": "the schemes with their windows multiplied now and then, to recover from it; and `wander`.",
 }
 
 

@@ -38,7 +38,7 @@ from sagecc.schemas.network_distribution import Quantity
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
-RECIPES = ("offline", "offline-wander", BEST_POLICY, IN_LABS)
+RECIPES = ("offline-kicks", "offline", BEST_POLICY, IN_LABS)
 """That of a pool alone, that of the policy that comes along, and the one that wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}

@@ -31,7 +31,7 @@ from sagecc.pool.derivation import build_pool
 from sagecc.schemas.pool import FEATURE_NAMES
 
 NAME = "confusion"
-RECIPES = ("offline", "offline-wander")
+RECIPES = ("offline-kicks", "offline")
 LEAGUE = "heldout"
 BATCHES = 60
 EDGES = (0.0, 0.3, 0.7, 1.3, 1e9)

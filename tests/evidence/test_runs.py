@@ -201,5 +201,5 @@ def test_a_recipes_seeds_are_the_runs_of_its_configuration() -> None:
 def test_each_part_of_the_recipe_is_tried_with_three_seeds() -> None:
     runs = read_plan(ROOT / RUNS.with_name("parts.yaml")).runs
     assert {run.seed for run in runs.values()} == {0, 1, 2}
-    base = load("offline-wander")
-    assert all(run.base == "offline-wander" and run.config != base for run in runs.values())
+    base = load("offline")
+    assert all(run.base == "offline" and run.config != base for run in runs.values())

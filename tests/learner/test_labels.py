@@ -15,9 +15,11 @@ from sagecc.common.errors import SageccError
 from sagecc.learner.compiled import KICKS_FILE, compile_pool
 from sagecc.learner.core import Batch
 from sagecc.learner.data import WindowSampler
+from sagecc.learner.specification import load
 from sagecc.policy.scaling import Scaling
 from sagecc.schemas.partitions import partition
 from sagecc.schemas.pool import FEATURE_NAMES, IS_KICKED
+from sagecc.schemas.schemes import EXPLORERS
 from tests.helpers import specifications
 from tests.helpers.specifications import pool_batch, spec
 from tests.learner.conftest import episode, write_part
@@ -97,10 +99,13 @@ def test_an_explorer_is_judged_and_no_example(pool: Path, tmp_path: Path) -> Non
     np.testing.assert_array_equal(examples[:, schemes != "cubic"], labels[:, schemes != "cubic"])
 
 
-def test_an_explorer_that_the_pool_lacks_is_an_error(pool: Path, tmp_path: Path) -> None:
+def test_an_explorer_that_the_pool_lacks_is_an_error_unless_it_is_a_known_one(pool: Path, tmp_path: Path) -> None:
     compiled = compile_pool(pool, tmp_path / "cache")
-    with pytest.raises(SageccError, match="the pool has no scheme 'wander'; it has cubic, cubic\\+kicks"):
-        WindowSampler(compiled, AS_IS, 200, 8, seed=0, explorers=("wander",))
+    with pytest.raises(SageccError, match="the pool has no scheme 'mine'; it has cubic, cubic\\+kicks"):
+        WindowSampler(compiled, AS_IS, 200, 8, seed=0, explorers=("mine",))
+    with WindowSampler(compiled, AS_IS, 200, 8, seed=0, explorers=EXPLORERS) as sampler:
+        *_, labels, examples = sampler.batch(0)
+    np.testing.assert_array_equal(examples, labels)
 
 
 @pytest.mark.parametrize("name", ["crr", "iql"])
@@ -136,3 +141,9 @@ def test_sums_of_rewards_end_before_a_kick() -> None:
     labels = tf.constant([1.0, 1, 1, 0, 1, 1])[:, None]
     assert labelled_spans(labels, 1)[:, 0].numpy().tolist() == [1, 1, 1, 0, 1, 1]
     assert labelled_spans(labels, 3)[:, 0].numpy().tolist() == [1, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["offline", "bc-mean", "awr", "iql", "small"])
+def test_no_algorithm_imitates_an_explorer_unless_told(name: str) -> None:
+    data = load(name).data
+    assert data is not None and data.explorers == EXPLORERS

@@ -95,7 +95,7 @@ def ask_as_the_guide_does(folder: Path) -> None:
 def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     """With few schemes; test_kills_at_any_moment_leave_no_trace has all of them."""
     of_few_schemes(clone)
-    of_schemes = 4 * len(SCHEMES)
+    of_schemes = 4 * len(SCHEMES) + 2
     done = start(clone, "--profile", "smoke")
     output, _ = done.communicate()
     assert done.returncode == 0, output

@@ -45,6 +45,7 @@ class Project:
                 *(f"full/{path}" for path in raw),
                 "full/pool/a",
                 *kicks,
+                *(f"kicked/raw/set={name}/scheme=wander/part-000.parquet" for name in ("I", "II")),
                 "kicked/pool/a",
             )
         ]
@@ -121,8 +122,10 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     assert not project.changed()
 
 
+EXPLORING = {"explore@I", "explore@II"}
 STAGES: dict[str, set[str]] = {
-    "RAW": {f"{how}@{name}-{scheme}" for how in ("collect", "kick") for name in ("I", "II") for scheme in SCHEMES},
+    "RAW": {f"{how}@{name}-{scheme}" for how in ("collect", "kick") for name in ("I", "II") for scheme in SCHEMES}
+    | EXPLORING,
     "POOL": {"pool", "kicked-pool"},
     "COMPILED": {"compile"},
     "LABS": set(),
@@ -135,7 +138,7 @@ STAGES: dict[str, set[str]] = {
     "TD3": set(),
     "DAGGER": set(),
     "POLICY": {"league"},
-    "USER_SPACE": set(),
+    "USER_SPACE": EXPLORING,
     "GROWTH": set(),
     "LEAGUE": {"league"},
     "DISTANCE": {"distance"},
