@@ -13,29 +13,24 @@ The last two are made again from the runs whenever some were added.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sagecc.collector.lab.episode import Episode
 from sagecc.collector.realtime.record import check_host_scheme
-from sagecc.common import shipped
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.execution.measure.client import Session
+from sagecc.execution.measure.driven import in_kernel
 from sagecc.execution.measure.runs import MeasuredRun, PlannedRun, finished, planned
 from sagecc.execution.measure.stream import BrokenError
 from sagecc.execution.measure.trajectory import TimedRun, episode, path_environment, timed, write_raw
 from sagecc.execution.stock.kernel_scheme import why_not
-from sagecc.execution.stock.supervisor import driving
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 RAW = "raw"
-POLICY_FLOWS = 4
-"""Most sockets of a policy: one at a time, and those that are closing."""
-RUNTIME = "exact"
 
 
 @dataclass(frozen=True)
@@ -105,7 +100,7 @@ def measure(
 
 def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> MeasuredRun:
     try:
-        with _in_kernel(run) as kernel_scheme:
+        with nullcontext("") if run.direction == DOWN else in_kernel(run.scheme) as kernel_scheme:
             log = session.run(run.direction, run.scheme, kernel_scheme, campaign.duration_s)
     except BrokenError as error:
         raise SageccError(
@@ -114,18 +109,6 @@ def _measured(run: PlannedRun, campaign: Campaign, session: Session) -> Measured
     measured = MeasuredRun(run.direction, run.scheme, run.number, campaign.host, campaign.duration_s, log)
     timed(measured)  # before it is kept
     return measured
-
-
-@contextmanager
-def _in_kernel(run: PlannedRun) -> Any:
-    """Yield the name that the sender's kernel has for a run's scheme, while a policy drives it where it is one."""
-    if run.direction == DOWN or not run.scheme.startswith(POLICY_PREFIX):
-        yield run.scheme
-        return
-    policy = shipped.policy(run.scheme.removeprefix(POLICY_PREFIX))
-    with driving(policy, RUNTIME, POLICY_FLOWS) as (supervisor, scheme, _):
-        yield scheme.name
-        supervisor.check(0)
 
 
 def _cells(campaign: Campaign, session: Session, tell: Callable[[str], None]) -> list[tuple[str, str]]:

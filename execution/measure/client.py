@@ -14,6 +14,7 @@ from sagecc.execution.measure.channel import STRANGER_S, ControlChannel, LostErr
 from sagecc.execution.measure.clock import ClockOffset, HostClock, RoundTrip, RunClock
 from sagecc.execution.measure.stream import BrokenError, Log, Receiver, Sender, Stream, stamped
 from sagecc.schemas.measured import DOWN, UP
+from sagecc.schemas.schemes import is_driven
 
 Number = TypeVar("Number", int, float)
 
@@ -21,6 +22,8 @@ ROUND_TRIPS = 20
 """For an estimate of the clocks' offset."""
 ANSWER_S = 15.0
 """For how long an answer may take, beyond what it has to wait for (s)."""
+LOAD_S = 150.0
+"""For how long a server may load a policy (s)."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Session:
         try:
             before = self._offset()
             self._channel.send({"do": "run", "direction": direction, "scheme": scheme, "duration_s": duration_s})
+            self._channel.set_timeout(LOAD_S if direction == DOWN and is_driven(scheme) else ANSWER_S)
             token = bytes.fromhex(str(self._channel.receive().get("token")))
             own = self._stream(direction, kernel_scheme, token, duration_s)
             theirs = self._logs()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host that serves: it receives, and sends by its kernel's schemes, for whoever has its key. It needs no root.
 
+It drives the policies that it was started with, as root, and no other that a client names.
+
 Two ports are open: one for control, one for data. A connection to the second begins with a token that control gave out,
 for one run and a short time. Whatever a client asks for, a run is within the server's limits of time and rate, and a
 client that is silent or stalls is dropped.
@@ -14,8 +16,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,9 +26,10 @@ from sagecc.common.errors import SageccError
 from sagecc.common.terminals import one_line
 from sagecc.execution.measure.channel import STRANGER_S, ControlChannel, ServerIdentity
 from sagecc.execution.measure.clock import HostClock
-from sagecc.execution.measure.stream import Log, Receiver, Sender, Stream, stamped
+from sagecc.execution.measure.driven import in_kernel
+from sagecc.execution.measure.stream import Receiver, Sender, Stream, stamped
 from sagecc.schemas.measured import DOWN, UP
-from sagecc.schemas.schemes import is_driven
+from sagecc.schemas.schemes import POLICY_PREFIX, is_driven
 
 LOG = logging.getLogger("sagecc")
 
@@ -36,6 +39,8 @@ CONNECT_S = 10.0
 IDLE_S = 180.0
 """For how long a client may be silent between runs, in which it may load a policy (s)."""
 RETRY_S = 0.1
+NAME_CHARACTERS = 200
+"""Longest name of a scheme."""
 STRANGERS = 16
 """Most connections at once of who has not proved to have the key, to each port."""
 
@@ -55,6 +60,9 @@ class Allowed:
 
     stall_s: float
     """After how long of nothing a run is dropped (s)."""
+
+    policies: tuple[str, ...] = ()
+    """Policies by which it sends, as schemes (`policy:NAME`); it needs root for them."""
 
 
 class MeasureServer:
@@ -77,7 +85,7 @@ class MeasureServer:
         """
         self._key, self._allowed, self._clock = key, allowed, clock or HostClock()
         self._identity = ServerIdentity()
-        self._sessions = threading.Semaphore(allowed.sessions)
+        self._sessions, self._policy = threading.Semaphore(allowed.sessions), threading.Lock()
         self._expected: dict[bytes, queue.Queue[socket.socket]] = {}
         with ExitStack() as stack:
             self._listeners = [stack.enter_context(closing(_listener(address, port))) for port in ports]
@@ -173,7 +181,9 @@ class MeasureServer:
             case {"do": "time"}:
                 channel.send({"received_ns": received_ns, "sent_ns": self._clock.now_ns()})
             case {"do": "check", "schemes": [*schemes]}:
-                channel.send({"refused": {str(scheme): reason for scheme in schemes if (reason := why_not(scheme))}})
+                channel.send(
+                    {"refused": {str(scheme): reason for scheme in schemes if (reason := self._why_not(scheme))}}
+                )
             case {
                 "do": "run",
                 "direction": "up" | "down" as direction,
@@ -187,36 +197,65 @@ class MeasureServer:
 
     def _run(self, channel: ControlChannel, direction: str, scheme: str, duration_s: object, peer: str) -> None:
         allowed = self._allowed
-        problem = why_not(scheme) if direction == DOWN else None
+        problem = self._why_not(scheme) if direction == DOWN else None
         if not isinstance(duration_s, int | float) or not 0 < duration_s <= allowed.max_duration_s:
             problem = f"a run lasts {allowed.max_duration_s:g} s at most"
         if problem:
             channel.send({"error": problem})
             raise SageccError(problem)
         stream = Stream(float(duration_s), allowed.stall_s, allowed.max_rate_mbps)  # type: ignore[arg-type]
-        with self._token() as (token, waiting):
-            channel.send({"token": token.hex()})
-            try:
-                sock = waiting.get(timeout=CONNECT_S)
-            except queue.Empty:
-                channel.send({"error": f"no connection came to the data port within {CONNECT_S:g} s: open it too"})
-                raise SageccError("no connection of data came") from None
         try:
-            with sock:
+            with self._in_kernel(direction, scheme) as kernel_scheme, self._connection(channel) as sock:
                 if direction == UP:
                     channel.send({"do": "go"})
-                log = self._stream(sock, direction, scheme, stream)
+                    log = Receiver(sock, stream, self._clock, TOKEN_BYTES).run()
+                else:
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, kernel_scheme.encode())
+                    log = Sender(sock, stream, self._clock).run()
         except SageccError as error:
             channel.send({"error": f"the run broke: {error}"})
             raise
         channel.send({"do": "logs"}, samples=log.samples, pairs=log.pairs)
         LOG.info("%s: %s %s, %g s", peer, direction, scheme if direction == DOWN else "data", stream.duration_s)
 
-    def _stream(self, sock: socket.socket, direction: str, scheme: str, stream: Stream) -> Log:
+    @contextmanager
+    def _in_kernel(self, direction: str, scheme: str) -> Iterator[str]:
+        """Yield the name of a run's scheme in this host's kernel; none is needed to receive."""
         if direction == UP:
-            return Receiver(sock, stream, self._clock, TOKEN_BYTES).run()
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, scheme.encode())
-        return Sender(sock, stream, self._clock).run()
+            yield ""
+            return
+        with self._policy if is_driven(scheme) else nullcontext(), in_kernel(scheme) as kernel_scheme:
+            yield kernel_scheme
+
+    @contextmanager
+    def _connection(self, channel: ControlChannel) -> Iterator[socket.socket]:
+        """Yield a run's connection of data, for which the client gets a token.
+
+        Raises:
+            SageccError: none comes.
+        """
+        with self._token() as (token, waiting):
+            channel.send({"token": token.hex()})
+            try:
+                sock = waiting.get(timeout=CONNECT_S)
+            except queue.Empty:
+                raise SageccError(f"no connection came to the data port within {CONNECT_S:g} s: open it too") from None
+        with sock:
+            yield sock
+
+    def _why_not(self, scheme: object) -> str | None:
+        """Return why this host does not send by a scheme, or None if it does."""
+        name = str(scheme)[:NAME_CHARACTERS]
+        if name in self._allowed.policies:
+            return None
+        if name.startswith(POLICY_PREFIX):
+            command = f"sagecc measure serve --policy {name.removeprefix(POLICY_PREFIX)}"
+            return f"the host that serves drives no such policy: start '{command}' there, as root"
+        try:
+            check_host_scheme(name)
+        except SageccError as error:
+            return str(error)
+        return None
 
     @contextmanager
     def _token(self) -> Any:
@@ -227,17 +266,6 @@ class MeasureServer:
             yield token, waiting
         finally:
             self._expected.pop(token, None)
-
-
-def why_not(scheme: object) -> str | None:
-    """Return why this host's kernel does not send by a scheme, or None if it does."""
-    if is_driven(str(scheme)):
-        return "the host that serves drives no policy: serve where you measure from, and measure from there"
-    try:
-        check_host_scheme(str(scheme)[:200])
-    except SageccError as error:
-        return str(error)
-    return None
 
 
 def _listener(address: str, port: int) -> socket.socket:

@@ -13,9 +13,11 @@ from tqdm import tqdm
 
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
+from sagecc.common.shipped import A_POLICY
 from sagecc.measured import show_measured
 from sagecc.options import MBPS, PICTURE, SECONDS, log_to_stderr, parse_schemes, quiet_option
 from sagecc.schemas.measured import DOWN, UP
+from sagecc.schemas.schemes import POLICY_PREFIX
 
 PORT = 5260
 HOST = "HOST"
@@ -86,7 +88,7 @@ def command() -> None:
 @click.option(
     "--schemes",
     required=True,
-    help="Comma-separated: schemes of the sending kernel, and policies, which this host alone drives (as root).",
+    help="Comma-separated: schemes of the sending kernel, and policies, which the sending host drives (as root).",
 )
 @click.option("--runs", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Of each in each direction.")
 @click.option("--duration", type=SECONDS, default=10.0, show_default=True, help="Of a run.")
@@ -147,8 +149,22 @@ def measure_host(
 @click.option(
     "--sessions", type=click.IntRange(1, 64), default=1, show_default=True, help="Hosts that measure at once."
 )
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="POLICY",
+    help=f"Send by this policy too, as root: {A_POLICY} (repeatable).",
+)
 def serve(
-    address: str, max_duration: float, max_rate: float, sessions: int, port: int, key: Path, stall: float
+    address: str,
+    max_duration: float,
+    max_rate: float,
+    sessions: int,
+    policies: tuple[str, ...],
+    port: int,
+    key: Path,
+    stall: float,
 ) -> None:
     """Let who has this host's key measure the path to it.
 
@@ -156,9 +172,12 @@ def serve(
     sagecc measure serve
     sagecc measure serve --port 6000 --max-rate 100mbps --max-duration 30s
     sagecc measure serve --address 192.0.2.7 --key measure.key
+    sudo sagecc measure serve --policy sagecc-10
 
-    It needs no root, opens two ports, for control (TLS) and data, and sends by the kernel's schemes that it may use.
+    It needs no root but for --policy, opens two ports, for control (TLS) and data, and sends by the kernel's schemes
+    that it may use.
     """
+    from sagecc.execution.measure.driven import in_kernel
     from sagecc.execution.measure.key import make_key, read_key
     from sagecc.execution.measure.server import LOG, Allowed, MeasureServer
 
@@ -167,7 +186,12 @@ def serve(
     log_to_stderr()
     if make_key(key):
         LOG.info("made a key: copy %s to the host that measures", key)
-    server = MeasureServer(address, (port, port + 1), read_key(key), Allowed(max_duration, max_rate, sessions, stall))
+    schemes = tuple(f"{POLICY_PREFIX}{policy.removeprefix(POLICY_PREFIX)}" for policy in policies)
+    for scheme in schemes:  # what cannot be driven is said now
+        with in_kernel(scheme):
+            LOG.info("%s can drive", scheme)
+    allowed = Allowed(max_duration, max_rate, sessions, stall, schemes)
+    server = MeasureServer(address, (port, port + 1), read_key(key), allowed)
     LOG.info("serving at ports %d and %d", *server.ports)
     server.run()
 

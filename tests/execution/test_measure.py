@@ -247,7 +247,7 @@ def test_a_scheme_that_a_kernel_lacks_is_said_by_name(tmp_path: Path) -> None:
             SageccError, match="bbr2 cannot be measured: this host's kernel has no scheme 'bbr2': it offers"
         ):
             measure(campaign(port, schemes=("reno", "bbr2")), KEY, tmp_path, told.append, silent)
-        with pytest.raises(SageccError, match="drives no policy"):
+        with pytest.raises(SageccError, match="drives no such policy: start 'sagecc measure serve --policy sagecc-10'"):
             measure(
                 campaign(port, schemes=("policy:sagecc-10",), directions=(DOWN,)), KEY, tmp_path, told.append, silent
             )
@@ -485,7 +485,8 @@ from sagecc.execution.measure.clock import HostClock
 from sagecc.execution.measure.key import read_key
 from sagecc.execution.measure.server import Allowed, MeasureServer
 key, ahead_ns = read_key(Path(sys.argv[1])), int(sys.argv[2])
-server = MeasureServer("", (5260, 5261), key, Allowed(60, 1000, 1, 3), HostClock(ahead_ns))
+allowed = Allowed(60, 1000, 1, 3, tuple(sys.argv[3:]))
+server = MeasureServer("", (5260, 5261), key, allowed, HostClock(ahead_ns))
 print("ready", flush=True)
 server.run()
 """
@@ -506,12 +507,13 @@ class Hosts:
         stack.callback(lambda: self.server.kill())
         self.serve()
 
-    def serve(self) -> None:
-        """Start the server, as a user without any right, where the key is his."""
-        os.chown(self.key, NOBODY, NOBODY)
-        command = [sys.executable, "-c", SERVE, str(self.key), str(AHEAD_NS)]
+    def serve(self, *policies: str) -> None:
+        """Start the server, which has the key: as a user without any right, or as root where it drives policies."""
+        owner = 0 if policies else NOBODY
+        os.chown(self.key, owner, owner)
+        command = [sys.executable, "-c", SERVE, str(self.key), str(AHEAD_NS), *policies]
         self.server = subprocess.Popen(
-            self.network.inside(SERVER, ["setpriv", f"--reuid={NOBODY}", "--clear-groups", *command]),
+            self.network.inside(SERVER, ["setpriv", f"--reuid={owner}", "--clear-groups", *command]),
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             text=True,
@@ -606,6 +608,22 @@ def test_a_path_that_breaks_is_given_up_and_goes_on_when_it_is_mended(hosts: Hos
 def test_a_policy_drives_where_it_sends(hosts: Hosts) -> None:
     done = hosts.measure(ADDRESSES["IPv4"], "--schemes", "sagecc-10", "--runs", "1", "--duration", "2")
     assert done.returncode == 0, done.stderr
-    assert "policy:sagecc-10 is not measured down: the host that serves drives no policy" in done.stderr
+    assert "policy:sagecc-10 is not measured down: the host that serves drives no such policy" in done.stderr
     (run,) = measurements([hosts.out])[0].runs
     assert (run.direction, run.scheme) == (UP, "policy:sagecc-10") and run.goodput_mbps > 0.5
+
+
+@in_namespaces
+@on_stock_kernel
+@pytest.mark.kernel
+def test_a_server_drives_the_policies_that_it_was_started_with(hosts: Hosts) -> None:
+    hosts.server.kill()
+    hosts.server.wait()
+    hosts.serve("policy:sagecc-10")
+    options = ("--runs", "1", "--duration", "2", "--direction", "down")
+    done = hosts.measure(ADDRESSES["IPv4"], "--schemes", "sagecc-10", *options)
+    assert done.returncode == 0, done.stderr
+    (run,) = measurements([hosts.out])[0].runs
+    assert (run.direction, run.scheme) == (DOWN, "policy:sagecc-10") and run.goodput_mbps > 0.5
+    other = hosts.measure(ADDRESSES["IPv4"], "--schemes", "sagecc-1", *options)
+    assert other.returncode == 2 and "the host that serves drives no such policy" in other.stderr
