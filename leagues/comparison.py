@@ -46,6 +46,10 @@ class Played:
     """Share of the data packets sent that links dropped; NaN where none was sent."""
     competitors_mbps: tuple[float, ...]
     """Goodput of each competitor over its life."""
+    completion_s: float | None
+    """Time of its transfer; None where the flow has no end, or did not reach it."""
+    competitors_completion_s: tuple[float | None, ...]
+    """The same of each competitor."""
     jain_index: float | None
     """Of the flows on the path while all run; None without another."""
     sha256: str
@@ -63,8 +67,15 @@ MEASURES: Mapping[str, Callable[[Played], float]] = {
     "queueing_p95_ms": lambda run: run.queueing_p95_ms,
     "loss_rate": lambda run: run.loss_rate,
     "competitor_mbps": lambda run: float(np.mean(run.competitors_mbps)) if run.competitors_mbps else math.nan,
+    "completion_s": lambda run: math.nan if run.completion_s is None else run.completion_s,
+    "competitor_completion_s": lambda run: _mean(run.competitors_completion_s),
 }
-"""Numbers of a run; the last is the mean over its competitors."""
+"""Numbers of a run; competitors' are means over them, completion times over the transfers that ended."""
+
+
+def _mean(known: Sequence[float | None]) -> float:
+    values = [value for value in known if value is not None]
+    return float(np.mean(values)) if values else math.nan
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,8 @@ def measured(episode: Episode) -> Played:
     t_s, capacity = (episode.rows[name].to_numpy() for name in ("t_s", "link_capacity_bytes"))
     seconds = float(t_s[-1] - t_s[0])
     capacity_mbps = float(capacity[-1] - capacity[0]) / seconds / BYTES_S_PER_MBPS if seconds else math.nan
-    life_s = np.array([environment.start_s, environment.stop_s])
+    stop_s = environment.stop_s if tested.completion_s is None else environment.start_s + tested.completion_s
+    life_s = np.array([environment.start_s, stop_s])
     bottleneck, through_mbps = environment.narrowest(environment.flow), 0.0
     for number, flow in enumerate(environment.all_flows):
         if bottleneck in environment.path(flow):
@@ -149,6 +161,8 @@ def measured(episode: Episode) -> Played:
         queueing_p95_ms=max(tested.delay_p95_ms - least_ms, 0.0),
         loss_rate=tested.loss_rate,
         competitors_mbps=tuple(flow.goodput_mbps for flow in episode.flows[1:]),
+        completion_s=tested.completion_s,
+        competitors_completion_s=tuple(flow.completion_s for flow in episode.flows[1:]),
         jain_index=episode.jain_index,
         sha256=episode.sha256,
         rows=episode.rows,

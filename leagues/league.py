@@ -214,9 +214,14 @@ def play(
         options: how `run_policies` lets the policies play.
 
     Raises:
-        SageccError: an episode of a heuristic is missing, or schemes ran on different kernels.
+        SageccError: an episode of a heuristic is missing, schemes ran on different kernels, or a tested flow is finite.
         EpisodesFailedError: all episodes of a policy failed.
     """
+    if finite := next((each for each in networks.environments if each.flow.size_bytes is not None), None):
+        raise SageccError(
+            f"league: in network {finite.id} the tested flow is a finite transfer, which no league scores:"
+            " take 'size_bytes' from it, or compare its completion times with 'sagecc compare'"
+        )
     material = gather(
         networks,
         schemes,

@@ -29,6 +29,13 @@ OF_EPISODES: tuple[Column, ...] = (
         "(goodput + competitor)^2 / (flows x (goodput^2 + competitor^2 / (flows - 1))), 1: fair; null of a flow alone",
         nullable=True,
     ),
+    Column(
+        "completion_s",
+        _F64,
+        "s",
+        "time of the flow's transfer until all is acknowledged; null where that did not happen, and without size_bytes",
+        nullable=True,
+    ),
 )
 """Of `episodes`, after those of the file."""
 

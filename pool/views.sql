@@ -47,6 +47,15 @@ CREATE OR REPLACE MACRO propagation_of(network) AS
         )
     );
 
+-- The time of a finite transfer (s), over which its goodput is; null of a flow without an end, or that did not reach it.
+-- The byte more is its FIN, which counts as received where the transfer did not end.
+CREATE OR REPLACE MACRO completion_of(network, mbps, begin_s, end_s) AS
+    CASE
+        WHEN (json_extract(network, '$.flow.size_bytes')::DOUBLE + 1) * 8e-6 / mbps
+            < coalesce(json_extract(network, '$.flow.stop_s')::DOUBLE, end_s) - begin_s - 1e-9
+            THEN json_extract(network, '$.flow.size_bytes')::DOUBLE * 8e-6 / mbps
+    END;
+
 -- One row per episode: its network, what it achieved, its return. The file's column `step` is capacity_step here:
 -- transitions has a step too. The columns after environment are computed (pool/view_columns.py describes them).
 CREATE OR REPLACE VIEW episodes AS
@@ -68,7 +77,8 @@ SELECT
         WHEN flows > 1
             THEN (goodput_mbps + competitor_mbps) ** 2
             / (flows * (goodput_mbps ** 2 + competitor_mbps ** 2 / (flows - 1)))
-    END AS jain_index
+    END AS jain_index,
+    completion_of(environment, goodput_mbps, start_s, duration_s) AS completion_s
 FROM read_parquet(getvariable('pool') || '/episodes.parquet');
 
 -- The transitions of one episode in order: FROM episode('I-24mbps-40ms-1bdp-...cubic.0'). Much faster than a filter

@@ -36,6 +36,8 @@ COLUMNS: tuple[Column, ...] = (
     ("queueing_p95_ms", "queueing p95", "ms", 1, 1),
     ("loss_rate", "loss", "%", 100, 3),
     ("competitor_mbps", "competitor", "Mbps", 1, 2),
+    ("completion_s", "transfer", "s", 1, 3),
+    ("competitor_completion_s", "their transfers", "s", 1, 3),
 )
 
 COLUMNS_WIDE = 100
@@ -95,7 +97,8 @@ def command(
     Each SCHEME runs alone, or against the competitors that --cross adds. It is one of 'sagecc schemes', a policy that
     comes with sagecc by its name, policy:PATH, or python:PATH.py:CLASS. Utilisation is the goodput of all flows over
     the bottleneck's capacity; headers keep it below 96.6 %. Queueing is one-way delay beyond propagation. Of several
-    competitors the mean goodput is shown. With --repeats, numbers are means with 95 % intervals.
+    competitors the mean goodput is shown. A transfer (size_bytes of a network's file) has its completion time. With
+    --repeats, numbers are means with 95 % intervals.
     """
     names = list(dict.fromkeys(map(named_scheme, schemes)))
     if measured:
@@ -117,8 +120,10 @@ def command(
     found, line = summaries(runs, names), network_line(environment, runs)
     if plot is not None:
         _draw(found, environment, line, plot)
-    lines = [json.dumps(_result(found, environment), indent=1)] if as_json else [*_wrapped(line), "", *_table(found)]
-    click.echo("\n".join(lines))
+    if as_json:
+        click.echo(json.dumps(_result(found, environment), indent=1))
+    else:
+        click.echo("\n".join([*_wrapped(line), "", *_table(found), *_unfinished(found)]))
 
 
 def _compile(policy: str | None, helpers: ExitStack) -> None:
@@ -165,6 +170,23 @@ def _table(found: Sequence[Summary]) -> list[str]:
     return table(list(names.values()), [each.measures for each in found], COLUMNS)
 
 
+def _unfinished(found: Sequence[Summary]) -> list[str]:
+    """Return a line for each scheme in whose runs transfers did not end, which no completion time counts."""
+    lines = []
+    for each in found:
+        ends = [
+            completion_s
+            for run in each.runs
+            for flow, completion_s in zip(
+                run.environment.all_flows, (run.completion_s, *run.competitors_completion_s), strict=True
+            )
+            if flow.size_bytes is not None
+        ]
+        if missing := ends.count(None):
+            lines.append(f"{each.scheme}: {missing} of {len(ends)} transfers did not end")
+    return lines
+
+
 def _draw(found: Sequence[Summary], environment: Environment, line: str, path: Path) -> None:
     from sagecc.leagues.colours import strokes
     from sagecc.leagues.plots import Track, comparison_figure, save_figure  # matplotlib takes as long as a run
@@ -204,6 +226,8 @@ def _result(found: Sequence[Summary], environment: Environment) -> dict[str, Any
                         "seed": run.seed,
                         "goodput_mbps": run.goodput_mbps,
                         "competitors_mbps": list(run.competitors_mbps),
+                        "completion_s": run.completion_s,
+                        "competitors_completion_s": list(run.competitors_completion_s),
                         "jain_index": run.jain_index,
                         "sha256": run.sha256,
                     }

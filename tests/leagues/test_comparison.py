@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,24 @@ def test_a_competitor_elsewhere_does_not_use_the_bottleneck(kernel: Path) -> Non
     run = measured(play_episode(kernel, environment, "cubic", every_flow=True))
     assert run.competitors_mbps[0] > 5
     assert run.utilisation == pytest.approx(run.goodput_mbps / 12, rel=0.02)
+
+
+def test_transfers_have_completion_times(kernel: Path) -> None:
+    """One that is stopped has none, and the bottleneck's use is over the time of the tested transfer."""
+    cross = (
+        CrossFlow("cubic", Flow(start_s=2, size_bytes=20_000)),
+        CrossFlow("cubic", Flow(stop_s=1, size_bytes=10**9)),
+    )
+    run = measured(
+        play_episode(kernel, replace(network(*cross), flow=Flow(size_bytes=300_000)), "cubic", every_flow=True)
+    )
+    assert run.completion_s is not None
+    assert run.goodput_mbps == pytest.approx(300_000 * 8e-6 / run.completion_s)
+    ended_s, unended = run.competitors_completion_s
+    assert ended_s is not None and 0.02 < ended_s < 0.5 and unended is None
+    assert run.utilisation > 0.6
+    (summary,) = summaries([run], ["cubic"])
+    assert summary.measures["competitor_completion_s"].mean == ended_s
 
 
 def test_queueing_is_what_lies_beyond_the_least_propagation() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from sagecc.leagues.league import (
 )
 from sagecc.leagues.report.files import write_beside
 from sagecc.policy.artefact import policy_sha256
-from sagecc.schemas.environment import Environment
+from sagecc.schemas.environment import Environment, Flow
 from sagecc.schemas.partitions import partition
 from tests.helpers.league_episodes import StubLab, rows, set_one, set_two, smoke, write
 
@@ -244,6 +245,15 @@ def test_two_kernels_are_refused(raw: Path, tmp_path: Path) -> None:
 def test_bad_rules(rules: dict[str, Any]) -> None:
     with pytest.raises(SageccError):
         Rules(**rules)
+
+
+def test_a_tested_flow_that_is_a_transfer_is_refused(raw: Path, tmp_path: Path) -> None:
+    finite = smoke(set_one(12), replace(set_one(24), flow=Flow(size_bytes=10**6)))
+    with pytest.raises(
+        SageccError, match="the tested flow is a finite transfer, which no league scores: take 'size_bytes'"
+    ):
+        play(finite, SCHEMES, raw, tmp_path / "out", no_lab)
+    assert not (tmp_path / "out").exists()
 
 
 def test_saved_files(raw: Path, tmp_path: Path, policy: str) -> None:

@@ -203,6 +203,16 @@ def test_least_propagation_of_a_chain_is_of_the_links_that_the_flow_crosses(pool
             assert connection.execute("SELECT propagation_of(?::VARCHAR)", [network]).fetchone() == (delay_ms,)
 
 
+def test_a_transfer_that_ended_has_its_time(pool: Path) -> None:
+    """1 MB at 8 Mbps takes 1 s; at 0.5 Mbps in 4 s it did not end, nor did 1 byte that came with its FIN."""
+    cases = [(10**6, 8, 1.0), (10**6, 0.5, None), (1, 2 * 8e-6 / 4, None), (None, 8, None), (10**6, 0, None)]
+    with open_pool(pool) as connection:
+        for size_bytes, mbps, took_s in cases:
+            network = json.dumps({"flow": {"size_bytes": size_bytes, "stop_s": 5} if size_bytes else {}})
+            query = "SELECT completion_of(?::VARCHAR, ?::DOUBLE, 1, 10)"
+            assert connection.execute(query, [network, mbps]).fetchone() == (took_s,)
+
+
 def queries_of_the_docs() -> dict[str, str]:
     """The questions of docs/examples/questions.sql by their titles."""
     _, *questions = (ROOT / "docs/examples/questions.sql").read_text().split("\n\n-- ")

@@ -57,6 +57,16 @@ def test_it_says_what_run_says(kernel: Path) -> None:
     assert (found["network"]["competitors"], cubic["intervals"]) == (["reno", "reno"], {})
 
 
+def test_transfers_that_did_not_end_are_counted(kernel: Path, tmp_path: Path) -> None:
+    network = "links: [{rate_mbps: 12, queue_bdp: 1}]\nrtt_ms: 20\nduration_s: 2\nflow: {size_bytes: 100000}\n"
+    (tmp_path / "short.yaml").write_text(f"{network}cross: [{{scheme: cubic, start_s: 1, size_bytes: 1000000000}}]\n")
+    options = ["cubic", "--environment", str(tmp_path / "short.yaml"), "--kernel", str(kernel)]
+    done = CliRunner().invoke(compare, options, catch_exceptions=False)
+    title, *_, last = (line for line in done.stdout.splitlines() if line)
+    assert "transfer" in done.stdout and "their transfers" not in done.stdout
+    assert last == "cubic: 1 of 2 transfers did not end" and title.startswith("Link: ")
+
+
 def test_repeats_fit_into_a_hundred_columns(kernel: Path) -> None:
     lines = compared(kernel, "cubic", "illinois", "--cross", "cubic", "--repeats", "3").splitlines()
     assert lines[0].endswith("queue 1 BDP (20 ms); 2 s, against cubic")
