@@ -139,13 +139,17 @@ bench-newcomer: kernel ## Measure the first commands of an analyst and of somebo
 	python -m evidence.speed.newcomer
 	$(PAGES)
 
-.PHONY: bench-policy-fidelity bench-attach
+.PHONY: bench-policy-fidelity bench-attach bench-cpu
 bench-policy-fidelity: kernel ## Hold a policy in the lab against itself on this machine's own kernel (root; 15 minutes)
 	python -m evidence.behaviour.policy_fidelity
 	$(PAGES)
 
 bench-attach: setup ## Measure agents in charge of up to 1,000 sockets of this machine's own kernel (root; 10 minutes)
 	python -m evidence.speed.attach
+	$(PAGES)
+
+bench-cpu: kernel ## Measure the CPU time of a flow, by scheme: on this machine's own kernel, and in the lab (root; 5 minutes)
+	python -m evidence.speed.cpu
 	$(PAGES)
 
 .PHONY: bench-attach-soak
