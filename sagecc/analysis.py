@@ -30,6 +30,7 @@ from sagecc.options import (
     raw_folder,
     raw_option,
 )
+from sagecc.paths import PATH
 from sagecc.policy.scaling import InputTransform
 from sagecc.schemas.environment import Environment
 from sagecc.schemas.environment_set import EnvironmentSet
@@ -97,10 +98,10 @@ class PoolSettings:
 
 
 POOL_OPTIONS = (
-    click.option("--pool", type=click.Path(path_type=Path), default="datasets/pool", show_default=True),
+    click.option("--pool", type=PATH, default="datasets/pool", show_default=True),
     click.option(
         "--cache",
-        type=click.Path(path_type=Path),
+        type=PATH,
         default=".cache",
         show_default=True,
         help="Where the compiled pool lies (CACHE/pool) and its index (CACHE/neighbours); safe to delete.",
@@ -133,7 +134,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         click.option(
             "-o",
             "--out",
-            type=click.Path(path_type=Path),
+            type=PATH,
             show_default=f"{analysis_folder(None) / name}, of a set {analysis_folder('NAME') / name}",
         ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
@@ -141,7 +142,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
         kernel_option(),
         click.option(
             "--grown",
-            type=click.Path(path_type=Path),
+            type=PATH,
             metavar="FOLDER",
             help="Of 'sagecc grow': its rounds are schemes too, policy:NAME@ROUND, with the trajectories played there.",
         ),

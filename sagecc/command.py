@@ -41,13 +41,21 @@ class Command(click.Command):
     """A click command whose help groups its options (GROUPS).
 
     Args:
+        groups: this command's own groups, before GROUPS.
         renamed: new names of options by the old ones.
         *arguments: of click.Command.
         **settings: of click.Command.
     """
 
-    def __init__(self, *arguments: Any, renamed: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        groups: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        renamed: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
         super().__init__(*arguments, **settings)
+        self.groups = {**groups, **GROUPS}
         self._renamed = renamed
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -61,10 +69,10 @@ class Command(click.Command):
             with formatter.section(group):
                 formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])
 
-    def _grouped(self, ctx: click.Context) -> Iterator[tuple[str, Sequence[click.Parameter]]]:
-        left = [option for option in self.get_params(ctx) if option.get_help_record(ctx)]
-        found: dict[str, list[click.Parameter]] = {}
-        for group, names in GROUPS.items():
+    def _grouped(self, ctx: click.Context) -> Iterator[tuple[str, Sequence[click.Option]]]:
+        left = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and each.get_help_record(ctx)]
+        found: dict[str, list[click.Option]] = {}
+        for group, names in self.groups.items():
             found[group] = [option for option in left if not {*names}.isdisjoint(option.opts)]
             left = [option for option in left if option not in found[group]]
         yield "Options", left

@@ -18,6 +18,7 @@ from sagecc.collector.kernel.identity import own_kernel
 from sagecc.common import shipped
 from sagecc.common.errors import SageccError
 from sagecc.common.pictures import picture_format
+from sagecc.paths import PATH, LocalPath
 from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES, check_scheme
 
 RAW = Path("datasets/raw")
@@ -27,7 +28,7 @@ ANALYSIS = Path("leagues/analysis")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class _Named(click.Path):
+class _Named(LocalPath):
     """A path, or the mere name of what comes with sagecc; the command gets where it lies."""
 
     def __init__(self, find: Callable[[str], Path], dir_okay: bool = True) -> None:
@@ -39,15 +40,12 @@ class _Named(click.Path):
         return self._find(str(super().convert(value, param, ctx)))
 
 
-class _Picture(click.Path):
+class _Picture(LocalPath):
     """A path of a picture in a folder that exists; its suffix says the format."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; raises SageccError where it is that of no picture, or its folder does not exist."""
-        path = Path(str(super().convert(value, param, ctx)))
+        path = super().convert(value, param, ctx)
         picture_format(path)
         if not path.parent.is_dir():
             raise SageccError(f"{path}: the folder {path.parent} does not exist")
@@ -55,7 +53,6 @@ class _Picture(click.Path):
 
 
 PICTURE = _Picture()
-_FOLDER = click.Path(path_type=Path)
 POLICY_FOLDER, ENVIRONMENT_FILE = _Named(shipped.policy), _Named(shipped.environment, dir_okay=False)
 
 
@@ -63,7 +60,7 @@ def kernel_option(default: Callable[[], Path | None] = own_kernel) -> Decorator:
     """Return --kernel, the kernel to run."""
     return click.option(
         "--kernel",
-        type=click.Path(path_type=Path),
+        type=PATH,
         default=default,
         show_default="the checkout's build/sagecc-linux, or the one that comes with sagecc",
         help="The virtual-time kernel ('sagecc kernel').",
@@ -99,10 +96,10 @@ def refuse_both(profile: str, environments: str | None) -> None:
 
 def pool_cache_option(text: str) -> Decorator:
     """Return the option `--cache` of commands that read a compiled pool."""
-    return click.option("--cache", type=click.Path(path_type=Path), default=".cache/pool", show_default=True, help=text)
+    return click.option("--cache", type=PATH, default=".cache/pool", show_default=True, help=text)
 
 
-def raw_option(name: str, text: str, kind: click.ParamType[Any] = _FOLDER) -> Decorator:
+def raw_option(name: str, text: str, kind: click.ParamType[Any] = PATH) -> Decorator:
     """Return an option for the folder of raw trajectories; `raw_folder` has its default."""
     return _folder_option(name, raw_folder, text, kind)
 
@@ -132,7 +129,7 @@ def analysis_folder(name: str | None) -> Path:
 
 
 def _folder_option(
-    name: str, default: Callable[[str | None], Path], text: str, kind: click.ParamType[Any] = _FOLDER
+    name: str, default: Callable[[str | None], Path], text: str, kind: click.ParamType[Any] = PATH
 ) -> Decorator:
     help_default = f"{default(None)}, of a set {default('NAME')}"
     names = ("-o", name) if name == "--out" else (name,)

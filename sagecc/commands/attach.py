@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from sagecc.command import Command
 from sagecc.common.errors import SEE_DOCTOR, SageccError
 from sagecc.common.shipped import A_POLICY
 from sagecc.execution.stock import kernel_scheme
@@ -24,6 +25,7 @@ from sagecc.execution.stock.telemetry import metrics
 from sagecc.execution.stock.trial import TrialMemory
 from sagecc.execution.stock.watch import Margins, Watch
 from sagecc.options import POLICY_FOLDER, SECONDS, SHARE, log_to_stderr, runtime_option
+from sagecc.paths import PATH
 
 CHECK_S = 0.05
 
@@ -58,7 +60,13 @@ class _Address(click.ParamType[tuple[str, int]]):
             self.fail(f"'{value}': an address is a port, such as 9300, or HOST:PORT", param, ctx)
 
 
-@click.command()
+GROUPS = {
+    "Scheme in the kernel": ("--load-only", "--owner", "--pins", "--flows"),
+    "Trial": ("--share", "--control", "--interval", "--for", "--watch", "--rtt-margin", "--loss-margin"),
+}
+
+
+@click.command(cls=Command, groups=GROUPS)
 @click.option(
     "--policy",
     type=POLICY_FOLDER,
@@ -70,7 +78,7 @@ class _Address(click.ParamType[tuple[str, int]]):
 @click.option("--owner", metavar="USER", help="With --load-only: who may attach agents, without any privilege.")
 @click.option(
     "--pins",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=kernel_scheme.PINS,
     show_default=True,
     help="Where the scheme is kept, in a BPF file system.",

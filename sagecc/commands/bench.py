@@ -12,6 +12,7 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.leagues.bench import NAME, BenchScore, Rate, run
 from sagecc.options import kernel_option, named_scheme, quiet_option
+from sagecc.paths import PATH
 from sagecc.playing import batch_option
 
 OUT = Path("leagues/bench-plays")
@@ -22,7 +23,7 @@ OUT = Path("leagues/bench-plays")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=OUT,
     show_default=True,
     help="Folder of the trajectories; those that it has are not played again.",

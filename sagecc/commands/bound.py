@@ -11,11 +11,12 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
 from sagecc.options import POLICY_FOLDER
+from sagecc.paths import PATH
 
 
 @click.command()
 @click.argument("policy", type=POLICY_FOLDER)
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The other policy's folder.")
+@click.option("-o", "--out", type=PATH, required=True, help="The other policy's folder.")
 @click.option("--window-bound", type=float, metavar="K", help="No bound where this is not given.")
 @click.option(
     "--loss", type=float, metavar="SHARE", help="Tighten it where more than this share is lost, such as 0.01."

@@ -24,6 +24,7 @@ from sagecc.measured import show_measured
 from sagecc.naming import short_names
 from sagecc.network import environment_from, exclude, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, quiet_option
+from sagecc.paths import PATH
 from sagecc.schemas.environment import Environment, Link
 from sagecc.schemas.repeats import repeat
 from sagecc.schemas.schemes import POLICY_PREFIX, TrustedCode
@@ -64,7 +65,7 @@ TITLE_CHARACTERS = 84
 @click.option(
     "--measured",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER",
     help="Show what 'sagecc measure' left in FOLDER, of all schemes or of those named (repeatable); play nothing.",
 )

@@ -14,13 +14,14 @@ from sagecc.common.remote import Place
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.rows import ROW_BYTES
 from sagecc.options import pool_cache_option
+from sagecc.paths import PATH
 from sagecc.places import PLACE, pool_copy
 
 
 @click.command()
 @click.option("--pool", type=PLACE, default="datasets/pool", show_default=True)
 @pool_cache_option("Where the compiled pool lies, in a folder named after the pool's contents; safe to delete.")
-@click.option("--summary", type=click.Path(path_type=Path), help="Write what the pool holds there, as JSON.")
+@click.option("--summary", type=PATH, help="Write what the pool holds there, as JSON.")
 def command(pool: Place, cache: Path, summary: Path | None) -> None:
     """Compile the pool into one file for random reading.
 

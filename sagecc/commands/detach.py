@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from sagecc.execution.stock import cgroup, kernel_scheme
+from sagecc.paths import PATH
 
 
 @click.command()
 @click.option(
     "--pins",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=kernel_scheme.PINS,
     show_default=True,
     help="Where the scheme is kept, in a BPF file system.",

@@ -17,6 +17,7 @@ from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.learner.specification import load
 from sagecc.options import POOL, kernel_option, pool_cache_option
+from sagecc.paths import PATH
 from sagecc.sets import networks_options
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ STEPS = ("train", "play", "pool")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("runs/grown"),
     show_default=True,
     help="Folder of the rounds; what is there already of the same rounds is not done again.",
@@ -44,7 +45,7 @@ STEPS = ("train", "play", "pool")
 @click.option(
     "--config", "config_name", default="small", show_default=True, help="Of the training, as in 'sagecc train'."
 )
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True, help="The first pool.")
+@click.option("--pool", type=PATH, default=POOL, show_default=True, help="The first pool.")
 @click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps of the first round, in place of --config's.")
 @click.option(
     "--round-steps", type=click.IntRange(min=1), help="Steps of every later round.  [default: as many as the first]"

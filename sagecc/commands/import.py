@@ -11,6 +11,7 @@ import click
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
 from sagecc.options import ENVIRONMENT_FILE, MILLISECONDS, NUMBER, SECONDS, Decorator
+from sagecc.paths import PATH, LocalPath
 
 
 def _from_checkpoint(name: str) -> Decorator:
@@ -18,12 +19,12 @@ def _from_checkpoint(name: str) -> Decorator:
     out = click.option(
         "-o",
         "--out",
-        type=click.Path(path_type=Path),
+        type=PATH,
         default=Path("models") / name,
         show_default=True,
         help="Folder of the policy.",
     )
-    checkpoint = click.argument("checkpoint", type=click.Path(path_type=Path))
+    checkpoint = click.argument("checkpoint", type=PATH)
     return lambda command: checkpoint(out(command))
 
 
@@ -92,8 +93,8 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
 
 
 @command.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the pool.")
+@click.argument("files", nargs=-1, required=True, type=LocalPath(exists=True))
+@click.option("-o", "--out", type=PATH, required=True, help="Folder of the pool.")
 @click.option(
     "--columns",
     metavar="QUANTITY=COLUMN,...",
@@ -102,7 +103,7 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
 )
 @click.option("--scheme", help="What set the windows in these logs.")
 @click.option("--environment", "network", type=ENVIRONMENT_FILE, help="The network of these logs, a file.")
-@click.option("--raw", type=click.Path(path_type=Path), help="Folder of the raw trajectories that the logs become.")
+@click.option("--raw", type=PATH, help="Folder of the raw trajectories that the logs become.")
 def pool(
     files: tuple[Path, ...], out: Path, columns: str | None, scheme: str | None, network: Path | None, raw: Path | None
 ) -> None:
@@ -138,11 +139,11 @@ def pool(
 
 
 @command.command()
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("traces", nargs=-1, required=True, type=LocalPath(exists=True, dir_okay=False))
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="The environment file (.yaml or .json); without a suffix a new folder, with a file for each trace and a set.",
 )

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sagecc.answers import Row, print_table
+from sagecc.command import Command
 from sagecc.common.files import write_atomically
 from sagecc.common.remote import Place
 from sagecc.options import POLICY_FOLDER, POOL, pool_cache_option
+from sagecc.paths import LocalPath
 from sagecc.places import PLACE, pool_copy
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ SHARE = 0.2
 """Of the environments, where no policy names one."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("policies", metavar="POLICY...", type=POLICY_FOLDER, nargs=-1, required=True)
 @click.option("--pool", type=PLACE, default=POOL, show_default=True)
 @click.option(
@@ -39,7 +41,7 @@ SHARE = 0.2
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @pool_cache_option("Where the pool is compiled to; safe to delete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object for each policy.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write that array there too.")
+@click.option("-o", "--out", type=LocalPath(dir_okay=False), help="Write that array there too.")
 def command(
     policies: tuple[Path, ...],
     pool: Place,

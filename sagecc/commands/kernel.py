@@ -10,16 +10,17 @@ import click
 from sagecc.collector.kernel.build import ensure_kernel, shipped_kernel
 from sagecc.common import shipped
 from sagecc.common.limits import usable_cores
+from sagecc.paths import PATH
 
 
 @click.command()
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where it is built.  [default: build/sagecc-linux of the checkout; where sagecc came with a kernel, that one"
     " is verified]",
 )
-@click.option("--build-dir", type=click.Path(path_type=Path), show_default="kernel/ beside it")
+@click.option("--build-dir", type=PATH, show_default="kernel/ beside it")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
 def command(output: Path | None, build_dir: Path | None, jobs: int) -> None:
     """Build or verify the virtual-time kernel.

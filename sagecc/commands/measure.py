@@ -11,11 +11,13 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.locks import sole_writer
 from sagecc.common.shipped import A_POLICY
 from sagecc.measured import show_measured
 from sagecc.options import MBPS, PICTURE, SECONDS, log_to_stderr, parse_schemes, quiet_option
+from sagecc.paths import PATH, LocalPath
 from sagecc.schemas.measured import DOWN, UP
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -55,7 +57,7 @@ def _options(command: click.Command) -> click.Command:
         ),
         click.Option(
             ["--key"],
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=LocalPath(dir_okay=False),
             default=_key_file,
             show_default="~/.config/sagecc/measure.key",
             help="File of the key that both hosts share; 'sagecc measure serve' makes it.",
@@ -84,7 +86,7 @@ def command() -> None:
     """
 
 
-@command.command(HOST)
+@command.command(HOST, cls=Command)
 @click.option(
     "--schemes",
     required=True,
@@ -94,7 +96,7 @@ def command() -> None:
 @click.option("--duration", type=SECONDS, default=10.0, show_default=True, help="Of a run.")
 @click.option("--direction", type=click.Choice([*DIRECTIONS]), default="both", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of runs.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), show_default="measured/HOST", help="Folder of the path.")
+@click.option("-o", "--out", type=PATH, show_default="measured/HOST", help="Folder of the path.")
 @click.option("--plot", type=PICTURE, help="Draw throughput against delay, as .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @quiet_option

@@ -16,6 +16,7 @@ from sagecc.command import Command
 from sagecc.common.limits import usable_cores
 from sagecc.common.terminals import one_line
 from sagecc.options import POOL, RAW, environments_option, quiet_option, refuse_both
+from sagecc.paths import PATH
 from sagecc.pool.checks import GRIDS, PoolReport, check_pool
 from sagecc.pool.derivation import PoolOptions, build_pool
 from sagecc.pool.features import Windows
@@ -28,8 +29,8 @@ FORMS = ("minari", "rlds", "huggingface", "samples")
 
 
 @click.group(invoke_without_command=True)
-@click.option("--raw", type=click.Path(path_type=Path), default=RAW, show_default=True, help="What was collected.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--raw", type=PATH, default=RAW, show_default=True, help="What was collected.")
+@click.option("-o", "--out", type=PATH, default=POOL, show_default=True)
 @click.option(
     "--windows",
     default=str(Windows()),
@@ -99,7 +100,7 @@ def parse_windows(text: str) -> Windows:
 
 
 @command.command()
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--pool", type=PATH, default=POOL, show_default=True)
 @click.option(
     "--profile",
     type=click.Choice(GRIDS),
@@ -164,9 +165,9 @@ def _as_json(report: PoolReport) -> dict[str, object]:
 
 
 @command.command(cls=Command, renamed={"--scheme": "--schemes"})
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form it gets.")
-@click.option("--pool", type=click.Path(path_type=Path), default=POOL, show_default=True)
+@click.option("--pool", type=PATH, default=POOL, show_default=True)
 @click.option("--set", "sets", default="", metavar="SETS", help="Only these sets: I, II or I,II.")
 @click.option("--schemes", default="", metavar="SCHEMES", help="Only these schemes, such as vegas,cubic.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many episodes of each set and scheme.")

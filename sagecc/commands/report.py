@@ -24,6 +24,7 @@ from sagecc.options import (
     raw_folder,
     raw_option,
 )
+from sagecc.paths import PATH
 from sagecc.schemas.schemes import ANY_CODE
 
 PAGE = "report.html"
@@ -35,17 +36,17 @@ PAGE = "report.html"
 @raw_option("--raw", "Trajectories of the heuristics.")
 @click.option(
     "--analysis",
-    type=click.Path(path_type=Path),
+    type=PATH,
     show_default=f"{analysis_folder(None)}, of a set {analysis_folder('NAME')}",
     help="Where 'sagecc distance', 'similarity' and 'tsne' left their tables, if they did.",
 )
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     show_default=f"{LEAGUE.parent / PAGE}, of a set {league_folder('NAME') / PAGE}",
 )
-@click.option("--pictures", type=click.Path(path_type=Path), help="A folder for the still pictures as PNG files.")
+@click.option("--pictures", type=PATH, help="A folder for the still pictures as PNG files.")
 @click.option(
     "--trajectories",
     type=click.IntRange(min=0),

@@ -26,6 +26,7 @@ from sagecc.leagues.plots import bin_width, plot_episode, save_figure
 from sagecc.leagues.study.figures import flows_figure
 from sagecc.network import environment_from, network_options
 from sagecc.options import PICTURE, allow_python_option, kernel_option, named_scheme, policy_options
+from sagecc.paths import PATH
 from sagecc.schemas.flows import FLOWS_VERSION
 from sagecc.schemas.raw import RAW_VERSION
 from sagecc.schemas.schemes import TrustedCode
@@ -49,8 +50,8 @@ from sagecc.waiting import telling_time
     help="mahimahi: real mm-delay and mm-link, this machine's own kernel, in real time (docs/method/fidelity.md).",
 )
 @policy_options
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the raw trajectory as Parquet.")
-@click.option("--flows", type=click.Path(path_type=Path), help="Write the raw trajectories of every flow as Parquet.")
+@click.option("-o", "--out", type=PATH, help="Write the raw trajectory as Parquet.")
+@click.option("--flows", type=PATH, help="Write the raw trajectories of every flow as Parquet.")
 @click.option("--plot", type=PICTURE, help="Draw rate, delay and cwnd over time, as .png, .svg or .pdf.")
 @click.option("--plot-flows", type=PICTURE, help="Draw every flow's rate, RTT, window, as .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import polars as pl
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
@@ -22,13 +23,14 @@ from sagecc.leagues.study.results import STUDY_MARK, values_table, write_tables
 from sagecc.leagues.study.runner import check_policies, lab_runner, ray_runner
 from sagecc.leagues.study.testbed import PREDECESSOR
 from sagecc.options import kernel_option, parse_schemes
+from sagecc.paths import PATH, LocalPath
 from sagecc.schemas.schemes import POLICY_PREFIX
 
 REPEATS = 20
 """Of each cell; the study has 5."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--schemes", default="cubic,bbr2,vegas", show_default=True, help="Comma-separated kernel schemes.")
 @click.option("--policy", "policies", multiple=True, metavar="PATH", help="A policy that takes part too (repeatable).")
@@ -46,20 +48,20 @@ REPEATS = 20
     show_default=True,
     help="Of each cell (the study has 5); all but the first shift when flows start.",
 )
-@click.option("--traces", type=click.Path(path_type=Path), metavar="FOLDER", help="Traces for astraea-21.")
+@click.option("--traces", type=PATH, metavar="FOLDER", help="Traces for astraea-21.")
 @click.option("--quick", is_flag=True, help="A fifth of each grid, one repeat.")
 @click.option("--testbed", is_flag=True, help="Networks and times measured as in the study's predecessor.")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(file_okay=False),
     default=Path("leagues/study-results"),
     show_default=True,
 )
 @click.option(
     "--runs",
     "kept",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(file_okay=False),
     show_default="OUT/runs",
     help="Where runs are kept, for several calls to share.",
 )

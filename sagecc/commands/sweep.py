@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from tqdm import tqdm
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
 from sagecc.common.remote import Place
 from sagecc.engine import engine_options, ray_cluster
 from sagecc.options import POOL, kernel_option, pool_cache_option
+from sagecc.paths import PATH
 from sagecc.places import PLACE, pool_copy
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 RESULTS = "sweep.csv"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("config")
 @click.option(
     "--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds 0 to N - 1 of each cell."
@@ -40,7 +42,7 @@ RESULTS = "sweep.csv"
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of the policies, logs and results.  [default: sweeps/ and the configuration's name]",
 )
 @pool_cache_option("Where the pool is compiled to; safe to delete.")

@@ -23,6 +23,7 @@ from sagecc.options import (
     pool_cache_option,
     refuse_both,
 )
+from sagecc.paths import PATH
 from sagecc.places import PLACE, pool_copy
 from sagecc.schemas.schemes import TrustedCode
 from sagecc.skipped import telling_skipped
@@ -55,14 +56,14 @@ LEAGUES = Path(".cache/league")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of the policy.  [default: models/ and the configuration's name]",
 )
 @click.option("--steps", type=click.IntRange(min=1), help="Updates, in place of the configuration's.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
     "--logs",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Checkpoint, metrics, TensorBoard.  [default: logs/ and --out's name]",
 )
 @pool_cache_option("Where the pool is compiled to for random reading; safe to delete.")
@@ -127,7 +128,7 @@ LEAGUES = Path(".cache/league")
 )
 @click.option(
     "--replay",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="In labs: folder of the replay; one in /dev/shm keeps it in memory.  [default: replay/ in --logs]",
 )
 @click.option(

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
+from sagecc.command import Command
 from sagecc.common.errors import SageccError
 from sagecc.common.limits import usable_cores
 from sagecc.common.locks import sole_writer
@@ -22,16 +23,17 @@ from sagecc.leagues.vetting.conditions import CONDITIONS, Condition
 from sagecc.leagues.vetting.suite import Verdict, vet
 from sagecc.naming import short_names
 from sagecc.options import kernel_option, named_scheme, parse_schemes, quiet_option
+from sagecc.paths import LocalPath
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("scheme", metavar="POLICY")
 @click.option("--beside", default="", metavar="SCHEMES", help="Show others' values too, such as cubic,bbr.")
 @click.option("--only", multiple=True, metavar="CONDITION", help="Only this condition (repeatable).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the value of every network.")
 @click.option(
     "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(file_okay=False),
     default=Path(".cache/vetting"),
     show_default=True,
     help="Where runs are kept; the same command runs what is missing.",

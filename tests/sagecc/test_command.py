@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -41,8 +43,19 @@ def test_an_old_name_works_with_a_notice(arguments: list[str], told: str, notice
     assert done.stderr.count("--count is called --draw now") == done.stderr.count("\n") == notices
 
 
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command and sub-command with its words."""
+    for name in cli.cli.list_commands(click.Context(cli.cli)):
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {each}", command.commands[each]) for each in command.commands)
+
+
 def test_a_help_has_each_option_once_in_its_group() -> None:
     text = CliRunner().invoke(renaming, ["--help"]).output
+    assert "  REST" not in text, "an argument is no option"
     sections = {part.partition(":")[0]: part for part in text.split("\n\n")}
     assert "--plain" in sections["Options"] and "--help" in sections["Options"]
     assert "--draw" in sections["Network"] and "--jobs" in sections["Machine"]
@@ -50,13 +63,38 @@ def test_a_help_has_each_option_once_in_its_group() -> None:
 
 
 def test_every_name_in_a_group_is_an_option_of_a_command() -> None:
-    names: set[str] = set()
-    for name in cli.cli.list_commands(click.Context(cli.cli)):
-        command = cli.cli.get_command(click.Context(cli.cli), name)
-        assert command is not None
-        commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
-        names |= {opt for each in commands for option in each.params for opt in (*option.opts, *option.secondary_opts)}
-    assert {name for group in GROUPS.values() for name in group} <= names
+    names = {
+        name: {opt for option in command.params for opt in (*option.opts, *option.secondary_opts)}
+        for name, command in every_command()
+    }
+    assert {name for group in GROUPS.values() for name in group} <= set().union(*names.values())
+    for name, command in every_command():
+        own = getattr(command, "groups", GROUPS)
+        assert {opt for group in own.keys() - GROUPS.keys() for opt in own[group]} <= names[name]
+
+
+def test_many_options_are_in_groups() -> None:
+    for name, command in every_command():
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        assert isinstance(command, Command) or len(options) <= 8, name
+
+
+def test_a_store_where_only_a_folder_will_do_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tried = set()
+    for name, command in every_command():
+        for option in command.params:
+            if isinstance(option, click.Option) and isinstance(option.type, click.Path):
+                with pytest.raises(SystemExit) as ended:
+                    cli.main([*name.split(), option.opts[-1], "s3://team/data"])
+                told = capsys.readouterr().err
+                assert ended.value.code == cli.EXIT_ERROR and told.count("\n") == 1
+                assert option.opts[-1] in told and "'s3://team/data' lies in an object store" in told
+                tried.add((name, option.opts[-1]))
+    assert {("pool check", "--pool"), ("report", "--raw"), ("grow", "--pool"), ("collect", "--out")} <= tried
+    assert not list(tmp_path.iterdir())
 
 
 def test_schemes_are_told_as_json() -> None:
