@@ -15,7 +15,7 @@ C_FILES = $(shell git ls-files '*.c' '*.cc' '*.h')
 
 .PHONY: help
 help: ## Print what there is to make
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-21s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
 setup: ## Install what is needed: apt packages (as root) and the Python environment in .venv (two minutes, 3 GB)
@@ -51,7 +51,7 @@ kernel: setup ## Build or verify the virtual-time kernel (four minutes; later on
 	@sagecc kernel
 
 .PHONY: bpf
-bpf: ## Compile the BPF scheme anew after a change (clang, llvm, libbpf-dev); what is shipped needs none of them
+bpf: ## Compile the BPF scheme after a change of it (clang, llvm, libbpf-dev); the shipped objects need none of them
 	@execution/stock/bpf/compile
 
 .PHONY: wheel wheel-test
@@ -164,7 +164,7 @@ bench-gpu: ## Measure training on this machine's first GPU (a pool in datasets/p
 	$(PAGES)
 
 .PHONY: bench-torture
-bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, killed it goes on)
+bench-torture: kernel ## Kill every stage and the agent, damage every kind of input (root; 40 minutes, resumes where it was killed)
 	python -m tests.torture
 	$(PAGES)
 
@@ -179,12 +179,12 @@ bench-offline: kernel ## Hold what a pool says of policies against how they play
 	$(PAGES)
 
 .PHONY: bench-rival-leagues
-bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER, SAGECC_SAGE=FOLDER: with these; killed it goes on)
+bench-rival-leagues: kernel ## Play the Sage paper's other two leagues (SAGECC_ORCA=FOLDER, SAGECC_SAGE=FOLDER: with these; resumes where it was killed)
 	python -m evidence.leagues.rival_leagues
 	$(PAGES)
 
 .PHONY: bench-selector
-bench-selector: kernel ## Choose one of the 13 heuristics per network, beside an oracle and the policies (minutes; killed it goes on)
+bench-selector: kernel ## Choose one of the 13 heuristics per network, and compare with an oracle and the policies (minutes; resumes where it was killed)
 	python -m evidence.leagues.selector
 	$(PAGES)
 
@@ -194,16 +194,16 @@ bench-rival-seeds: kernel ## Play the league of learned schemes with each seed o
 	$(PAGES)
 
 .PHONY: bench-testbed bench-study
-bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; killed it goes on)
+bench-testbed: kernel ## Hold the study's Cubic and Orca against published points (SAGECC_ORCA=FOLDER; resumes where it was killed)
 	python -m evidence.leagues.testbed
 	$(PAGES)
 
-bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FOLDER; 40 minutes, killed it goes on)
+bench-study: kernel ## Measure the whole evaluation study's time (SAGECC_ORCA=FOLDER; 40 minutes, resumes where it was killed)
 	python -m evidence.speed.study
 	$(PAGES)
 
 .PHONY: bench-evaluation
-bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_ORCA=FOLDER; an hour, killed it goes on)
+bench-evaluation: kernel ## Play the evaluation study with its schemes (SAGECC_ORCA=FOLDER; an hour, resumes where it was killed)
 	python -m evidence.leagues.evaluation
 	$(PAGES)
 
@@ -237,7 +237,7 @@ carry: setup ## Keep a training that has not ended in evidence/training/checkpoi
 	python -m evidence.training.carry $(ONLY)
 
 .PHONY: paper-figures
-paper-figures: kernel ## Make figures of the Sage paper anew, after `make repro` (FIGURE=fig-12: one; killed it goes on)
+paper-figures: kernel ## Make figures of the Sage paper, after `make repro` (FIGURE=fig-12: one; resumes where it was killed)
 	python -m evidence.paper $(FIGURE) && status=0 || status=$$?; \
 	$(PAGES); exit $$status
 
@@ -270,12 +270,12 @@ pages: ## Fill README.md, docs/ and the pool's card with what was measured and w
 	@$(PAGES)
 
 .PHONY: golden
-golden: kernel ## Pin what golden runs come to anew, after a version was raised (common/versions.py, LAB_VERSION)
+golden: kernel ## Pin the bytes of golden runs, after a version was raised (common/versions.py, LAB_VERSION)
 	@python -m scripts.golden
 	@python -m tests.golden.runs
 
 .PHONY: lock
-lock: ## Resolve requirements/*.in anew into the files with hashes
+lock: ## Resolve requirements/*.in into the files with hashes
 	scripts/lock
 
 .PHONY: clean

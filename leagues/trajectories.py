@@ -117,7 +117,7 @@ def choose(
         return tuple(by_id[name] for name in dict.fromkeys(names))
     candidates = [environment for environment in environments if set_name in (None, environment.set)]
     if not candidates:
-        raise SageccError(f"the profile has no environment of Set {set_name}; name some with --environment")
+        raise SageccError(f"the profile has no environment of Set {set_name}; name some with --network")
     numbers = np.random.default_rng(seed).choice(len(candidates), min(count, len(candidates)), replace=False)
     return tuple(candidates[i] for i in sorted(numbers))
 
@@ -131,7 +131,7 @@ def step_up(environments: Sequence[Environment]) -> tuple[Environment, ...]:
     candidates = [environment for environment in environments if environment.step > 1]
     choice = [environment for environment in candidates if environment.id == set_one(*STEP_UP).id] or candidates[:1]
     if not choice:
-        raise SageccError("in none of the networks does the rate rise; name one with --environment")
+        raise SageccError("in none of the networks does the rate rise; name one with --network")
     return tuple(choice)
 
 

@@ -129,7 +129,7 @@ def options(name: str, pool: bool) -> Callable[[Callable[..., Any]], Callable[..
     decorators = (
         networks_options,
         click.option("--network", "ids", multiple=True, metavar="ID", help="A network of these (repeatable)."),
-        raw_option("--raw", "Heuristics' trajectories."),
+        raw_option("--raw", "Trajectories of the heuristics."),
         league_option("--league", "A league that the policies may have played already; else they play now."),
         click.option(
             "-o",

@@ -110,7 +110,7 @@ def cli(ctx: click.Context) -> None:
     """Open policy pool, offline-RL learner and league for Internet congestion control.
 
     Collect what kernel schemes do in emulated networks, train a policy from that pool alone, and rank it
-    beside the heuristics. `sagecc COMMAND --help` explains one command.
+    against the heuristics. `sagecc COMMAND --help` explains one command.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

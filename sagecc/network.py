@@ -55,7 +55,7 @@ _OPTIONS = (
         type=click.Choice(get_args(Discipline)),
         default="tail-drop",
         show_default=True,
-        help="What the queue drops, and when.",
+        help="The queue's discipline: which packets it drops, and when.",
     ),
     click.option("--loss", type=SHARE, default=0.0, show_default=True, help="Share of data packets lost at random."),
     click.option(

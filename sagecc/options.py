@@ -183,7 +183,7 @@ class _Quantity(click.ParamType[float]):
 
 MBPS = _Quantity("Mbps", {"bps": 1e-6, "kbps": 1e-3, "mbps": 1.0, "gbps": 1e3}, "1.5gbps")
 MILLISECONDS = _Quantity("ms", {"us": 1e-3, "ms": 1.0, "s": 1e3}, "250us or 0.1s")
-SECONDS = _Quantity("s", {"ms": 1e-3, "s": 1.0, "min": 60.0}, "500ms or 2min")
+SECONDS = _Quantity("s", {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}, "500ms, 2min or 24h")
 SHARE = _Quantity("share", {"%": 0.01}, "1%")
 
 

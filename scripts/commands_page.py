@@ -16,17 +16,17 @@ from sagecc.cli import cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
-Each command's purpose, and options by the first sentence of their text, written by `make pages`.
-`sagecc COMMAND --help` has the rest: examples, values, defaults, ranges. Bad input ends with one line and exit
-status 2.
+Commands, and options by the first sentence of their text, written by `make pages`. [Shared](#shared-options) options
+stand at the end. `sagecc COMMAND --help` has the rest: examples, values, defaults, ranges. Bad input ends with one line
+and exit status 2.
 """
 Record = tuple[str, str]
 """An option's names, and its text."""
 SHARED = 2
 """Commands that have an option, from which on its text stands once, at the page's end."""
 LONG = re.compile(r"--[\w-]+")
-TYPE = re.compile(r" (?:INTEGER|FLOAT)(?: RANGE)?$| (?:TEXT|PATH|FILE|FOLDER|DIRECTORY|BOOLEAN|N|S|MS)$")
-"""Of an option's value, where a plain name says no more than the option's."""
+TYPE = re.compile(r" (?:INTEGER|FLOAT)(?: RANGE)?$| (?:TEXT|PATH|FILE|FOLDER|DIRECTORY|BOOLEAN|N|S|MS)$| \[\S+\|\S+\]$")
+"""Of an option's value, where a plain name says no more than the option's; choices are among a help's values."""
 EXTRA = re.compile(r" *\[(?:default:|required|[^]]*[<>])[^]]*\]| *\((?:default: [^)]*|docs/[^)]*)\)")
 """In an option's text, its default, the bounds of its number, and the page that says more."""
 REST = re.compile(r"[.;](?= |$).*", re.DOTALL)
@@ -64,14 +64,15 @@ def _first_sentence(text: str) -> str:
 
 def section(command: click.Command, context: click.Context, common: Collection[Record]) -> str:
     """Return a command's part of the page; of the `common` options it has the names alone."""
-    arguments = " ".join(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")
+    names = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
+    arguments = " ".join(names)
     parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
     purpose, *_ = inspect.cleandoc(command.help or "").split("\n\n")
     parts.append(f"{' '.join(purpose.split())}\n")
     records = options(command, context)
     parts += _table([record for record in records if record not in common])
     if also := [f"`{LONG.findall(names)[0]}`" for names, text in records if (names, text) in common]:
-        parts += [f"[Shared](#shared-options): {', '.join(also)}.\n"]
+        parts += [f"Shared: {', '.join(also)}.\n"]
     return "\n".join(parts)
 
 

@@ -27,13 +27,12 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "configurati
 HEAD = """# Configuration
 
 Every field of a configuration, written by `make pages` from `learner/`. The shipped ones are short files to
-read and copy, `learner/configs/*.yaml` and `execution/schemes/*/*.yaml`; `sagecc train --help` lists them.
+read and copy, `learner/configs/*.yaml` and `execution/schemes/*/*.yaml`.
 
-`sagecc train --config NAME` takes a shipped one, `--config FILE.yaml` yours. `base: NAME` gives the fields that a file
+`base: NAME` gives the fields that a file
 does not set, section by section. A section of another `algorithm.name`, `network.kind` or `task.control.like` takes
-nothing from the base's; `networks`, `shares` and weights by name are replaced whole. `paper+no-gru` is the variant
-`no-gru` of `paper`. A field without a default is needed. An unknown field, a wrong type or a value out of range is an
-error. [The learner](../method/learner.md) gives reasons.
+nothing from the base's; `networks`, `shares` and weights by name are replaced whole. A field without a default
+is needed. An unknown field, a wrong type or a value out of range is an error.
 """
 Told = dict[tuple[str, str], object]
 """Fields and texts of tables above, with their defaults there."""

@@ -28,14 +28,14 @@ USES = (
     "Analysis of what the schemes of the Linux kernel do on the same networks, row by row.",
 )
 LIMITS = (
-    "Emulated networks with one bottleneck, tail-drop queues and no random loss; at most one flow beside the observed"
+    "Emulated networks with one bottleneck, tail-drop queues and no random loss; at most one flow next to the observed"
     " one. Policies that saw nothing else should not be trusted on the Internet without more tests.",
     "Time is virtual: the data has no jitter of a busy machine, which some schemes, BBR above all, feel on real paths.",
     "A row is what the kernel's socket reports every 10 ms; what happens between two rows is seen only in sums.",
     "The state after an episode's last action is not in the pool. Episodes end by their clock, never in a terminal"
     " state.",
     "Linux 6.12 and its TCP; BBRv2 is no part of it and was written for this project from its specification.",
-    "It is a pool made anew after the paper's description, not the data of the paper, which was not published.",
+    "It follows the paper's description; the paper's own data was not published.",
 )
 
 

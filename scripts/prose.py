@@ -31,9 +31,10 @@ BANNED = (
     "what it is worth",
     "who is",
 )
-BUDGET = 36_500
-"""Words that all documents have at most, tables and examples included; 35,000 is the aim. Records do not count."""
+BUDGET = 35_000
+"""Words that all documents have at most, tables and examples included."""
 RECORDS = ("CHANGELOG.md", "evidence/NOTES.md")
+"""Documents that grow with the project: held to plain English, and not to the budget."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _HIDDEN = (
@@ -66,7 +67,8 @@ class BrokenRule:
 def pages() -> list[Path]:
     """Return the pages that are held to the rules."""
     folders = [(ROOT / folder).rglob("*.md") for folder in ("docs", "models")]
-    return sorted([*ROOT.glob("*.md"), *(path for found in folders for path in found), ROOT / "evidence/NOTES.md"])
+    others = [ROOT / "datasets/README.md", ROOT / "evidence/NOTES.md"]
+    return sorted([*ROOT.glob("*.md"), *(path for found in folders for path in found), *others])
 
 
 def words(markdown: str) -> int:
@@ -76,9 +78,7 @@ def words(markdown: str) -> int:
 
 def words_by_page() -> dict[str, int]:
     """Return the words of every document but RECORDS, most first."""
-    counted = {
-        path.relative_to(ROOT).as_posix(): words(path.read_text()) for path in [*pages(), ROOT / "datasets/README.md"]
-    }
+    counted = {path.relative_to(ROOT).as_posix(): words(path.read_text()) for path in pages()}
     return {name: counted[name] for name in sorted(counted, key=lambda name: -counted[name]) if name not in RECORDS}
 
 

@@ -7,6 +7,7 @@ by that name; names with an underscore in front are the template's own.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
@@ -71,6 +72,11 @@ def span(values: Iterable[float], form: str) -> str:
     return middle if len(numbers) == 1 else f"{middle} ({format(min(numbers), form)}-{format(max(numbers), form)})"
 
 
+def processor(name: str) -> str:
+    """Return a processor's name without what every one of its maker has."""
+    return re.sub(r"\((?:R|TM)\)| Processor\b", "", name)
+
+
 def where(rows: Iterable[Row], **fields: object) -> list[Row]:
     """Return the rows with these fields."""
     return [row for row in rows if all(row[name] == value for name, value in fields.items())]
@@ -102,6 +108,7 @@ def environment(root: Path) -> jinja2.Environment:
     templates.filters |= {
         "f": formatted,
         "median": median,
+        "processor": processor,
         "span": span,
         "where": where,
         "one": one,

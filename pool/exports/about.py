@@ -16,9 +16,9 @@ AUTHOR = "The sagecc authors"
 TAGS = ("reinforcement-learning", "offline-rl", "congestion-control", "tcp", "networking")
 
 SUMMARY = (
-    "Trajectories of TCP congestion-control schemes of the Linux kernel over emulated networks, run in virtual time:"
-    " every 10 ms what a scheme saw (69 features of the socket), what it did to its congestion window, and the reward"
-    " that followed. For learning congestion control from data alone."
+    "Trajectories of TCP congestion-control schemes of the Linux kernel over emulated networks, run in virtual time."
+    " A row each 10 ms has what a scheme saw (69 features of the socket), what it did to its congestion window, and the"
+    " reward that followed. For learning congestion control from data alone."
 )
 
 PAPER = (

@@ -70,7 +70,7 @@ GROUPS = {
 @click.option(
     "--policy",
     type=POLICY_FOLDER,
-    help=f"Who decides: {A_POLICY}.",
+    help=f"The policy in charge: {A_POLICY}.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=1024, show_default=True, help="Most sockets at once.")
@@ -86,7 +86,7 @@ GROUPS = {
 @click.option(
     "--share", type=SHARE, default=1.0, help="Share of the new connections to drive, such as 5%; default: all."
 )
-@click.option("--control", metavar="SCHEME", help="What the others get; default: the system's.")
+@click.option("--control", metavar="SCHEME", help="Scheme of the others; default: the system's.")
 @click.option("--interval", type=SECONDS, default=60.0, show_default=True, help="From one table of both to the next.")
 @click.option("--for", "length", type=SECONDS, help="End after this time; default: when it is ended.")
 @click.option("--watch", is_flag=True, help="Take the policy off, and end, where it is worse by more than a margin.")

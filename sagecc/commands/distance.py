@@ -24,7 +24,7 @@ SAMPLE = 1_000_000
     metavar="PATH",
     help=f"Repeatable: {A_POLICY}.",
 )
-@click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared beside the policies.")
+@click.option("--schemes", default="vegas", show_default=True, help="Comma-separated; compared next to the policies.")
 @click.option(
     "--search",
     "kind",

@@ -36,7 +36,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
     "--policy",
     type=POLICY_FOLDER,
     required=True,
-    help=f"Who decides: {A_POLICY}.",
+    help=f"The policy in charge: {A_POLICY}.",
 )
 @runtime_option
 @click.option("--flows", type=click.IntRange(1, 65536), default=256, show_default=True, help="Most sockets at once.")

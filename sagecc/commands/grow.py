@@ -58,7 +58,7 @@ STEPS = ("train", "play", "pool")
     help="Share of the windows drawn that the policy's own episodes have; at most 0.8, the heuristics keep the rest.",
 )
 @click.option(
-    "--decay", type=float, default=0.5, show_default=True, help="Share of a round beside that of the round after it."
+    "--decay", type=float, default=0.5, show_default=True, help="Share of a round over that of the round after it."
 )
 @click.option(
     "--sample/--mean", default=True, show_default=True, help="Play actions drawn from the mixture, or its mean."

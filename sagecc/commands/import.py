@@ -101,7 +101,7 @@ def sage(checkpoint: Path, out: Path, without: tuple[str, ...]) -> None:
     help="FILES are logs with these columns, such as t_s=time,srtt_ms=rtt,cwnd_pkts=cwnd,mss_bytes=1448. CSV or"
     " Parquet, a row each 10 ms (docs/reference/formats.md).",
 )
-@click.option("--scheme", help="What set the windows in these logs.")
+@click.option("--scheme", help="The scheme that set the windows in these logs.")
 @click.option("--environment", "network", type=ENVIRONMENT_FILE, help="The network of these logs, a file.")
 @click.option("--raw", type=PATH, help="Folder of the raw trajectories that the logs become.")
 def pool(

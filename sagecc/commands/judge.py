@@ -37,7 +37,7 @@ SHARE = 0.2
     help="Share of the pool's environments to judge on.  [default: the least that the policies left out in training, "
     f"or {SHARE:g}]",
 )
-@click.option("--reward", default="graded", show_default=True, help="What is earned, a name of pool/reward.py.")
+@click.option("--reward", default="graded", show_default=True, help="The reward, a name of pool/reward.py.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @pool_cache_option("Where the pool is compiled to; safe to delete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object for each policy.")

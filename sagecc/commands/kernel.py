@@ -20,7 +20,7 @@ from sagecc.paths import PATH
     help="Where it is built.  [default: build/sagecc-linux of the checkout; where sagecc came with a kernel, that one"
     " is verified]",
 )
-@click.option("--build-dir", type=PATH, show_default="kernel/ beside it")
+@click.option("--build-dir", type=PATH, show_default="kernel/ next to it", help="Where it is compiled.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=usable_cores, help="Compilers at a time.")
 def command(output: Path | None, build_dir: Path | None, jobs: int) -> None:
     """Build or verify the virtual-time kernel.

@@ -29,14 +29,14 @@ FORMS = ("minari", "rlds", "huggingface", "samples")
 
 
 @click.group(invoke_without_command=True)
-@click.option("--raw", type=PATH, default=RAW, show_default=True, help="What was collected.")
+@click.option("--raw", type=PATH, default=RAW, show_default=True, help="Raw trajectories.")
 @click.option("-o", "--out", type=PATH, default=POOL, show_default=True)
 @click.option(
     "--windows",
     default=str(Windows()),
     show_default=True,
-    help="Small, medium and large observation window in ticks of 10 ms; one number stands for all three, and small,"
-    " medium or large for that of the paper; all is the default.",
+    help="Small, medium and large observation window in ticks of 10 ms. One number stands for all three; small,"
+    " medium or large stands for that of the paper. Default: all of the paper's.",
 )
 @click.option(
     "--reward-alignment",

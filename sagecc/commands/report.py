@@ -32,7 +32,7 @@ PAGE = "report.html"
 
 @click.command(cls=Command, renamed={"--environment": "--network"})
 @environments_option(text="Of a league over a set:")
-@league_option("--league", "What 'sagecc league' wrote.")
+@league_option("--league", "A league's folder, as 'sagecc league' wrote it.")
 @raw_option("--raw", "Trajectories of the heuristics.")
 @click.option(
     "--analysis",

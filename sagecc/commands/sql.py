@@ -23,7 +23,7 @@ from sagecc.shell import Shell
 @click.option(
     "--raw",
     type=PLACE,
-    help="Raw trajectories, for the views raw and samples.  [default: raw beside the pool]",
+    help="Raw trajectories, for the views raw and samples.  [default: raw next to the pool]",
 )
 @click.option(
     "--league",

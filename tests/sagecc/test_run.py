@@ -67,7 +67,7 @@ def test_options_of_the_bottleneck_and_the_way_back() -> None:
     ("options", "same"),
     [
         ("--bandwidth 12mbps --rtt 20ms --duration 5s", "--bandwidth 12 --rtt 20 --duration 5"),
-        ("--bandwidth 0.012Gbps --rtt 0.02s --duration 0.1min", "--bandwidth 12 --rtt 20 --duration 6"),
+        ("--bandwidth 0.012Gbps --rtt 0.02s --duration 0.01h", "--bandwidth 12 --rtt 20 --duration 36"),
         ("--bandwidth 500kbps --rtt 1500us --queue-packets 9", "--bandwidth 0.5 --rtt 1.5 --queue-packets 9"),
         ("--loss 1% --jitter-ms 2ms --start 500ms", "--loss 0.01 --jitter-ms 2 --start 0.5"),
     ],

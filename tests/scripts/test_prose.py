@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
+import click
 import pytest
 
-from scripts import prose
+from sagecc.cli import cli
+from scripts import commands_page, prose
 from tests.conftest import ROOT
 
 LONG = " ".join(["word"] * 26)
@@ -30,11 +33,32 @@ def test_no_line_begins_with_a_filled_number(page: Path) -> None:
     assert re.findall(r"^ *<!-- = [\w-]+ -->.*\S<!-- / -->.*$", page.read_text(), re.MULTILINE) == []
 
 
+def test_helps_are_read_once() -> None:
+    for command, context in commands_page.commands(cli, click.Context(cli, info_name="sagecc")):
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        text = "\n\n".join(each for each in paragraphs if not each.startswith("\b"))
+        options = [param.help or "" for param in command.params if isinstance(param, click.Option)]
+        assert rules(text) == [], context.command_path
+        assert [rule for option in options for rule in rules(option) if "more than" not in rule] == []
+
+
+def test_what_make_helps_with_is_read_once() -> None:
+    targets = re.findall(r"^[a-z-]+:.*## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) > 40
+    assert [(target, rule) for target in targets for rule in rules(target)] == []
+
+
 def test_all_pages_together_are_short() -> None:
     by_page = prose.words_by_page()
     assert {"README.md", "docs/reference/commands.md", "datasets/README.md", "models/README.md"} <= by_page.keys()
     count, longest = sum(by_page.values()), list(by_page.items())[:5]
+    assert prose.BUDGET <= 35_000
     assert count <= prose.BUDGET, f"{count:,} words, more than {prose.BUDGET:,}; the longest pages: {longest}"
+
+
+def test_records_are_held_to_plain_english_alone() -> None:
+    assert {prose.ROOT / name for name in prose.RECORDS} <= {*prose.pages()}
+    assert prose.words_by_page().keys().isdisjoint(prose.RECORDS)
 
 
 def test_words_of_tables_and_code_count_but_no_number_and_no_comment() -> None:
