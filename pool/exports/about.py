@@ -17,7 +17,7 @@ TAGS = ("reinforcement-learning", "offline-rl", "congestion-control", "tcp", "ne
 
 SUMMARY = (
     "Trajectories of TCP congestion-control schemes of the Linux kernel over emulated networks, run in virtual time."
-    " A row each 10 ms has what a scheme saw (69 features of the socket), what it did to its congestion window, and the"
+    " A row each 10 ms has what a scheme saw (69 features), what it did to its congestion window, and the"
     " reward that followed. For learning congestion control from data alone."
 )
 
