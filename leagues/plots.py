@@ -45,6 +45,8 @@ POLICY = VERMILION
 HEURISTIC = "#4a90c2"
 SHADE = "#9aa5b1"
 PANELS_ABREAST = 3
+WIDEST = 1.5
+"""The largest mean times this is the most that the frame of a measured path's plane holds of intervals."""
 
 SET_TITLES = {"I": "Set I: alone on the link", "II": "Set II: beside Cubic"}
 
@@ -256,6 +258,7 @@ def measured_figure(results: Sequence[PathResult]) -> Figure:
 
 def _measured_plane(axes: Axes, result: PathResult, own: Mapping[str, Stroke]) -> None:
     """Draw the schemes whose delay can be told on a path."""
+    means: list[tuple[float, float]] = []
     corners: list[tuple[float, float]] = []
     for each in result.schemes:
         delay, goodput = each.measures["relative_delay"], each.measures["relative_goodput"]
@@ -269,14 +272,18 @@ def _measured_plane(axes: Axes, result: PathResult, own: Mapping[str, Stroke]) -
         shape, size = ("*", 190) if policy else ("o", 34)
         point = axes.scatter(delay.mean, goodput.mean, s=size, color=own[each.scheme].colour, marker=shape, zorder=3)
         point.set_label(each.scheme)
+        means.append((delay.mean, goodput.mean))
         corners += [(delay.mean + sign * spans[0], goodput.mean + sign * spans[1]) for sign in (-1, 1)]
     axes.set_title(result.name)
     axes.set_xlabel("mean one-way delay / smallest")
     axes.set_ylabel("goodput / best")
     if corners:
-        x, y = np.array(corners).T
+        # Of few runs intervals are so wide that the points would be one: they may leave the frame.
+        x, y = np.clip(corners, 0, WIDEST * np.max(means, axis=0)).T
         _frame(axes.set_xlim, x, 0.18)
         _frame(axes.set_ylim, y, 0.18)
+        axes.set_xlim(left=max(axes.get_xlim()[0], 0))
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], 0))
 
 
 def _frame(setter: Any, values: Doubles, room: float) -> None:

@@ -36,6 +36,7 @@ from sagecc.execution.measure.server import Allowed, MeasureServer
 from sagecc.execution.measure.stream import BrokenError, Receiver, Stream, stamped
 from sagecc.execution.measure.trajectory import TimedRun, link_log, one_way_delays, path_environment
 from sagecc.leagues.measured import path_results
+from sagecc.leagues.plots import measured_figure
 from sagecc.pool.derivation import build_pool
 from sagecc.schemas.measured import DOWN, UP, MeasuredHost, MeasuredNumbers, MeasuredPath, measurements
 from tests.helpers.measured_path import ADDRESSES, CLIENT, SERVER, MeasuredNetwork
@@ -174,6 +175,14 @@ def test_no_delay_is_relative_to_none() -> None:
     """Where the clocks' error is larger than the path, a mean delay may come to 0."""
     (result,) = path_results([measurement("a", numbers("cubic", 0, 10, 0), numbers("bbr", 0, 8, 1))])
     assert all(each.measures["relative_delay"].mean is None for each in result.schemes)
+
+
+def test_the_planes_frame_holds_the_means_and_nothing_below_zero() -> None:
+    """Two runs that are far apart have intervals of ten times their mean."""
+    runs = [numbers(name, n, of, 5 * of) for name in ("cubic", "bbr") for n, of in enumerate((2, 14))]
+    (axes,) = measured_figure(path_results([measurement("a", *runs, numbers("reno", 0, 4, 100))])).axes
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    assert 0 == left < 2.5 < right < 5 and 0 == bottom < 1 < top < 2
 
 
 # ---- both sides over loopback ----
