@@ -66,7 +66,7 @@ def section(command: click.Command, context: click.Context, common: Collection[R
     """Return a command's part of the page; of the `common` options it has the names alone."""
     names = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
     arguments = " ".join(names)
-    parts = [f"## {context.command_path}\n", *([f"`{context.command_path} {arguments}`\n"] if arguments else [])]
+    parts = [f"## {context.command_path}\n", *([f"Arguments: `{arguments}`\n"] if arguments else [])]
     purpose, *_ = inspect.cleandoc(command.help or "").split("\n\n")
     parts.append(f"{' '.join(purpose.split())}\n")
     records = options(command, context)

@@ -32,7 +32,7 @@ read and copy, `learner/configs/*.yaml` and `execution/schemes/*/*.yaml`.
 `base: NAME` gives the fields that a file
 does not set, section by section. A section of another `algorithm.name`, `network.kind` or `task.control.like` takes
 nothing from the base's; `networks`, `shares` and weights by name are replaced whole. A field without a default
-is needed. An unknown field, a wrong type or a value out of range is an error.
+is needed; those after "Also" are told above. An unknown field, a wrong type or a value out of range is an error.
 """
 Told = dict[tuple[str, str], object]
 """Fields and texts of tables above, with their defaults there."""
@@ -75,7 +75,7 @@ def table(kind: type[Any], told: Told) -> Iterator[str]:
     if own:
         yield from ("| field | default | meaning |", "|---|---|---|", *own, "")
     if again:
-        yield from (f"{'And as' if own else 'As'} above: {', '.join(again)}.", "")
+        yield from (f"Also: {', '.join(again)}.", "")
 
 
 def _default(field: Field[Any]) -> object:

@@ -16,7 +16,8 @@ from tests.helpers.modules import code_behind, imported
 
 PAGE = (ROOT / "docs/guide/gymnasium.md").read_text()
 OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-OWN, ITS_TEST = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/your-own-scheme.md").read_text(), re.DOTALL)
+(OWN,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/your-own-scheme.md").read_text(), re.DOTALL)
+ITS_TEST = (ROOT / "docs/examples/test_gentle.py").read_text()
 EXAMPLES = ((ROOT / "docs" / "examples" / f"{name}.py").read_text() for name in ("rollouts", "supersuit_batch"))
 SNIPPETS = [code for code in (*OTHERS, *EXAMPLES) if "import" in code and "stable" not in code]
 
