@@ -4,6 +4,7 @@
 from random import Random
 
 from gentle import Gentle
+
 from sagecc.execution.schemes.scheme import Sample
 
 
