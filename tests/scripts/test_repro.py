@@ -22,7 +22,7 @@ from sagecc.collector.kernel.identity import stamp
 from sagecc.common.errors import SageccError
 from sagecc.leagues import table
 from sagecc.leagues.report.folder import read_summary
-from scripts import repro
+from scripts import dvc_repro, repro
 from tests.conftest import ROOT, copy_project
 
 SCHEMES = ("cubic", "vegas", "bbr2", "reno")
@@ -107,6 +107,9 @@ def test_the_chain_runs_and_repeats_nothing(clone: Path) -> None:
     assert league["profile"] == "smoke"
     assert {"policy:models/repro", "policy:models/sagecc-10"} <= {row["scheme"] for row in league["ranking"]}
     assert len(league["ranking"]) == len(SCHEMES) + 2
+    kinds = "kernel collect kick explore pools train league analysis report DVC"
+    went = re.search(r"(?m)^make repro: \d+\.\d min, of which\n((?:  \w+ +\d+\.\d min  .+\n)+)", output)
+    assert went and sorted(line.split()[0] for line in went[1].splitlines()) == sorted(kinds.split())
     assert output.rstrip().endswith(f"{table.text(league)}\nreport: leagues/report.html")
     assert (clone / "leagues/report.html").stat().st_size > 10_000
 
@@ -154,6 +157,18 @@ def test_kills_at_any_moment_leave_no_trace(clone: Path) -> None:
     killed, whole = (yaml.safe_load((folder / "dvc.lock").read_text()) for folder in (apart, clone))
     assert killed == whole
     shutil.rmtree(apart)
+
+
+def test_the_time_is_told_by_kinds_of_stages() -> None:
+    spent_s = {"kernel": 240.0, "collect@I-cubic": 30.0, "collect@II-cubic": 33.0, "pool": 6.0, "kicked-pool": 12.0}
+    assert dvc_repro.times({**spent_s, "models/dvc.yaml:labs": 600.0}, 960.0).splitlines() == [
+        "make repro: 16.0 min, of which",
+        "  kernel       4.0 min  1 stage",
+        "  collect      1.1 min  2 stages",
+        "  pools        0.3 min  2 stages",
+        "  labs        10.0 min  1 stage",
+        "  DVC          0.7 min  hashes, lock files",
+    ]
 
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,36 +4,42 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.dvcfile import Lockfile
 from dvc.repo import Repo
 
 from sagecc.collector.kernel.identity import write_identities
 from sagecc.common import versions
 from sagecc.leagues.study.catalogue import EXPERIMENTS
-from sagecc.schemas.schemes import SCHEMES
+from scripts import lock_file, repro
 from scripts.specification import specifications, write
 from tests.conftest import PACKAGES, ROOT, copy_project
 
 pytestmark = pytest.mark.heavy
 
-LABS, STUDY = "models/dvc.yaml", "leagues/study-results/dvc.yaml"
+MAIN, FULL, LABS, STUDY = "dvc.yaml", "datasets/full/dvc.yaml", "models/dvc.yaml", "leagues/study-results/dvc.yaml"
+SCHEMES = ("cubic", "bbr2", "hybla")
 STUDIED = [each.name for each in EXPERIMENTS.values() if not each.traced]
 
 
 class Project:
-    """A copy of the project in which every stage counts as done; its data are stand-ins."""
+    """A copy of the project with a few of its schemes; every stage counts as done, and its data are stand-ins."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         copy_project(folder)
+        for lock in repro.LOCKS:
+            (folder / lock).unlink(missing_ok=True)
+        params = folder / "params.yaml"
+        few, count = re.subn(r"(?m)^schemes: .*$", f"schemes: [{', '.join(SCHEMES)}]", params.read_text())
+        assert count == 1
+        params.write_text(few)
         raw = [f"raw/set={name}/scheme={scheme}/part-000.parquet" for name in ("I", "II") for scheme in SCHEMES]
         kicks = [f"kicked/{path.replace('/part-000', '+kicks/part-000')}" for path in raw]
         outs = [
@@ -65,7 +71,14 @@ class Project:
             (folder / out).write_text(out)
         write_identities(folder / "build" / "sagecc-linux")
         self.specify()
-        self.dvc("commit", "--force")
+        with self.repo() as repo:
+            repo.commit(force=True)
+
+    @contextmanager
+    def repo(self) -> Iterator[Repo]:
+        """Read the project as DVC does in its folder."""
+        with chdir(self.folder), Repo() as repo:
+            yield repo
 
     def specify(self, **configs: str) -> None:
         """Do what the stage `specification` does, with this project's configurations."""
@@ -73,18 +86,16 @@ class Project:
             specifications(**{"pool": "offline", "labs": "sagecc-10", **configs}), self.folder / "build/specification"
         )
 
-    def dvc(self, *command: str) -> str:
-        environment = {**os.environ, "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")}
-        done = subprocess.run(
-            [sys.executable, "-m", "dvc", *command], cwd=self.folder, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def changed(self, pipeline: str = "dvc.yaml") -> set[str]:
+    def changed(self, pipeline: str = MAIN) -> set[str]:
         """The stages of a pipeline that are not up to date themselves."""
-        found = {name.rpartition(":")[2] for name in json.loads(self.dvc("status", "--json", pipeline))}
-        return found - {"specification"}  # it always runs
+        with self.repo() as repo:
+            found = repo.status(targets=[pipeline])
+        return {name.rpartition(":")[2] for name in found} - {"specification"}  # it always runs
+
+    def running(self, pipeline: str = MAIN) -> list[str]:
+        """The stages of a pipeline that `dvc repro` would run."""
+        with self.repo() as repo:
+            return [stage.name for stage in repo.reproduce([pipeline], dry=True)]
 
 
 def raised(text: str, *names: str) -> str:
@@ -97,15 +108,18 @@ def raised(text: str, *names: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project(tmp_path_factory.mktemp("stages") / "project")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("stages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_SITE_CACHE_DIR", str(folder / "site"))
+        yield Project(folder / "project")
 
 
 def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     params = project.folder / "params.yaml"
     before = params.read_text()
     assert not project.changed()
-    assert not project.changed("datasets/full/dvc.yaml")
+    assert not project.changed(FULL)
     assert yaml.safe_load(before)["schemes"][-1] == "hybla"
     params.write_text(before.replace("hybla]", "hybla, mine]"))
     module, identity = (
@@ -115,11 +129,31 @@ def test_adding_a_scheme_collects_that_scheme_only(project: Project) -> None:
     identity.write_text("linux-6.12 lab-1 tcp_mine.c=0123456789ab\n")
     kicked = {"kick@I-mine", "kick@II-mine"}
     assert project.changed() == {"kernel", "collect@I-mine", "collect@II-mine", *kicked}
-    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-mine", "collect@II-mine"}
+    assert project.changed(FULL) == {"collect@I-mine", "collect@II-mine"}
     params.write_text(before)
     module.unlink()
     identity.unlink()
     assert not project.changed()
+
+
+@pytest.mark.parametrize(("stage", "lost"), [("pool", False), ("pool", True), ("collect@II-hybla", True)])
+def test_a_stage_writes_its_own_lines_of_a_lock_file_as_dvc_does(
+    project: Project, stage: str, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = project.folder / MAIN.replace("yaml", "lock")
+    before = lock.read_text()
+    cut, count = re.subn(rf"(?m)^  {stage}:\n(?:    .*\n)+", "", before)
+    assert count == 1
+    written = []
+    for dump in (lock_file.WHOLE, lock_file.dump_stages):
+        monkeypatch.setattr(Lockfile, "dump_stages", dump)
+        lock.write_text(cut if lost else before)
+        with project.repo() as repo:
+            repo.commit(stage, force=True)
+        written.append(lock.read_text())
+    assert written[0] == written[1]
+    assert yaml.safe_load(written[1]) == yaml.safe_load(before)
+    lock.write_text(before)
 
 
 EXPLORING = {"explore@I", "explore@II"}
@@ -152,10 +186,11 @@ STAGES: dict[str, set[str]] = {
 
 def test_every_version_makes_its_stages_anew_and_no_others(project: Project) -> None:
     found: dict[str, set[str]] = {name: set() for name in STAGES}
-    for stage in Repo(str(project.folder)).index.stages:
-        for dep in stage.deps if stage.path_in_repo == "dvc.yaml" else []:
-            for name in dep.params if dep.def_path == "common/versions.py" else []:
-                found[name].add(stage.name)
+    with project.repo() as repo:
+        for stage in repo.index.stages:
+            for dep in stage.deps if stage.path_in_repo == MAIN else []:
+                for name in dep.params if dep.def_path == "common/versions.py" else []:
+                    found[name].add(stage.name)
     assert found == STAGES
     assert STAGES.keys() == {name for name in vars(versions) if name.isupper()}
 
@@ -165,7 +200,7 @@ def test_a_raised_version_runs_what_it_stands_for(project: Project) -> None:
     before = file.read_text()
     file.write_text(raised(before, "CRR", "REPORT"))
     assert project.changed() == {"train", "report"}
-    assert not project.changed("datasets/full/dvc.yaml")
+    assert not project.changed(FULL)
     file.write_text(before)
     assert not project.changed()
 
@@ -178,7 +213,7 @@ def test_code_that_raises_no_version_runs_nothing(project: Project) -> None:
         path.write_text(f"{ast.unparse(ast.parse(text))}\nMORE = 1\n")
     assert len(texts) > 100
     assert not project.changed()
-    assert not project.changed("datasets/full/dvc.yaml")
+    assert not project.changed(FULL)
     assert not project.changed(STUDY)
     for path, text in texts.items():
         path.write_text(text)
@@ -224,7 +259,7 @@ def test_other_windows_or_rewards_derive_the_pool_and_collect_nothing(project: P
     assert before.count(old) == 1
     params.write_text(before.replace(old, new))
     try:
-        assert project.changed("datasets/full/dvc.yaml") == {"pool"}
+        assert project.changed(FULL) == {"pool"}
         assert project.changed() == {"pool", "kicked-pool"}
     finally:
         params.write_text(before)
@@ -237,7 +272,7 @@ def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
     binary = project.folder / "build" / "sagecc-linux"
     binary.write_text("another kernel")
     assert project.changed() == {"kernel", *(f"{how}@{of}-bbr2" for how in ("collect", "kick") for of in ("I", "II"))}
-    assert project.changed("datasets/full/dvc.yaml") == {"collect@I-bbr2", "collect@II-bbr2"}
+    assert project.changed(FULL) == {"collect@I-bbr2", "collect@II-bbr2"}
     identity.write_text(before)
     binary.write_text("build/sagecc-linux")
 
@@ -245,8 +280,8 @@ def test_a_changed_module_collects_its_scheme_only(project: Project) -> None:
 def test_the_default_run_leaves_the_full_pool_alone(project: Project) -> None:
     hybla = project.folder / "datasets" / "full" / "raw" / "set=I" / "scheme=hybla" / "part-000.parquet"
     hybla.unlink()
-    assert running(project.dvc("repro", "--dry")) == ["specification"]
-    assert running(project.dvc("repro", "--dry", "datasets/full/dvc.yaml")) == ["collect@I-hybla", "pool"]
+    assert project.running() == ["specification"]
+    assert project.running(FULL) == ["collect@I-hybla", "pool"]
     lock = yaml.safe_load((project.folder / "datasets/full/dvc.lock").read_text())
     assert len(lock["stages"]) == 2 * len(SCHEMES) + 1
 
@@ -262,8 +297,8 @@ def test_the_study_s_version_runs_the_study_alone(project: Project) -> None:
     assert not project.changed(STUDY)
     file = project.folder / "leagues" / "study-results" / "experiments" / "fairness" / "a"
     file.unlink()
-    assert running(project.dvc("repro", "--dry")) == ["specification"]
-    assert running(project.dvc("repro", "--dry", STUDY)) == ["study@fairness", "page"]
+    assert project.running() == ["specification"]
+    assert project.running(STUDY) == ["study@fairness", "page"]
     file.write_text("leagues/study-results/experiments/fairness/a")
 
 
@@ -273,8 +308,3 @@ def test_a_stage_s_command_has_the_study_s_options() -> None:
     assert "study fairness --schemes cubic,bbr2,vegas --policy models/sagecc-1 --repeats 20 --runs" in str(
         commands["study@fairness"]
     )
-
-
-def running(output: str) -> list[str]:
-    """The stages that `dvc repro` says it runs."""
-    return re.findall(r"Running stage '(?:[^':]+:)?([^':]+)'", output)
