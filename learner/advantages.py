@@ -93,7 +93,7 @@ class AdvantageWeights:
         deviations = tf.maximum(tf.sqrt(tf.maximum(squares - tf.square(means), 0.0)), LEAST_DEVIATION)
         weights = tf.minimum(tf.exp(advantages / tf.gather(self.betas * deviations, groups)), self.cap)
         means = averaged(self._weights, [weights])[:, 0]
-        return tf.reshape(labels * weights / tf.gather(means, groups), shape)
+        return tf.reshape(tf.math.divide_no_nan(labels * weights, tf.gather(means, groups)), shape)  # a group not seen yet
 
     def state(self) -> dict[str, Any]:
         """Return the running averages by name."""

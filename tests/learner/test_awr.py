@@ -121,6 +121,11 @@ def test_a_group_that_is_not_in_a_batch_keeps_its_averages() -> None:
     assert float(weights.state()["advantage_moments"][0, 1]) == pytest.approx(9 - 8 * KEPT**500, rel=0.01)
 
 
+def test_where_no_action_of_a_group_counts_no_weight_does() -> None:
+    weights, none = AdvantageWeights(beta=1.0, cap=9.0), tf.zeros([2, 1])
+    assert not np.asarray(weights.of(tf.constant([[1.0], [-1]]), tf.zeros([2, 1], tf.int32), none, WHOLE)).any()
+
+
 @pytest.mark.parametrize("expectile", [0.5, 0.9])
 @pytest.mark.parametrize("burn_in", [0, 1])
 @pytest.mark.parametrize("kind", list(NETWORKS))
