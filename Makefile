@@ -103,15 +103,15 @@ BENCHMARKS := bench-compare bench-collect bench-kicks bench-pool bench-memory be
 BEHAVIOUR := bench-jitter bench-bbr2 bench-policies bench-examples bench-actions bench-astraea bench-outages
 PAGES = python -m scripts.pages
 
-.PHONY: bench bench-unseen bench-vetting bench-scores $(BENCHMARKS) $(BEHAVIOUR)
-bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen bench-vetting bench-scores ## Measure speed and compare behaviour (evidence/), and fill docs/measured
+.PHONY: bench bench-unseen bench-vetting bench-scores bench-starts $(BENCHMARKS) $(BEHAVIOUR)
+bench: $(BENCHMARKS) $(BEHAVIOUR) bench-unseen bench-vetting bench-scores bench-starts ## Measure speed and compare behaviour (evidence/), and fill docs/measured
 $(BENCHMARKS): bench-%: kernel
 	python -m evidence.speed.$*
 	$(PAGES)
 $(BEHAVIOUR): bench-%: kernel
 	python -m evidence.behaviour.$*
 	$(PAGES)
-bench-unseen bench-vetting bench-scores: bench-%: kernel
+bench-unseen bench-vetting bench-scores bench-starts: bench-%: kernel
 	python -m evidence.leagues.$*
 	$(PAGES)
 
@@ -217,6 +217,11 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 	sagecc pool --raw .cache/training/kicked-spread/raw --out .cache/training/kicked-spread/pool
 	sagecc collect --profile small --kicks --out .cache/training/kicked-small/raw
 	sagecc pool --raw .cache/training/kicked-small/raw --out .cache/training/kicked-small/pool
+
+.PHONY: bench-teaching
+bench-teaching: kernel ## Clone pools with and without kicks, and draw what they teach (half an hour)
+	python -m evidence.training.teaching
+	$(PAGES)
 
 .PHONY: bench-confusion
 bench-confusion: setup ## Ask critics and policies that learned from a pool in their own states (after `make policies`)

@@ -146,6 +146,8 @@ def variants_figure(rows: list[Mapping[str, Any]]) -> Figure:
         for axes, name in zip(figure.subplots(1, 2, sharey=True), SET_TITLES, strict=True):
             for i, league in enumerate(leagues):
                 for y, row in enumerate(rows):
+                    if league not in row["leagues"]:
+                        continue
                     of = row["leagues"][league][name]
                     height, colour = y + 0.24 * (i - (len(leagues) - 1) / 2), (POLICY, HEURISTIC)[i % 2]
                     if of["low"] is not None:
