@@ -93,7 +93,8 @@ class AdvantageWeights:
         deviations = tf.maximum(tf.sqrt(tf.maximum(squares - tf.square(means), 0.0)), LEAST_DEVIATION)
         weights = tf.minimum(tf.exp(advantages / tf.gather(self.betas * deviations, groups)), self.cap)
         means = averaged(self._weights, [weights])[:, 0]
-        return tf.reshape(tf.math.divide_no_nan(labels * weights, tf.gather(means, groups)), shape)  # a group not seen yet
+        # A group that no batch had yet has a mean of 0.
+        return tf.reshape(tf.math.divide_no_nan(labels * weights, tf.gather(means, groups)), shape)
 
     def state(self) -> dict[str, Any]:
         """Return the running averages by name."""
