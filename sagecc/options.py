@@ -37,7 +37,8 @@ class _Named(LocalPath):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; end with a usage error where it is none, and with SageccError where a name means two."""
-        return self._find(str(super().convert(value, param, ctx)))
+        path = super().convert(value, param, ctx)
+        return self._find(value if isinstance(value, str) else str(path))  # a Path has lost the ./ of what is here
 
 
 class _Picture(LocalPath):

@@ -46,7 +46,7 @@ def shares(
 
     Args:
         goodputs_mbps: the scheme's, by network's id.
-        cubics_mbps: Cubic's.
+        cubics_mbps: those of Cubic.
         environments: the networks.
     """
     found: dict[str, list[float]] = {order: [] for order in ORDERS}

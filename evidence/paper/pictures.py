@@ -138,7 +138,7 @@ def _labels(heights: Mapping[str, float]) -> list[list[str]]:
     return groups
 
 
-def variants_figure(rows: list[Mapping[str, Any]]) -> Figure:
+def variants_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw winning rates of variants with their intervals over seeds, a panel for each set, a mark for each league."""
     leagues = list(rows[0]["leagues"])
     with style():
