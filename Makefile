@@ -220,7 +220,7 @@ kicked-pools: kernel ## Collect kicked schemes alone, in `spread` and `small`, f
 
 .PHONY: bench-teaching
 bench-teaching: kernel ## Clone pools with and without kicks, and draw what they teach (half an hour)
-	python -m evidence.paper.teaching
+	python -m evidence.leagues.teaching
 	$(PAGES)
 
 .PHONY: bench-confusion

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evidence.paper.teaching import FOLLOWS, IMITATES, POOLS, rates
+from evidence.leagues.teaching import FOLLOWS, IMITATES, POOLS, rates
 from sagecc.common.errors import SageccError
 
 

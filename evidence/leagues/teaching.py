@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m evidence.paper.teaching`: what a pool must show; draws docs/img/pools.svg.
+"""`python -m evidence.leagues.teaching`: what a pool must show; draws docs/img/pools.svg.
 
 Winning rates in `heldout` over pools, of clones and of recipes that follow critics. Clones that are missing are trained
 (clones.yaml); the recipes are those of runs.yaml.
@@ -76,5 +76,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with errors_in_one_line("evidence.paper.teaching"):
+    with errors_in_one_line("evidence.leagues.teaching"):
         main()
