@@ -105,7 +105,7 @@ def sources(selection: Selection, trajectories: Trajectories) -> npt.NDArray[np.
 
 
 def exploring(explorers: Sequence[str], trajectories: Trajectories) -> npt.NDArray[np.bool_]:
-    """Return which trajectories are of schemes that explore; SageccError where the pool lacks one of one's own [E]."""
+    """Return which trajectories are of explorers [E]; SageccError where the pool lacks one that is not in EXPLORERS."""
     _refuse_unknown("scheme", [name for name in explorers if name not in EXPLORERS], trajectories.schemes)
     return np.isin(trajectories.schemes, explorers)
 

@@ -39,7 +39,7 @@ from sagecc.schemas.schemes import POLICY_PREFIX, SCHEMES
 
 CACHE = Path(".cache/bench-unseen")
 RECIPES = ("offline-kicks", "offline", BEST_POLICY, IN_LABS)
-"""That of a pool alone, that of the policy that comes along, and the one that wins most."""
+"""Those of a pool alone, without and with `wander`, that of the shipped policy, and the one that wins most."""
 SEED = 20261127
 NETWORKS = {"I": 24, "II": 12}
 """As many as `heldout` has."""

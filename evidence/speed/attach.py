@@ -223,6 +223,12 @@ def _dump(diagnostics: socket.socket) -> int:
             at += (size + 3) & ~3
 
 
+def end_if_refused() -> None:
+    """End with the reason where this machine cannot drive its own sockets."""
+    if reason := kernel_scheme.why_not() or host.why_not():
+        sys.exit(f"this machine cannot drive its own sockets: {reason}")
+
+
 def main() -> None:
     """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,9 +236,7 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=ALONE, help="agents of a flow each at once; 0: none")
     parser.add_argument("--dry", action="store_true", help="print, save nothing")
     options = parser.parse_args()
-    reason = kernel_scheme.why_not() or host.why_not()
-    if reason:
-        sys.exit(f"this machine cannot drive its own sockets: {reason}")
+    end_if_refused()
     logging.disable(logging.INFO)
     cases = [(flows, 1, fifo) for flows in options.flows for fifo in (False, True)]
     cases += [(options.alone, options.alone, False)] * bool(options.alone)

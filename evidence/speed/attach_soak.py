@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from evidence.machine import RESULTS, read_json, save
-from evidence.speed.attach import MODEL, namespaces
+from evidence.speed.attach import MODEL, end_if_refused, namespaces
 from sagecc.cli import errors_in_one_line
-from sagecc.collector.realtime import host
 from sagecc.common.errors import SageccError
 from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.telemetry import resident_bytes
@@ -334,8 +333,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--fresh", action="store_true", help="forget the parts of before")
     options = parser.parse_args()
-    if reason := kernel_scheme.why_not() or host.why_not():
-        sys.exit(f"this machine cannot drive its own sockets: {reason}")
+    end_if_refused()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left behind
     path = RESULTS / f"{NAME}.json"
     earlier = [] if options.fresh or not path.exists() else read_json(path)["result"]["parts"]

@@ -8,9 +8,7 @@ has every sender, receiver and link, and the host's side. Two minutes; next to i
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,14 +18,13 @@ from typing import Any
 from tqdm import tqdm
 
 from evidence.machine import KERNEL, CpuTime, save
-from evidence.speed.attach import RATE_MBPS, RUNTIME, traffic
+from evidence.speed.attach import RATE_MBPS, RUNTIME, end_if_refused, traffic
 from evidence.speed.collect import flat
 from sagecc.cli import errors_in_one_line
 from sagecc.collector.realtime import host
 from sagecc.common import shipped
 from sagecc.common.shipped import BEST_POLICY, POOL_POLICY
 from sagecc.execution.lab.controllers import play_episode
-from sagecc.execution.stock import kernel_scheme
 from sagecc.execution.stock.supervisor import driving
 from sagecc.schemas.environment import MTU_BYTES, CrossFlow
 from sagecc.schemas.schemes import POLICY_PREFIX
@@ -135,9 +132,7 @@ def costs(scheme: str, flows: int, seconds: float, carried: int, cpu_s: dict[str
 
 def main() -> None:
     """Measure and save."""
-    reason = kernel_scheme.why_not() or host.why_not()
-    if reason:
-        sys.exit(f"this machine cannot drive its own sockets: {reason}")
+    end_if_refused()
     for scheme in POLICIES:  # what runs a policy is compiled once
         in_lab(scheme, 1)
     begin, load = CpuTime.now(), os.getloadavg()[0]
@@ -145,10 +140,7 @@ def main() -> None:
     kernel = [on_kernel(scheme, flows) for scheme in tqdm(ON_KERNEL, desc="kernel") for flows in FLOWS]
     result = {"rate_mbps": RATE_MBPS, "runtime": RUNTIME, "kernel": kernel, "lab": lab, "papers": PAPERS}
     result |= {"load_average": round(load, 1), "spent_s": round(CpuTime.now().since(begin))}
-    if "--dry" in sys.argv[1:]:
-        print(json.dumps(result, indent=1))
-    else:
-        save("cpu", result)
+    save("cpu", result)
 
 
 if __name__ == "__main__":
