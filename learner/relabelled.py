@@ -14,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from sagecc.common.arrays import Floats
 from sagecc.common.errors import SageccError
 from sagecc.common.parquet import open_parquet, read_parquet
+from sagecc.common.parts import Runs, whole_runs
 from sagecc.common.tables import UNREADABLE, reading_error
 from sagecc.learner.compiled import CompiledPool
 from sagecc.pool.relabelling import COLUMNS, rewards_of
@@ -62,17 +64,25 @@ def _rewards(pool: Path, reward: Reward) -> Iterator[Floats]:
     path = pool / EPISODES_FILE
     try:
         listing = read_parquet(path, columns=["episode_id", "environment"])
-        environments = dict(zip(listing["episode_id"].to_pylist(), listing["environment"].to_pylist(), strict=True))
-        for path in sorted(pool.glob(PARTS)):
-            with open_parquet(path) as file:
-                metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
-                alignment = metadata.get(ALIGNMENT_KEY, REWARD_ALIGNMENTS[0].encode()).decode()
-                rows = file.read(columns=["episode_id", "is_first", *COLUMNS])
-            starts = np.flatnonzero(rows["is_first"].to_numpy())
-            columns = {name: rows[name].to_numpy() for name in COLUMNS}
-            for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
-                environment = Environment.from_json(environments[rows["episode_id"][int(start)].as_py()])
-                episode = {name: values[start:end] for name, values in columns.items()}
-                yield rewards_of(reward, episode, environment, alignment)
-    except (*UNREADABLE, KeyError) as error:
+    except UNREADABLE as error:
         raise reading_error(path, error, AGAIN) from error
+    environments = dict(zip(listing["episode_id"].to_pylist(), listing["environment"].to_pylist(), strict=True))
+    for table in whole_runs(_parts(pool), "episode_id"):  # a large partition's files end within episodes
+        alignment = (table.schema.metadata or {}).get(ALIGNMENT_KEY, REWARD_ALIGNMENTS[0].encode()).decode()
+        for name, rows in Runs(table["episode_id"]).slices(table):
+            if name not in environments:
+                raise reading_error(path, KeyError(name), AGAIN)
+            columns = {each: rows[each].to_numpy() for each in COLUMNS}
+            yield rewards_of(reward, columns, Environment.from_json(environments[name]), alignment)
+
+
+def _parts(pool: Path) -> Iterator[pa.Table]:
+    """Yield what rewards need of each file of rows; its only metadata is how rewards are aligned."""
+    for path in sorted(pool.glob(PARTS)):
+        try:
+            with open_parquet(path) as file:
+                metadata = file.schema_arrow.metadata or {}
+                kept = {key: metadata[key] for key in (ALIGNMENT_KEY,) if key in metadata}
+                yield file.read(columns=["episode_id", *COLUMNS]).replace_schema_metadata(kept)
+        except UNREADABLE as error:
+            raise reading_error(path, error, AGAIN) from error

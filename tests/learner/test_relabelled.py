@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from sagecc.common.errors import SageccError
+from sagecc.common.manifest import MANIFEST
 from sagecc.learner.compiled import compile_pool
 from sagecc.learner.data import WindowSampler
 from sagecc.learner.pool_source import PoolExperience
@@ -44,6 +47,19 @@ def test_windows_have_the_reward_that_sql_has(pool: Path, tmp_path: Path, name: 
         rewards = sampler.batch(3).rewards
     np.testing.assert_array_equal(rewards, expected[first + np.arange(30)[:, None]])
     assert compiled.value_range(0.9)[1] == pytest.approx(highest_return(expected, compiled.starts, 0.9), rel=1e-5)
+
+
+def test_an_episode_may_go_on_in_the_next_file_of_its_partition(pool: Path, tmp_path: Path) -> None:
+    whole = with_reward(compile_pool(pool, tmp_path), pool, "graded")
+    cut = shutil.copytree(pool, tmp_path / "cut")
+    (cut / MANIFEST).unlink()
+    first = cut / "set=I/scheme=cubic/part-000.parquet"
+    rows = pq.read_table(first)
+    for number, piece in enumerate((rows.slice(0, 350), rows.slice(350, 100), rows.slice(450))):
+        pq.write_table(piece, first.with_name(f"part-{number:03}.parquet"))
+    again = with_reward(compile_pool(cut, tmp_path), cut, "graded")
+    assert list(again.lengths) == list(whole.lengths)
+    np.testing.assert_array_equal(again.rewards, whole.rewards)
 
 
 def highest_return(rewards: np.ndarray, starts: np.ndarray, discount: float) -> float:
