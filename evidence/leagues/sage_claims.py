@@ -291,7 +291,7 @@ def _percent(rate: float) -> str:
 BCS = ("BC", "BC-top", "BC-top3", "BCv2")
 _ALIKE = f"at least {100 * ALIKE.low:g} % of the pairs of schemes in the same order"
 
-CLAIMS: Mapping[str, tuple[Claim[PlayedLeague], ...]] = MappingProxyType(
+CLAIMS: Mapping[str, tuple[Claim[Measure], ...]] = MappingProxyType(
     {
         DELAY: (
             Claim("6.3", "Sage is first in Set I", first("I"), NOBODY),
@@ -364,7 +364,8 @@ def judged(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
             "section": claim.source,
             "says": claim.sentence,
             "verdicts": [
-                {"who": each.of, "holds": each.verdict == YES, "found": each.told} for each in claim.judged(league)
+                {"who": each.measured.of, "holds": each.verdict == YES, "found": each.measured.told}
+                for each in claim.judged(league)
             ],
         }
         for claim in CLAIMS[name]

@@ -43,7 +43,7 @@ from sagecc.leagues.study.drawing import (
     top,
 )
 from sagecc.leagues.study.experiments import Axis, Experiment, StudyRun
-from sagecc.leagues.study.measures import SCALES, SHARES, efficiency_points
+from sagecc.leagues.study.measures import LOGARITHMIC, SHARES, efficiency_points
 from sagecc.leagues.study.published import QUANTILES, STUDY_NAMES
 from sagecc.schemas.environment import MTU_BYTES, Environment
 
@@ -86,7 +86,7 @@ def ratio_figure(experiment: Experiment, cells: pl.DataFrame, look: Look) -> Fig
             axes.set_xticks(thinned(part[experiment.axis].unique().sort().to_list()))
         first = panels[0]
         first.set_ylabel(QUANTITY_LABELS.get(experiment.quantity, experiment.quantity))
-        if SCALES.get(experiment.quantity) == "log":
+        if experiment.quantity in LOGARITHMIC:
             log_axis(first, part)
         else:
             first.set_ylim(0, 1.05 if experiment.quantity in SHARES else max(1.05, top(part)))
