@@ -261,15 +261,12 @@ def rates_figure(runs: Sequence[tuple[StudyRun, pl.DataFrame]], look: Look) -> F
     return figure
 
 
-def flows_figure(
-    series: pl.DataFrame, title: str = "", names: Mapping[int, str] | None = None, interval_s: float = 1.0
-) -> Figure:
+def flows_figure(series: pl.DataFrame, title: str = "", interval_s: float = 1.0) -> Figure:
     """Draw all flows of an episode over time, four panels: goodput and capacity, RTT, congestion window, queue.
 
     Args:
         series: flow_metrics.SERIES_SCHEMA.
         title: above the panels.
-        names: of the flows by number; by number and scheme without.
         interval_s: the series' interval (s); of a long episode several are drawn as one.
 
     Raises:
@@ -300,7 +297,7 @@ def flows_figure(
             crowd = many and flow > 0
             line |= {"linewidth": 0.8 if crowd else 1.6, "alpha": 0.55 if crowd else 1.0}
             middle = own["t_s"].to_numpy() + interval_s / 2
-            rate.plot(middle, own["goodput_mbps"], label=_flow_name(flow, flows, names, many), **line)
+            rate.plot(middle, own["goodput_mbps"], label=_flow_name(flow, flows, many), **line)
             delay.plot(middle, own["srtt_ms"], **line)
             window.plot(middle, own["cwnd_pkts"], **line)
         queue.fill_between(times + interval_s / 2, shared["queue_bytes"] / 1000, color=SHADE, alpha=0.3, linewidth=0)
@@ -392,7 +389,5 @@ def _flow_handles(run: StudyRun) -> list[Line2D]:
     return [Line2D([], [], color=colour, linestyle=dashes, label=name) for name, (colour, dashes) in unique.items()]
 
 
-def _flow_name(flow: int, flows: Mapping[int, str], names: Mapping[int, str] | None, many: bool) -> str:
-    if names and flow in names:
-        return names[flow]
+def _flow_name(flow: int, flows: Mapping[int, str], many: bool) -> str:
     return label(flows[flow]) if many else f"{flow}: {label(flows[flow])}"
