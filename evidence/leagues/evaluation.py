@@ -10,9 +10,8 @@ too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from sagecc.leagues.study.experiments import STUDY, Experiment, StudyRun
 from sagecc.leagues.study.figures import ratio_figure
 from sagecc.leagues.study.measures import LOGARITHMIC, MEANINGS
 from sagecc.leagues.study.networks import CELL_COLUMNS
-from sagecc.leagues.study.results import VALUES_SCHEMA, cells_table, clipped, values_table, verdicts_table
+from sagecc.leagues.study.results import VALUES_SCHEMA, as_number, cells_table, values_table, verdicts_table
 from sagecc.leagues.study.runner import lab_runner
 from sagecc.schemas.schemes import POLICY_PREFIX
 
@@ -168,16 +167,13 @@ def shown(each: Experiment, own: pl.DataFrame) -> dict[str, Any]:
 
 
 def _means(own: pl.DataFrame, panel: str, quantity: str) -> list[dict[str, Any]]:
-    log = quantity in LOGARITHMIC
     known = own.drop_nulls("value").with_columns(unit=pl.coalesce("schedule", "repeat"))
-    scaled = known.with_columns(pl.col("value").log()) if log else known
+    scaled = known.with_columns(pl.col("value").log()) if quantity in LOGARITHMIC else known
     units = scaled.group_by("scheme", panel, "unit", maintain_order=True).agg(pl.col("value").mean())
     rows = []
     for (scheme, at), part in units.group_by("scheme", panel, maintain_order=True):
-        over = interval(part["value"].to_numpy())
-        ends = (over.mean, over.low, over.high)
-        mean, low, high = (math.exp(end) if log and end is not None else clipped(end, quantity) for end in ends)
-        rows.append({"scheme": scheme, "panel": at, "mean": mean, "low": low, "high": high, "count": over.count})
+        over = as_number(interval(part["value"].to_numpy()), quantity)
+        rows.append({"scheme": scheme, "panel": at, **asdict(over)})
     return rows
 
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from sagecc.common.arrays import Doubles
 from sagecc.common.files import write_atomically
 from sagecc.common.marks import parquet_mark
 from sagecc.leagues.claims import NO, NOT_MEASURED, YES, Claim, Judgement
-from sagecc.leagues.intervals import interval
+from sagecc.leagues.intervals import Interval, interval
 from sagecc.leagues.study.catalogue import EXPERIMENTS, experiment
 from sagecc.leagues.study.comparison import Comparison
 from sagecc.leagues.study.conclusions import CONCLUSIONS
@@ -110,17 +109,11 @@ def cells_table(values: pl.DataFrame, names: Mapping[str, str] = STUDY_NAMES) ->
     known = values.drop_nulls("value")
     for key, part in known.group_by(*KEY_COLUMNS, maintain_order=True):
         keys = dict(zip(KEY_COLUMNS, key, strict=True))
-        found = part["value"].to_numpy()
-        log = keys["quantity"] in LOGARITHMIC
-        over = interval(_log(found) if log else found)
+        found, quantity = part["value"].to_numpy(), str(keys["quantity"])
+        over = as_number(interval(np.log(found) if quantity in LOGARITHMIC else found), quantity)
         spread = float(found.std(ddof=1)) if len(found) > 1 else None
         quantiles = {f"p{q}": part["value"].quantile(q / 100, "linear") for q in (10, 50, 90)}
-        ends = {
-            "mean": _exp(over.mean) if log else over.mean,
-            "low": _exp(over.low) if log else clipped(over.low, keys["quantity"]),
-            "high": _exp(over.high) if log else clipped(over.high, keys["quantity"]),
-        }
-        rows.append({**keys, "count": over.count, "deviation": spread, **ends, **quantiles})
+        rows.append({**keys, **asdict(over), "deviation": spread, **quantiles})
     schema = {name: VALUES_SCHEMA[name] for name in KEY_COLUMNS} | {"count": pl.Int64()}
     numbers = ("mean", "deviation", "low", "high", "p10", "p50", "p90")
     table = pl.DataFrame(rows, schema=schema | dict.fromkeys(numbers, pl.Float64()))
@@ -206,14 +199,15 @@ def _in_words(judgement: Judgement) -> Verdict:
     return "no interval" if judgement.measured.figures["low"] is None else "within noise"
 
 
-def _log(values: Doubles) -> Doubles:
-    return np.log(values)
+def as_number(over: Interval, quantity: str) -> Interval:
+    """Return mean and interval as the number itself: from logarithms, or with ends cut where the number ends.
 
-
-def clipped(end: float | None, quantity: object) -> float | None:
-    """Return an interval's end within what the number can be."""
-    return None if end is None else min(max(end, 0.0), 1.0 if quantity in SHARES else math.inf)
-
-
-def _exp(value: float | None) -> float | None:
-    return None if value is None else math.exp(value)
+    Args:
+        over: mean and interval over repeats, on the number's scale.
+        quantity: its name.
+    """
+    if quantity in LOGARITHMIC:
+        return Interval(over.count, *(None if x is None else math.exp(x) for x in (over.mean, over.low, over.high)))
+    most = 1.0 if quantity in SHARES else math.inf
+    low, high = (None if end is None else min(max(end, 0.0), most) for end in (over.low, over.high))
+    return replace(over, low=low, high=high)
